@@ -11,6 +11,7 @@ import typer
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Column
+from nova_workers.clock import SystemClock
 from nova_workers.contracts.http.orchestration_config import (
     OrchestrationConfigPut,
     OrchestrationModelView,
@@ -85,7 +86,7 @@ async def discover(
     """Read which models Codex, Gemini CLI and Claude Code on this machine know. Nothing set before is changed."""
     for line in await update_programs(os.environ) if update else ():
         session.out.note(line)
-    found = await discover_models(os.environ)
+    found = await discover_models(os.environ, SystemClock().now())
     known = known_models(session.settings.model.aliases)
     new = _names(merge_models("", found.models, known=known).added)
     if write is not None:

@@ -42,7 +42,7 @@ class ModelDiscovery:
             database: Of the ledger.
             configs: The writer of configurations.
             settings: Whether to discover, and whether to update programs first.
-            clock: Measures the day.
+            clock: Measures the day, and the age of lists.
             known_models: Returns names that need no configuration.
         """
         self._database = database
@@ -64,7 +64,7 @@ class ModelDiscovery:
         self._next_s = now_s + _EVERY_S
         if self._settings.update_clis:
             _log.info("programs.updated", outcomes=await update_programs(os.environ))
-        discovery = await discover_models(os.environ)
+        discovery = await discover_models(os.environ, self._clock.now())
         _log.info("models.discovered", models=len(discovery.models), notes=discovery.notes)
         return sum([await self._add(tenant_id, discovery) for tenant_id in tenants])
 

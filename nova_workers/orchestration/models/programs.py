@@ -6,11 +6,13 @@ Nothing here runs on the event loop: files are read in threads, programs run as 
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 import shutil
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, Final
@@ -26,10 +28,14 @@ __all__ = ["DiscoveredModel", "Discovery", "discover_models", "update_programs"]
 _QUICK_S: Final = 10.0
 _SCAN_S: Final = 60.0
 """A program of 300 MB takes about 1 s."""
+_REFRESH_S: Final = 30.0
 _UPDATE_S: Final = 300.0
+_CODEX_CACHE_S: Final = 86_400.0
+_CODEX_LIST: Final = ("codex", "debug", "models")
+"""Prints the models that Codex offers; on the way it renews its cache if that is old. It asks no model."""
 _MAX_FILE_BYTES: Final = 10_000_000
 _OUTPUT_BYTES: Final = 200_000
-_PASSED_ON: Final = ("PATH", "HOME", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "NPM_CONFIG_PREFIX")
+_PASSED_ON: Final = ("PATH", "HOME", "CODEX_HOME", "LANG", "HTTPS_PROXY", "HTTP_PROXY", "NO_PROXY", "NPM_CONFIG_PREFIX")
 
 _MODELS_JS: Final = "@google/gemini-cli-core/dist/src/config/models.js"
 _GEMINI_PATHS: Final = (_MODELS_JS, f"@google/gemini-cli/node_modules/{_MODELS_JS}")
@@ -63,16 +69,17 @@ class _NotFound(Exception):
     """There is nothing to read; says what."""
 
 
-async def discover_models(environ: Mapping[str, str]) -> Discovery:
+async def discover_models(environ: Mapping[str, str], now: datetime) -> Discovery:
     """Return the models that the programs of this machine know, by provider and id. Never raises for a program.
 
     Args:
         environ: Where programs and homes are: PATH, HOME, CODEX_HOME.
+        now: Tells whether a program's own list is old.
     """
-    sources = {"codex": _codex(environ), "gemini": _gemini(environ), "claude": _claude(environ)}
+    notes: list[str] = []
+    sources = {"codex": _codex(environ, now, notes), "gemini": _gemini(environ), "claude": _claude(environ)}
     found = await asyncio.gather(*sources.values(), return_exceptions=True)
     models: set[DiscoveredModel] = set()
-    notes: list[str] = []
     for provider, ids in zip(sources, found, strict=True):
         if isinstance(ids, (_NotFound, OSError, ValueError)):
             notes.append(f"{provider}: {ids}")
@@ -96,10 +103,16 @@ async def update_programs(environ: Mapping[str, str]) -> list[str]:
     return lines
 
 
-async def _codex(environ: Mapping[str, str]) -> set[str]:
+async def _codex(environ: Mapping[str, str], now: datetime, notes: list[str]) -> set[str]:
+    """Return the models of Codex's cache, renewed if it is old. An old cache that stays old counts, with a note."""
     home = environ.get("CODEX_HOME") or f"{environ.get('HOME', '')}/.codex"
-    text = await asyncio.to_thread(_read, Path(home) / "models_cache.json")
-    return _listed_slugs(orjson.loads(text))
+    cache = Path(home) / "models_cache.json"
+    if await asyncio.to_thread(_age_s, cache, now) > _CODEX_CACHE_S and shutil.which("codex", path=environ.get("PATH")):
+        try:
+            await _run(_CODEX_LIST, environ, _REFRESH_S)
+        except (_NotFound, OSError) as error:
+            notes.append(f"codex: its list of models is old and was not renewed: {error}")
+    return _listed_slugs(orjson.loads(await asyncio.to_thread(_read, cache)))
 
 
 def _listed_slugs(cache: Any) -> set[str]:
@@ -149,6 +162,11 @@ async def _run(command: Sequence[str], environ: Mapping[str, str], timeout_s: fl
         why = f"took more than {timeout_s:g} s" if done.exit_code is None else f"ended with {done.exit_code}"
         raise _NotFound(f"{' '.join(command[:3])} {why}")
     return done.text()
+
+
+def _age_s(path: Path, now: datetime) -> float:
+    """Return the age of a file; infinity if there is none."""
+    return now.timestamp() - path.stat().st_mtime if path.is_file() else math.inf
 
 
 def _read(path: Path) -> bytes:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import os
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +28,7 @@ NEW = (
     DiscoveredModel("claude", "claude-opus-4-1"),
     DiscoveredModel("codex", "gpt-7-nano"),
 )
+NOW = datetime.now(UTC)
 
 
 class Machine:
@@ -69,7 +72,7 @@ async def test_each_program_is_asked_in_its_own_way(machine: Machine) -> None:
     )
     ids = "claude-opus-6 claude-sonnet-6-1-20270101 claude-3-opus-20240229 claude-opus-6-v1 claude-haiku-6@20270101"
     machine.program("claude", f"{'x' * 9_000_000}{ids}{'y' * 100} claude-instant-1 claude-opus-6-20270101-v1:0")
-    found = await discover_models(machine.environ)
+    found = await discover_models(machine.environ, NOW)
     assert [(each.provider, each.model_id) for each in found.models] == [
         ("claude", "claude-opus-6"),
         ("claude", "claude-sonnet-6-1-20270101"),
@@ -84,17 +87,54 @@ async def test_each_program_is_asked_in_its_own_way(machine: Machine) -> None:
 async def test_a_program_that_is_missing_broken_or_hangs_is_a_note(
     machine: Machine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    found = await discover_models({**machine.environ, "PATH": str(machine.bin)})
+    found = await discover_models({**machine.environ, "PATH": str(machine.bin)}, NOW)
     assert found.models == ()
     assert [note.partition(":")[0] for note in found.notes] == ["codex", "gemini", "claude"]
     machine.file(".codex/models_cache.json", "{")
     machine.program("npm", "#!/bin/sh\nsleep 600\n")
     monkeypatch.setattr(programs, "_QUICK_S", 0.3)
     async with asyncio.timeout(20):
-        found = await discover_models(machine.environ)
+        found = await discover_models(machine.environ, NOW)
     assert "took more than 0.3 s" in found.notes[1]
     machine.file(".codex/models_cache.json", "[1]")
-    assert "no list of models" in (await discover_models(machine.environ)).notes[0]
+    assert "no list of models" in (await discover_models(machine.environ, NOW)).notes[0]
+
+
+def codex_list(*slugs: str) -> str:
+    return json.dumps({"models": [{"slug": slug, "visibility": "list"} for slug in slugs]})
+
+
+def aged_list(machine: Machine, age: timedelta, *slugs: str) -> None:
+    """Write Codex's cache as it was left some time ago."""
+    machine.file(".codex/models_cache.json", codex_list(*slugs))
+    written_s = (NOW - age).timestamp()
+    os.utime(machine.root / ".codex/models_cache.json", (written_s, written_s))
+
+
+async def codex_models(machine: Machine) -> list[str]:
+    found = await discover_models(machine.environ, NOW)
+    return [each.model_id for each in found.models if each.provider == "codex"]
+
+
+@proves("orchestration.discovery")
+async def test_codex_renews_its_list_of_models_after_a_day(machine: Machine) -> None:
+    cache = machine.root / ".codex/models_cache.json"
+    machine.program("codex", f"#!/bin/sh\n[ \"$*\" = 'debug models' ] && echo '{codex_list('gpt-9')}' > {cache}\n")
+    aged_list(machine, timedelta(hours=23), "gpt-8")
+    assert await codex_models(machine) == ["gpt-8"], "the list is fresh: the program is not started"
+    aged_list(machine, timedelta(hours=25), "gpt-8")
+    assert await codex_models(machine) == ["gpt-9"]
+    cache.unlink()
+    assert await codex_models(machine) == ["gpt-9"], "a list that is missing is made"
+
+
+async def test_an_old_list_counts_where_codex_does_not_renew_it(machine: Machine) -> None:
+    aged_list(machine, timedelta(hours=25), "gpt-8")
+    assert await codex_models(machine) == ["gpt-8"], "there is no program"
+    machine.program("codex", "#!/bin/sh\nexit 2\n")
+    found = await discover_models(machine.environ, NOW)
+    assert "gpt-8" in [each.model_id for each in found.models]
+    assert found.notes[0] == "codex: its list of models is old and was not renewed: codex debug models ended with 2"
 
 
 async def test_only_installed_programs_are_updated(machine: Machine) -> None:
