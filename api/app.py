@@ -43,6 +43,7 @@ from nova_workers.config import Settings, load_settings
 from nova_workers.ledger.schema import schema_head
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.logging import configure_logging
+from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
 
 __all__ = ["build_app", "create_app"]
@@ -133,6 +134,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     state: ApiState = app.state.nova
     services: ApiServices = state.services
     await services.start()
+    exclude_from_collections()
     tasks = [asyncio.create_task(state.watch.run()), asyncio.create_task(state.permits.renew())]
     try:
         with on_stop_signal(state.watch.close):

@@ -6,7 +6,7 @@ uvicorn and Celery install their signal handlers when they serve, seconds after 
 import runpy
 import sys
 
-from nova_workers.program import leave_on_interrupt
+from nova_workers.program import collect_seldom, leave_on_interrupt
 
 __all__ = ["main"]
 
@@ -14,6 +14,7 @@ __all__ = ["main"]
 def main() -> None:
     """Run the module that the first argument names, with the arguments that follow."""
     leave_on_interrupt()
+    collect_seldom()
     del sys.argv[0]
     runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 

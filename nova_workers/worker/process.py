@@ -13,6 +13,7 @@ import structlog
 
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.config import Settings
+from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
 from nova_workers.worker.loop import LoopThread
 from nova_workers.worker.presence import Presence, touch
@@ -75,6 +76,7 @@ class WorkerProcess:
         self._services = services
         services.executor.slots = slots
         await services.start()
+        exclude_from_collections()
         self._presence = Presence(
             services.redis,
             services.clock,

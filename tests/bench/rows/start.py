@@ -21,7 +21,12 @@ _WORKER_IMPORT_S = 2.5
 _DEADLINE_S = 120.0
 _POLL_S = 0.02
 
-_IMPORT = "import time, {module}; print(time.process_time())"
+_IMPORT = """
+from nova_workers.program import collect_seldom
+collect_seldom()
+import time, {module}
+print(time.process_time())
+"""
 _UNUSED_SERVERS = {"NOVA_DATABASE_URL": "postgresql://unused", "NOVA_REDIS_URL": "redis://unused"}
 
 
