@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import structlog
 
 from nova_workers.clock import Clock
-from nova_workers.config import Settings
+from nova_workers.config import Settings, ToolSettings
 from nova_workers.contracts import events as live
-from nova_workers.contracts.engine import EngineError, EngineResult
+from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, PlannedEffect
 from nova_workers.contracts.usage import TokenUsage
@@ -28,12 +29,12 @@ from nova_workers.runs.persist import persist
 from nova_workers.runs.reports import RunReports
 from nova_workers.runs.suspend import new_waits, waiting_event
 from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored
-from nova_workers.runs.turns.permission import tool_policy
 from nova_workers.runs.turns.recorder import TurnRecorder
 from nova_workers.runs.turns.runner import TurnRunner
 from nova_workers.streams.publisher import EventPublisher, RunEvents, TreeSource
 from nova_workers.threads.lease import HeldRun, LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
+from nova_workers.tools import CommandPolicy, ModeRules, ToolPolicy
 
 __all__ = ["AttemptRunner", "ExecutorParts"]
 
@@ -90,7 +91,7 @@ class AttemptRunner:
             publisher=parts.publisher,
             events=events,
             clock=parts.clock,
-            policy=tool_policy(claim, parts.settings.tools, journal.steps),
+            policy=_tool_policy(claim, parts.settings.tools, journal.steps),
         )
         outcome = ended_before_start(run, journal)
         if outcome is None:
@@ -211,3 +212,17 @@ class AttemptRunner:
             output=None if result is None else result.output,
             facts=recorder.facts,
         )
+
+
+def _tool_policy(claim: Claim, settings: ToolSettings, journal: Iterable[StepRecord]) -> ToolPolicy:
+    """Return the policy from the agent's permissions, the operator's rules and the run's earlier calls."""
+    permissions, asked, mode = claim.agent.permissions, settings.ask_commands, None
+    if claim.place is not None:
+        allowed = (*permissions.allow_commands, *claim.place.whitelist)
+        permissions = permissions.model_copy(update={"allow_commands": allowed})
+        asked = (*asked, *claim.place.blacklist)
+        mode = ModeRules(claim.place.permission_mode)
+    commands = CommandPolicy(permissions, deny=settings.deny_commands, ask=asked)
+    policy = ToolPolicy(claim.agent.trust, commands, native_tools_only=claim.agent.native_tools, mode=mode)
+    policy.remember(call for step in journal for call in step.tool_calls)
+    return policy

@@ -10,16 +10,18 @@ from redis.exceptions import RedisError
 from structlog.contextvars import bound_contextvars
 from ulid import ULID
 
+from nova_workers.config import RunSettings
 from nova_workers.contracts.runs import Claim, Doorbell
 from nova_workers.errors import RunLost, Unavailable
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs.claim import Capped, claim_next, lock_caps
 from nova_workers.observability.redaction import hiding
 from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.attempt import AttemptRunner, ExecutorParts
-from nova_workers.runs.claiming import claim_run
 from nova_workers.runs.reports import RunReports, span_attributes
 from nova_workers.threads.lease import HeldRun
 
-__all__ = ["RunExecutor"]
+__all__ = ["RunExecutor", "claim_run"]
 
 _log = structlog.get_logger(__name__)
 
@@ -157,3 +159,32 @@ class RunExecutor:
             # As after a crash here, the reconciler rings for runs that now fit under the cap.
             _log.warning("cap.doorbell_not_sent", error=error.message)
             return None
+
+
+async def claim_run(database: Database, thread_id: str, *, worker_id: str, runs: RunSettings) -> Claim | None:
+    """Claim the next run of a thread.
+
+    Returns:
+        The claim; None if no run is queued, another run is active, or a pause or a full cap prevents it.
+
+    Raises:
+        Unavailable: The database does not answer.
+    """
+
+    async def claim_on(connection: Connection, *, caps_locked: bool) -> Claim | Capped | None:
+        return await claim_next(
+            connection,
+            thread_id,
+            worker_id=worker_id,
+            lease_ttl_s=runs.lease_ttl_s,
+            max_attempts=runs.max_attempts,
+            caps_locked=caps_locked,
+        )
+
+    async with database.connection() as connection:
+        claim = await claim_on(connection, caps_locked=False)
+    if isinstance(claim, Capped):
+        async with database.transaction() as connection:
+            await lock_caps(connection, claim.tenant_id)
+            claim = await claim_on(connection, caps_locked=True)
+    return claim if isinstance(claim, Claim) else None

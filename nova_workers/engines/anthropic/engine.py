@@ -22,23 +22,27 @@ from dataclasses import replace
 from typing import TypeVar
 
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import (
     EngineError,
     EngineOptions,
     EngineResult,
+    ForwardingListener,
+    StepRecord,
+    StepVerdict,
+    ToolCall,
     TrustLevel,
     TurnListener,
 )
+from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME
+from nova_workers.contracts.summaries import tool_use_summary
+from nova_workers.engines.anthropic.catalog import Prices, Windows
 from nova_workers.engines.anthropic.credentials import Clients, Profile
-from nova_workers.engines.anthropic.prices import Prices
 from nova_workers.engines.anthropic.request import fixed_part, takes_temperature
 from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
-from nova_workers.engines.anthropic.web_search import AnnouncedSearches, permitted
-from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
-from nova_workers.engines.native import NativeTools
+from nova_workers.engines.native import NativeTools, Toolset
 from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
@@ -109,7 +113,7 @@ class AnthropicEngine:
         )
         self._native = native or NativeTools()
         self._connections = connections or ConnectionPool()
-        self._turns = ToolTurns(self.name, self._native, self._connections, admit=permitted, watch=AnnouncedSearches)
+        self._turns = ToolTurns(self.name, self._native, self._connections, admit=_permitted, watch=_AnnouncedSearches)
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
         self._prices = Prices(self._by_id(prices or {}))
@@ -196,3 +200,39 @@ class AnthropicEngine:
 
     def _by_id(self, by_name: Mapping[str, _T]) -> dict[str, _T]:
         return {self._resolve(name): value for name, value in by_name.items()}
+
+
+async def _permitted(native: Toolset, listener: TurnListener) -> Toolset:
+    """Return the tools, without the provider's search if the caller does not allow it.
+
+    Authorization is requested once and without a query, since the provider chooses queries and runs them itself. So a
+    search that needs a person's approval is not offered either.
+
+    Raises:
+        RunLost: The listener raised it.
+    """
+    if not native.server_tools:
+        return native
+    verdict = await listener.authorize_tool(SEARCH_TOOL, {})
+    return native if verdict.allowed else replace(native, server_tools=())
+
+
+class _AnnouncedSearches(ForwardingListener):
+    """Reports searches like other calls, once their response is complete."""
+
+    async def on_step(self, step: StepRecord) -> StepVerdict:
+        """Report the searches of the step before it is committed."""
+        for message in step.messages:
+            for block in message.content:
+                if block.get("type") == "server_tool_use" and block.get("name") == SEARCH_WIRE_NAME:
+                    self._announce(_call(block, step.index))
+        return await self._to.on_step(step)
+
+    def _announce(self, call: ToolCall) -> None:
+        summary = tool_use_summary(call.tool_name, call.params)
+        self._to.on_tool_use(call, summary)
+        self._to.on_tool_use_summary(summary)
+
+
+def _call(block: ContentBlock, step: int) -> ToolCall:
+    return ToolCall(block["id"], SEARCH_TOOL, block["input"], step, sequence=0, status="completed")

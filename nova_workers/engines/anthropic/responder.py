@@ -10,11 +10,10 @@ from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.engines.anthropic.accumulator import Accumulator
+from nova_workers.engines.anthropic.catalog import Prices, Windows
 from nova_workers.engines.anthropic.credentials import Clients
 from nova_workers.engines.anthropic.failures import failure_of
-from nova_workers.engines.anthropic.prices import Prices
 from nova_workers.engines.anthropic.request import place_in, with_cap, with_messages, without_last_thoughts
-from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
 from nova_workers.engines.tool_turns import OfferedTools

@@ -40,9 +40,8 @@ from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import WebFetcher
+from nova_workers.engines.anthropic.catalog import Prices, Windows
 from nova_workers.engines.anthropic.credentials import Profile
-from nova_workers.engines.anthropic.prices import Prices
-from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.home import inherited, make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared

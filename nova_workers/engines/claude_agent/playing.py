@@ -16,9 +16,8 @@ from nova_workers.contracts.engine import (
     SubagentConfig,
     TurnListener,
 )
+from nova_workers.engines.anthropic.catalog import Prices, Windows
 from nova_workers.engines.anthropic.credentials import Profile
-from nova_workers.engines.anthropic.prices import Prices
-from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.bridge import bridge_server
 from nova_workers.engines.claude_agent.conversation import Conversation, Parts
 from nova_workers.engines.claude_agent.gate import CallGate

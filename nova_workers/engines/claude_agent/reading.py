@@ -6,7 +6,7 @@ from anthropic.types.beta import BetaUsage
 
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines.anthropic.prices import Prices
+from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.claude_agent.transcript import to_own_names
 from nova_workers.engines.turn import Draft, Ending, Response
 from nova_workers.engines.turn.intake import parse_input

@@ -15,9 +15,8 @@ from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, Message, text_block, text_of
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.anthropic.catalog import Prices, Windows
 from nova_workers.engines.anthropic.credentials import Profile
-from nova_workers.engines.anthropic.prices import Prices
-from nova_workers.engines.anthropic.windows import Windows
 from nova_workers.engines.claude_agent.conversation import Boundary, Conversation, Ended
 from nova_workers.engines.claude_agent.failures import failure_of, media_refusal_of, program_ended
 from nova_workers.engines.claude_agent.gate import CallGate

@@ -2,7 +2,6 @@
 
 from nova_workers.engines.native.sandbox import ShellSandbox
 from nova_workers.engines.native.shell import CommandRunner, ShellSettings
-from nova_workers.engines.native.tools import NativeTools, Toolset, WebSearchSettings
-from nova_workers.engines.native.turn_tools import TurnTools
+from nova_workers.engines.native.tools import NativeTools, Toolset, TurnTools, WebSearchSettings
 
 __all__ = ["CommandRunner", "NativeTools", "ShellSandbox", "ShellSettings", "Toolset", "TurnTools", "WebSearchSettings"]

@@ -1,4 +1,4 @@
-"""Selects a turn's native tools by its trust and its options."""
+"""The tools of a turn: the native ones, by its trust and its options, and those of MCP servers beside them."""
 
 import asyncio
 from collections.abc import Mapping
@@ -9,17 +9,18 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
 from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME, native_tools
 from nova_workers.contracts.ports import WebFetcher
-from nova_workers.engines.mcp.toolbox import ToolDefinition
+from nova_workers.engines.mcp.toolbox import ReportProgress, Toolbox, ToolDefinition
 from nova_workers.engines.native.confined import Confinement
 from nova_workers.engines.native.files import Files
 from nova_workers.engines.native.seam import NativeTool
 from nova_workers.engines.native.search import Search
 from nova_workers.engines.native.shell import Shell, ShellSettings
 from nova_workers.engines.native.web import fetch_tool
+from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 
-__all__ = ["NativeTools", "Toolset", "WebSearchSettings"]
+__all__ = ["NativeTools", "Toolset", "TurnTools", "WebSearchSettings"]
 
 _FILE_THREADS = 8
 _SEARCHES = 4
@@ -127,3 +128,47 @@ class NativeTools:
         if search is None or SEARCH_TOOL not in allowed:
             return ()
         return ({"type": search.version, "name": SEARCH_WIRE_NAME, "max_uses": search.max_uses},)
+
+
+class TurnTools:
+    """All tools of a turn. Implements its `Tools`. The toolbox reserves the native names, so names are unique."""
+
+    def __init__(self, native: Toolset, toolbox: Toolbox) -> None:
+        self.native = native
+        self._toolbox = toolbox
+
+    async def connect(self) -> Mapping[str, ToolDefinition]:
+        """Connect to the servers, and return all tools by name, in a stable order. Raises what `Toolbox` raises."""
+        return {**self.native.definitions(), **await self._toolbox.connect()}
+
+    @property
+    def offered(self) -> tuple[str, ...] | None:
+        """Names of all tools; None before the first `connect`."""
+        offered = self._toolbox.offered
+        return None if offered is None else (*self.native.definitions(), *offered)
+
+    @property
+    def unreachable(self) -> tuple[str, ...]:
+        """Names of the servers that did not answer."""
+        return self._toolbox.unreachable
+
+    async def is_idempotent(self, name: str) -> bool:
+        """Return whether the tool declares that it may be run again."""
+        owner = self.native if name in self.native.tools else self._toolbox
+        return await owner.is_idempotent(name)
+
+    def reads_only(self, name: str) -> bool:
+        """Return whether the tool is known to change nothing."""
+        native = self.native.tools.get(name)
+        return self._toolbox.reads_only(name) if native is None else native.definition.read_only
+
+    async def call(self, call: ToolCall, report_progress: ReportProgress | None = None) -> ToolOutcome:
+        """Run a call. Raises `ToolFailure`."""
+        if call.tool_name not in self.native.tools:
+            return await self._toolbox.call(call, report_progress)
+        with tool_span(call):
+            return await self.native.call(call)
+
+    async def close(self) -> None:
+        """Disconnect from the servers."""
+        await self._toolbox.close()

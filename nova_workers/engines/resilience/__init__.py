@@ -18,8 +18,7 @@ from nova_workers.engines.resilience.seam import (
     ResilienceMetrics,
     Route,
 )
-from nova_workers.engines.resilience.shared import Resilience
-from nova_workers.engines.resilience.shared_health import SharedHealth
+from nova_workers.engines.resilience.shared import Resilience, SharedHealth
 from nova_workers.engines.resilience.tokens import CHARS_A_TOKEN, TokenEstimate
 
 __all__ = [

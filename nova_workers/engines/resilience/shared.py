@@ -3,18 +3,96 @@
 import asyncio
 import random
 import time
-from collections.abc import Callable, Coroutine, Generator
+from collections.abc import Awaitable, Callable, Coroutine, Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
-from nova_workers.engines.resilience.health import Health
+from nova_workers.engines.resilience.health import CooldownReason, Health, HealthStore
 from nova_workers.engines.resilience.limiter import RateLimiter
+from nova_workers.engines.resilience.memory_health import MemoryHealth
 from nova_workers.engines.resilience.policy import Policy
+from nova_workers.engines.resilience.redis_link import RedisLink
 from nova_workers.engines.resilience.seam import NoMetrics, ResilienceMetrics
-from nova_workers.engines.resilience.shared_health import SharedHealth
 
-__all__ = ["Probe", "Resilience"]
+__all__ = ["Probe", "Resilience", "SharedHealth"]
+
+_T = TypeVar("_T")
+
+
+class SharedHealth:
+    """Implements `HealthStore` over a shared one.
+
+    A process asks about a healthy model at most once in `Policy.health_cache_s`, and about a failing one at each call.
+    It also keeps its own observations in memory, to use if Redis becomes unavailable.
+    """
+
+    def __init__(self, shared: HealthStore | None, policy: Policy, clock: Callable[[], float]) -> None:
+        """Keep the shared store, if any, the policy, and a monotonic clock in seconds."""
+        self._shared = shared
+        self._own = MemoryHealth(policy, clock)
+        self._policy = policy
+        self._clock = clock
+        self._link = RedisLink(
+            timeout_s=policy.redis_timeout_s, away_s=policy.redis_away_s, clock=clock, purpose="model health"
+        )
+        self._cached: dict[tuple[str, tuple[str, ...]], tuple[float, Health]] = {}
+        self._failing: set[str] = set()
+
+    def is_failing(self, model: str) -> bool:
+        """Return whether this process knows of recent failures of a model, or of its open breaker."""
+        return model in self._failing
+
+    async def admit(self, model: str, profiles: Sequence[str]) -> Health:
+        """See `HealthStore.admit`."""
+        key = (model, tuple(profiles))
+        cached = self._cached.get(key)
+        if cached is not None and self._clock() < cached[0]:
+            return cached[1]
+        health = await self._first(lambda store: store.admit(model, profiles))
+        if health.failures:
+            self._failing.add(model)
+        else:
+            self._failing.discard(model)
+        if health.wait_s == 0 and health.failures < self._policy.breaker_failures:
+            until_s = self._clock() + self._policy.health_cache_s
+            until_s = min((until_s, *(rest.until_s for rest in health.cooling.values())))
+            self._cached[key] = (until_s, health)
+        return health
+
+    async def fail(self, model: str) -> bool:
+        """See `HealthStore.fail`."""
+        self._cached.clear()
+        self._failing.add(model)
+        return await self._both(lambda store: store.fail(model))
+
+    async def recover(self, model: str) -> None:
+        """See `HealthStore.recover`."""
+        self._cached.clear()
+        self._failing.discard(model)
+        await self._both(lambda store: store.recover(model))
+
+    async def release(self, model: str) -> None:
+        """See `HealthStore.release`."""
+        await self._both(lambda store: store.release(model))
+
+    async def cool(self, profile: str, model: str | None, reason: CooldownReason, retry_after_s: float | None) -> float:
+        """See `HealthStore.cool`."""
+        self._cached.clear()
+        return await self._both(lambda store: store.cool(profile, model, reason, retry_after_s))
+
+    async def _both(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> _T:
+        own = await ask(self._own)
+        answer = await self._ask_shared(ask)
+        return own if answer is None else answer[0]
+
+    async def _first(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> _T:
+        answer = await self._ask_shared(ask)
+        return await ask(self._own) if answer is None else answer[0]
+
+    async def _ask_shared(self, ask: Callable[[HealthStore], Awaitable[_T]]) -> tuple[_T] | None:
+        shared = self._shared
+        return None if shared is None else await self._link.ask(lambda: ask(shared))
 
 
 @dataclass(slots=True)

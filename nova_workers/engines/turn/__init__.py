@@ -1,6 +1,5 @@
 """The turn that engines share: the vendor-neutral implementation of the run protocol inside an engine."""
 
-from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.loop import Turn
 from nova_workers.engines.turn.seam import (
@@ -14,6 +13,7 @@ from nova_workers.engines.turn.seam import (
     ToolOutcome,
     Tools,
 )
+from nova_workers.engines.turn.tally import Budget
 
 __all__ = [
     "Ask",

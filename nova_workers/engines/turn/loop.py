@@ -19,14 +19,13 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.answer import AnswerCheck
-from nova_workers.engines.turn.budget import Budget
 from nova_workers.engines.turn.calls import CallRunner
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.turn.interruption import Interruption, ReasoningClock, TurnStopped
 from nova_workers.engines.turn.refusals import leave_out
 from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
-from nova_workers.engines.turn.tally import STOP_REASONS, Tally, stopped_because
+from nova_workers.engines.turn.tally import STOP_REASONS, Budget, Tally, stopped_because
 from nova_workers.errors import EngineFailure
 
 __all__ = ["Turn"]

@@ -1,4 +1,4 @@
-"""The parts of a turn's result, collected while it runs."""
+"""What a turn has used and produced so far: its budgets, and the parts of its result."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,6 +9,7 @@ from nova_workers.contracts.engine import (
     DeferredCall,
     EngineError,
     EngineEvent,
+    EngineOptions,
     EngineResult,
     EngineUsage,
     Limit,
@@ -17,8 +18,9 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.seam import Ending
+from nova_workers.errors import EngineFailure
 
-__all__ = ["STOP_REASONS", "Tally", "stopped_because"]
+__all__ = ["STOP_REASONS", "Budget", "Tally", "stopped_because"]
 
 STOP_REASONS: dict[Ending, StopReason] = {
     "end": "end_turn",
@@ -26,6 +28,53 @@ STOP_REASONS: dict[Ending, StopReason] = {
     "tools": "tool_use",
     "resume": "tool_use",
 }
+
+
+class Budget:
+    """Counts a turn's tokens and cost against its limits, and against those of its parent turn."""
+
+    def __init__(self, options: EngineOptions, parent: "Budget | None" = None) -> None:
+        self._tokens = options.token_budget
+        self._cost_usd = options.cost_budget_usd
+        self._spent = options.spent
+        self._parent = parent
+        self._nested = TokenUsage()
+
+    def spend(self, usage: TokenUsage) -> None:
+        """Count the usage of a model call."""
+        self._spent += usage
+        if self._parent is not None:
+            self._parent.spend_nested(usage)
+
+    def spend_nested(self, usage: TokenUsage) -> None:
+        """Count the usage of a nested turn."""
+        self.spend(usage)
+        self._nested += usage
+
+    def take_nested_usage(self) -> TokenUsage:
+        """Return the usage of nested turns since the last call."""
+        below, self._nested = self._nested, TokenUsage()
+        return below
+
+    def reached_limit(self) -> Limit | None:
+        """Return the limit that is reached, by this turn or a parent.
+
+        Raises:
+            EngineFailure: There is a cost budget, and the price of a model is unknown.
+        """
+        if self._tokens is not None and self._spent.total_tokens >= self._tokens:
+            return "tokens"
+        if self._cost_usd is not None:
+            if self._spent.cost_usd is None:
+                raise EngineFailure(
+                    "The turn has a cost budget, but the price of its model is unknown. "
+                    "Remove the budget, limit the tokens instead, or use a model with a price.",
+                    kind="unknown",
+                    retryable=False,
+                )
+            if self._spent.cost_usd >= self._cost_usd:
+                return "cost"
+        return None if self._parent is None else self._parent.reached_limit()
 
 
 @dataclass(slots=True)

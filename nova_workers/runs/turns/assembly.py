@@ -3,31 +3,33 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import TypeVar
 
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
 from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.skills import SkillDirectory
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.resume import Journal, load_journal
+from nova_workers.ledger.runs.sessions import load_session, save_session
+from nova_workers.ledger.threads.history import HistoryTurn, load_history_turns
 from nova_workers.ledger.workspace.skills import load_skills
 from nova_workers.observability.redactor import Redactor
 from nova_workers.prompts import event_words
 from nova_workers.runs.persist import persist
-from nova_workers.runs.turns.budgets import within_budgets
 from nova_workers.runs.turns.directories import AgentDirectories
-from nova_workers.runs.turns.past import past_turns
 from nova_workers.runs.turns.prompting import Prompter
-from nova_workers.runs.turns.sessions import RunSessions
 from nova_workers.threads.transcript import conversation
 from nova_workers.workspace.skills import loads_on_demand
 
-__all__ = ["TurnAssembler"]
+__all__ = ["TurnAssembler", "as_past", "past_turns"]
 
 BoundT = TypeVar("BoundT", int, float)
 
@@ -83,15 +85,6 @@ class TurnAssembler:
     def model(self, claim: Claim) -> str:
         """Return the model of a run, an alias or an id: the run's own, the agent's, or the fleet's."""
         return claim.model or claim.agent.model or self._settings.default_model
-
-    async def within_budgets(self, claim: Claim, abort: AbortSignal) -> Claim:
-        """Return a claim with the rest of the day's budgets.
-
-        Raises:
-            EngineFailure: A budget is spent; the message names it and when it resets.
-            RunLost: The database was unavailable until the lease expired.
-        """
-        return await within_budgets(self._database, claim, abort)
 
     async def learn_secrets(self, claim: Claim, redactor: Redactor, abort: AbortSignal) -> bool:
         """Pass the secrets that a claimed run may handle to a redactor. Return whether it may handle any, now or later.
@@ -174,7 +167,7 @@ class TurnAssembler:
             spent=journal.spent,
             output_schema=agent.output_schema,
             skills=await self._skills(claim, abort),
-            sessions=RunSessions(self._database, claim, self._engine_name(claim), abort),
+            sessions=_RunSessions(self._database, claim, self._engine_name(claim), abort),
             history=conversation(await past_turns(self._database, claim, abort)),
             event_context=None if claim.event is None else event_words(claim.event),
             journal=journal.steps_for_model,
@@ -210,3 +203,56 @@ def _subagents(agent: AgentSpec) -> dict[str, SubagentConfig]:
         name: SubagentConfig(given.description, given.prompt, given.tools, given.model, given.max_turns)
         for name, given in agent.subagents.items()
     }
+
+
+async def past_turns(database: Database, claim: Claim, abort: AbortSignal) -> tuple[HistoryTurn, ...]:
+    """Return the turns before a claimed run's, as their models read them.
+
+    Raises:
+        RunLost: The database was unavailable until the lease expired.
+    """
+    parent = claim.parent_turn_id
+    if parent is None:
+        return ()
+    turns = await persist(database, abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
+    return tuple(as_past(turn) for turn in turns)
+
+
+def as_past(turn: HistoryTurn) -> HistoryTurn:
+    """Return a turn with its event context before its message, as the engine sent it."""
+    if turn.event is None:
+        return turn
+    query, *others = turn.messages
+    opened = Message(query.role, (text_block(event_words(turn.event)), *query.content))
+    return replace(turn, messages=(opened, *others))
+
+
+class _RunSessions:
+    """Implements `SessionStore` for a run: reads sessions of its tenant, writes those of its thread.
+
+    A write needs no fence: a new session is referenced only by the end of the run, which is fenced.
+    """
+
+    def __init__(self, database: Database, claim: Claim, engine: str, abort: AbortSignal) -> None:
+        self._database = database
+        self._claim = claim
+        self._engine = engine
+        self._abort = abort
+
+    async def load(self, session_id: str) -> StoredSession | None:
+        """Return a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        claim = self._claim
+        return await persist(
+            self._database,
+            self._abort,
+            lambda connection: load_session(connection, claim.tenant_id, self._engine, session_id),
+        )
+
+    async def save(self, session: NewSession) -> None:
+        """Save a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        claim = self._claim
+        await persist(
+            self._database,
+            self._abort,
+            lambda connection: save_session(connection, claim.tenant_id, claim.thread_id, self._engine, session),
+        )

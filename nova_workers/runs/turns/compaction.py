@@ -27,7 +27,7 @@ from nova_workers.ledger.runs.resume import Journal
 from nova_workers.ledger.threads.compaction import commit_compaction
 from nova_workers.ledger.threads.history import HistoryTurn
 from nova_workers.runs.persist import persist
-from nova_workers.runs.turns.past import as_past, past_turns
+from nova_workers.runs.turns.assembly import as_past, past_turns
 from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
 from nova_workers.threads.transcript import messages_of

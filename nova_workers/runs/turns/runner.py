@@ -29,6 +29,7 @@ from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.orchestrated import OrchestratedRuns
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.assembly import TurnAssembler
+from nova_workers.runs.turns.budgets import within_budgets
 from nova_workers.runs.turns.compaction import Compactor
 from nova_workers.runs.turns.observer import ObservedTurn
 from nova_workers.runs.turns.outcome import Outcome, failed, judge, not_stored, out_of_time
@@ -120,7 +121,7 @@ class TurnRunner:
         )
         try:
             engine = self._assembler.engine(claim)
-            claim = await self._assembler.within_budgets(claim, run.abort)
+            claim = await within_budgets(self._database, claim, run.abort)
             result = await self._run_engine(run, claim, engine, recorder, events, time_left)
         except RunLost:
             raise

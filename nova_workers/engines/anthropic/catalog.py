@@ -1,13 +1,16 @@
-"""Context windows and output limits of models, for compaction and for fallback."""
+"""What is known of the provider's models: context windows and output limits, and the cost of their usage."""
 
 from collections.abc import Mapping
 
+from anthropic.types.beta import BetaUsage
 from genai_prices import Usage, calc_price
 
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.models import resolve_model
+from nova_workers.engines.prices import ModelPrice, PriceList
 from nova_workers.engines.resilience import ModelLimits
 
-__all__ = ["Windows"]
+__all__ = ["Prices", "Windows"]
 
 _OUTPUT_TOKENS = {
     # The provider's limits where they are below what turns request; it refuses requests over them.
@@ -61,3 +64,34 @@ def _listed(model_id: str) -> int | None:
         return calc_price(Usage(input_tokens=1), model_id, provider_id="anthropic").model.context_window
     except LookupError:
         return None
+
+
+class Prices:
+    """The provider's prices."""
+
+    def __init__(self, overrides: Mapping[str, ModelPrice] | None = None) -> None:
+        """Take the operator's prices by model id, which take precedence over the list's."""
+        self._list = PriceList("anthropic", overrides)
+
+    def usage(self, usage: BetaUsage, model: str, asked: str | None = None) -> TokenUsage:
+        """Return the provider's counts as the contract's usage, with the cost of tokens and web searches.
+
+        Args:
+            usage: The counts.
+            model: The model that answered, as the provider names it.
+            asked: The requested model, used if the answering model's name has no price.
+        """
+        details = usage.output_tokens_details
+        searches = 0 if usage.server_tool_use is None else usage.server_tool_use.web_search_requests
+        tokens = TokenUsage(
+            input_tokens=usage.input_tokens,
+            output_tokens=usage.output_tokens,
+            cache_read_tokens=usage.cache_read_input_tokens or 0,
+            cache_write_tokens=usage.cache_creation_input_tokens or 0,
+            reasoning_tokens=0 if details is None else details.thinking_tokens,
+        )
+        return self._list.priced(tokens, (model,) if asked is None else (model, asked), searches)
+
+    def knows(self, model: str) -> bool:
+        """Return whether the model has a price."""
+        return self._list.knows(model)
