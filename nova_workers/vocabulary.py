@@ -55,11 +55,13 @@ __all__ = [
     "Overlap",
     "PauseScope",
     "PermissionMode",
+    "PresentationMode",
     "Queue",
     "ReasoningEffort",
     "ResolvedWaitStatus",
     "ResourceKind",
     "Role",
+    "RoleKind",
     "RoutedMessageType",
     "RunQueue",
     "RunSource",
@@ -79,6 +81,8 @@ __all__ = [
     "WaitKind",
     "WaitStatus",
     "WebhookKind",
+    "WorkStatus",
+    "WorkStopReason",
     "sql_list",
     "words_of",
 ]
@@ -237,6 +241,29 @@ Complexity = Literal["simple", "medium", "complex", "expert"]
 """How hard a piece of work is; each needs a model of at least one tier, in the order of `ModelTier`."""
 ReasoningEffort = Literal["none", "minimal", "low", "medium", "high", "xhigh", "max"]
 """How much a model reasons before it answers; which of these a model takes depends on its provider."""
+
+# Work orders, in the spelling of their specification
+
+WorkStatus = Literal["succeeded", "failed", "in_progress"]
+"""What the result of a work order reports."""
+WorkStopReason = Literal[
+    "ok",
+    "needs_human",
+    "in_progress",
+    "provider_failed",
+    "router_failed",
+    "ajv_failed",
+    "json_parse_failed",
+    "rate_limited",
+    "cost_cap_exceeded",
+    "round_cap_exceeded",
+    "invalid_request",
+]
+"""Why the work on an order stopped: the frozen vocabulary of the work order contract."""
+PresentationMode = Literal["single_best", "side_by_side", "ranked"]
+"""How a result shows several proposals."""
+RoleKind = Literal["craft", "review", "general"]
+"""What a role of a policy does: propose, review proposals, or make the final proposal from both."""
 
 # The fleet
 

@@ -1,0 +1,119 @@
+"""The idempotency key of an order: HMAC-SHA256 over the canonical JSON (RFC 8785) of what is to be executed."""
+
+import hmac
+from collections.abc import Mapping
+from hashlib import sha256
+from typing import Any, Final
+
+import rfc8785
+
+from nova_workers.contracts.orders.order import (
+    AiWorkOrderV1,
+    AuditConfig,
+    EngineConstraints,
+    EngineTrace,
+    IdempotencyConfig,
+    OrderExtensions,
+)
+from nova_workers.errors import InvalidInput
+
+__all__ = ["KEY_PREFIX", "build_order", "canonical_form", "derive_key_hash", "is_key_hash_of"]
+
+KEY_PREFIX: Final = "hmac-sha256:"
+
+
+def canonical_form(order: AiWorkOrderV1) -> bytes:
+    """Return the canonical JSON of the fields that make two orders equal. Extensions are not part of it.
+
+    Raises:
+        InvalidInput: A number has no canonical form: an integer beyond 2^53. ``fields['field']`` names the place.
+    """
+    return _canonical(order.tenant, order.scope, order.policy_id, order.inputs, order.constraints)
+
+
+def derive_key_hash(order: AiWorkOrderV1, secret: str) -> str:
+    """Return the `idempotency.keyHash` of an order under a tenant's secret.
+
+    Raises:
+        InvalidInput: The order has no canonical form.
+    """
+    return _hash(canonical_form(order), secret)
+
+
+def is_key_hash_of(canonical: bytes, secret: str, key_hash: str) -> bool:
+    """Whether a key hash, with or without its prefix, belongs to a canonical form under a secret."""
+    derived = _hash(canonical, secret)
+    return hmac.compare_digest(derived.removeprefix(KEY_PREFIX).encode(), key_hash.removeprefix(KEY_PREFIX).encode())
+
+
+def build_order(
+    secret: str,
+    *,
+    tenant: str,
+    scope: str,
+    policy_id: str,
+    inputs: Mapping[str, Any],
+    trace: EngineTrace,
+    constraints: EngineConstraints | None = None,
+    audit: AuditConfig | None = None,
+    ttl_hours: float | None = None,
+    extensions: OrderExtensions | None = None,
+) -> AiWorkOrderV1:
+    """Return a complete order with its key.
+
+    Args:
+        secret: The tenant's secret of work orders.
+        tenant: Id or name of the key's tenant.
+        scope: What the order is for, such as ``actionRequests.aiProposeCopy``.
+        policy_id: A policy of the tenant, or a built-in one.
+        inputs: Customer-safe JSON.
+        trace: The caller's own references.
+        constraints: Default: the policy's caps.
+        audit: Default: both trails.
+        ttl_hours: Default: 24.
+        extensions: They do not change the key.
+
+    Raises:
+        InvalidInput: The inputs have no canonical form.
+        pydantic.ValidationError: A value does not fit.
+    """
+    limits = constraints or EngineConstraints()
+    key_hash = _hash(_canonical(tenant, scope, policy_id, dict(inputs), limits), secret)
+    timed = {} if ttl_hours is None else {"ttl_hours": ttl_hours}
+    extended = {} if extensions is None else {"extensions": extensions}
+    return AiWorkOrderV1(
+        version="v1",
+        tenant=tenant,
+        scope=scope,
+        policy_id=policy_id,
+        inputs=dict(inputs),
+        constraints=limits,
+        idempotency=IdempotencyConfig(key_hash=key_hash, **timed),
+        trace=trace,
+        audit=audit or AuditConfig(customer_trail_on=True, internal_trail_on=True),
+        **extended,
+    )
+
+
+def _canonical(
+    tenant: str, scope: str, policy_id: str, inputs: dict[str, Any], constraints: EngineConstraints
+) -> bytes:
+    material = {
+        "version": "v1",
+        "tenant": tenant,
+        "scope": scope,
+        "policyId": policy_id,
+        "inputs": inputs,
+        "constraints": constraints.to_wire(),
+    }
+    try:
+        return rfc8785.dumps(material)
+    except (ValueError, RecursionError):
+        raise InvalidInput(
+            "inputs: they have no canonical JSON: an integer is beyond 2^53, or a string holds half a character.",
+            field="inputs",
+        ) from None
+
+
+def _hash(canonical: bytes, secret: str) -> str:
+    return KEY_PREFIX + hmac.new(secret.encode(), canonical, sha256).hexdigest()
