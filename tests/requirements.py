@@ -287,6 +287,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",
     # orchestrations
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
+    "orchestration.rationale": "Each change of a file is listed with its agent and the text that gave the reason.",
     "orchestration.tenants": "An orchestration, its agents and its messages are reachable for their tenant only.",
     "orchestration.events": "One stream has what all agents of an orchestration do, and resumes after any event.",
     "orchestration.model-fits": "A model outside peer_models, of an unavailable provider or too weak is never taken.",

@@ -12,6 +12,7 @@ from nova_workers.contracts.http.orchestrations import (
     AgentHistory,
     AgentKill,
     AgentPrompt,
+    FileChange,
     OrchestrationContinue,
     OrchestrationCreate,
     OrchestrationMessageView,
@@ -86,6 +87,24 @@ class Orchestrations:
             "GET",
             f"{_PATH}/{orchestration_id}/messages",
             params={"limit": limit, "cursor": cursor},
+        )
+
+    async def changes(
+        self, orchestration_id: str, *, agent: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Page[FileChange]:
+        """Return a page of the files that agents changed, oldest change first, each with why it was made.
+
+        Args:
+            orchestration_id: The orchestration.
+            agent: Only those of this agent: its id, or a unique part of it.
+            limit: At most so many.
+            cursor: `next_cursor` of the page before.
+        """
+        return await self._transport.fetch(
+            Page[FileChange],
+            "GET",
+            f"{_PATH}/{orchestration_id}/changes",
+            params={"agent": agent, "limit": limit, "cursor": cursor},
         )
 
     async def continue_(self, orchestration_id: str, follow_up: OrchestrationContinue) -> OrchestrationView:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -37,7 +37,7 @@ async def load_history(
     return history_entries(await latest_messages(connection, tenant_id, thread_id, limit=limit))
 
 
-def history_entries(messages: Iterable[Row]) -> list[HistoryEntry]:
+def history_entries(messages: Iterable[Row | Mapping[str, Any]]) -> list[HistoryEntry]:
     """Return the entries of messages, in their order. A result has the name of its call's tool."""
     names: dict[str, str] = {}
     return [entry for message in messages for entry in _entries(message, names)]
@@ -68,7 +68,7 @@ def describe_history(entries: Sequence[HistoryEntry], detail: HistoryDetail) -> 
     return "\n\n".join(reversed(lines)) or "It has said nothing yet."
 
 
-def _entries(message: Row, names: dict[str, str]) -> Iterator[HistoryEntry]:
+def _entries(message: Row | Mapping[str, Any], names: dict[str, str]) -> Iterator[HistoryEntry]:
     run_id, at = message["run_id"], message["created_at"]
     for block in message["content"]:
         match block.get("type"):

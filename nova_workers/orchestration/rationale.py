@@ -8,12 +8,10 @@ from typing import Final
 
 from nova_workers.contracts.orchestration import HistoryEntry, Rationale
 
-__all__ = ["CHANGING_TOOLS", "LOOK_BACK", "extract_rationale", "file_changes", "score"]
+__all__ = ["LOOK_BACK", "extract_rationale", "score"]
 
 LOOK_BACK: Final = 10
 """How many entries before a tool call may give its reason."""
-CHANGING_TOOLS: Final = frozenset({"Write", "Edit"})
-"""Tools that change the file in their parameter `file_path`."""
 
 _SCORES: Final[Mapping[str, int]] = {
     "fix": 3,
@@ -50,7 +48,7 @@ def score(text: str) -> int:
     return sum(points for word, points in _SCORES.items() if _WORDS[word].search(text))
 
 
-def extract_rationale(entries: Sequence[HistoryEntry], at: int) -> str | None:
+def extract_rationale(entries: Sequence[HistoryEntry], at: int) -> Rationale | None:
     """Return why an agent made a tool call; None if nothing before it gives a reason.
 
     Args:
@@ -61,25 +59,10 @@ def extract_rationale(entries: Sequence[HistoryEntry], at: int) -> str | None:
         Of the texts and thoughts among the `LOOK_BACK` entries before the call, the one with the highest score; of
         equal ones the nearest to the call.
     """
-    best, found = 0, None
+    best: Rationale | None = None
     for entry in reversed(entries[max(0, at - LOOK_BACK) : at]):
         if entry.type in ("TEXT", "THINKING"):
             points = score(entry.text)
-            if points > best:
-                best, found = points, entry.text.strip()
-    return None if found is None else found[:_MAX_CHARS]
-
-
-def file_changes(entries: Sequence[HistoryEntry]) -> list[Rationale]:
-    """Return the changes of files in a history, oldest first, each with its rationale. Failed calls are left out."""
-    failed = {entry.call_id for entry in entries if entry.type == "TOOL_RESULT" and entry.failed}
-    return [
-        Rationale(entry.call_id, entry.tool_name, str(entry.params["file_path"]), extract_rationale(entries, at))
-        for at, entry in enumerate(entries)
-        if entry.type == "TOOL_CALL"
-        and entry.call_id is not None
-        and entry.call_id not in failed
-        and entry.tool_name in CHANGING_TOOLS
-        and entry.params is not None
-        and "file_path" in entry.params
-    ]
+            if points > (0 if best is None else best.score):
+                best = Rationale(entry.text.strip()[:_MAX_CHARS], points)
+    return best

@@ -1,6 +1,7 @@
 """``/v1/orchestrations``: start, follow up, prompt and kill trees of agents, and see what they do."""
 
 from dataclasses import asdict
+from datetime import datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Query, Request, Response
@@ -18,6 +19,7 @@ from nova_workers.contracts.http.orchestrations import (
     AgentHistoryEntry,
     AgentKill,
     AgentPrompt,
+    FileChange,
     OrchestrationContinue,
     OrchestrationCreate,
     OrchestrationMessageView,
@@ -27,6 +29,7 @@ from nova_workers.contracts.http.orchestrations import (
 from nova_workers.ledger.orchestrations import trees as ledger
 from nova_workers.ledger.orchestrations.agents import agents_of
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
+from nova_workers.orchestration.file_changes import list_file_changes
 from nova_workers.orchestration.finding import pick_agent
 from nova_workers.orchestration.history import load_history, selected
 from nova_workers.orchestration.limits import narrowed_limits
@@ -37,9 +40,9 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_class=StrictRoute)
 
-TreeAgentPath = Annotated[
-    str, Path(description="An agent's id, or a part of it that no other agent's id has.", max_length=80)
-]
+_ONE_AGENT = "An agent's id, or a part of it that no other agent's id has."
+TreeAgentPath = Annotated[str, Path(description=_ONE_AGENT, max_length=80)]
+TreeAgentQuery = Annotated[str | None, Query(description=f"Only those of one agent: {_ONE_AGENT}", max_length=80)]
 DetailQuery = Annotated[HistoryDetail, Query(description="How much of it.")]
 OpenQuery = Annotated[bool | None, Query(description="True: only open ones. False: only those that have ended.")]
 
@@ -144,6 +147,36 @@ async def list_orchestration_messages(
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda message: [message.id])
+
+
+@router.get("/{orchestration_id}/changes", responses=problems(400, 404, 422))
+async def list_orchestration_changes(
+    *,
+    orchestration_id: OrchestrationIdPath,
+    caller: RunsCaller,
+    state: State,
+    agent: TreeAgentQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[FileChange]:
+    """List the files that agents changed with `Write` and `Edit`, oldest change first, each with why it was made."""
+    async with state.services.database.connection() as connection:
+        await ledger.tree_head(connection, caller.tenant_id, orchestration_id)
+        agent_id = None
+        if agent is not None:
+            agents = await agents_of(connection, caller.tenant_id, orchestration_id)
+            agent_id = pick_agent(agents, agent, what="agent").id
+        pager = Pager(caller.tenant_id, "orchestration_changes", (str, str), (orchestration_id, agent_id))
+        position = pager.read(cursor)
+        rows = await list_file_changes(
+            connection,
+            caller.tenant_id,
+            orchestration_id,
+            agent_id=agent_id,
+            after=None if position is None else (datetime.fromisoformat(str(position[0])), str(position[1])),
+            limit=limit + 1,
+        )
+    return pager.page(rows, limit, lambda change: [change.at.isoformat(), change.id])
 
 
 @router.get("/{orchestration_id}/agents/{agent}/history", responses=problems(404, 422))

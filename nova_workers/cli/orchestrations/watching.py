@@ -9,6 +9,7 @@ from rich.live import Live
 from rich.text import Text
 
 from nova_workers.cli.command import Session
+from nova_workers.cli.orchestrations.changes import note_changes
 from nova_workers.cli.orchestrations.tree_view import TreeView
 from nova_workers.cli.terminal.output import money, printable
 from nova_workers.errors import NovaError
@@ -123,6 +124,7 @@ async def _show_end(session: Session, orchestration_id: str, *, interrupted: boo
             session.out.text(view.summary)
         if view.error is not None:
             session.out.note(f"✗ {view.error.code}: {view.error.message}", "red")
+        await note_changes(session, orchestration_id)
         agents = sum(view.agents.values())
         tokens = view.usage.input_tokens + view.usage.output_tokens
         cost = money(view.usage.cost_usd)

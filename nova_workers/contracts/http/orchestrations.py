@@ -199,6 +199,25 @@ class AgentHistory(View):
     entries: list[AgentHistoryEntry]
 
 
+class FileChange(View):
+    """A file that an agent changed, and why."""
+
+    id: str
+    path: str
+    """The file, as the call names it."""
+    agent_id: str
+    """The agent of the orchestration."""
+    run_id: str
+    tool_call_id: str
+    tool_name: str
+    at: datetime
+    """The end of the call."""
+    rationale: str | None
+    """Of what the agent wrote or thought in the ten entries before the call, the text that gives most of a reason."""
+    score: int
+    """How much the rationale gives a reason; 0 without one."""
+
+
 class OrchestrationMessageView(View):
     """A message between agents. `source_id` is null if a person or the fleet sent it."""
 

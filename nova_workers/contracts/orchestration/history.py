@@ -36,16 +36,12 @@ class HistoryEntry:
 
 @dataclass(frozen=True, slots=True)
 class Rationale:
-    """Why an agent changed a file.
+    """Why an agent made a tool call.
 
     Attributes:
-        call_id: The tool call that changed it.
-        tool_name: The tool.
-        path: The file, as the call names it.
-        rationale: What the agent wrote or thought before the call; None if none of it gives a reason.
+        text: What it wrote or thought before the call.
+        score: How much that gives a reason: the sum of the scores of its words.
     """
 
-    call_id: str
-    tool_name: str
-    path: str
-    rationale: str | None
+    text: str
+    score: int

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_workers.contracts.orchestration import HistoryEntry, Rationale
-from nova_workers.orchestration.rationale import LOOK_BACK, extract_rationale, file_changes, score
+from nova_workers.orchestration.rationale import LOOK_BACK, extract_rationale, score
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 
@@ -23,10 +23,6 @@ def thought(said: str) -> HistoryEntry:
 
 def tool(name: str, call_id: str = "c1", **params: Any) -> HistoryEntry:
     return HistoryEntry("TOOL_CALL", "run_1", AT, call_id=call_id, tool_name=name, params=params)
-
-
-def result(call_id: str, *, failed: bool = False) -> HistoryEntry:
-    return HistoryEntry("TOOL_RESULT", "run_1", AT, "said", call_id, failed=failed)
 
 
 @pytest.mark.parametrize(
@@ -52,33 +48,21 @@ def test_the_text_with_the_highest_score_before_a_call_is_its_rationale() -> Non
         text("Now I write."),
         tool("Edit", file_path="/a.py"),
     ]
-    assert extract_rationale(entries, 3) == "The bug is an off-by-one; I fix it."
+    assert extract_rationale(entries, 3) == Rationale("The bug is an off-by-one; I fix it.", 6)
 
 
 def test_of_equal_texts_the_nearest_is_taken_and_what_comes_after_never() -> None:
     entries = [text("Fix one."), text("Fix two."), tool("Edit", file_path="/a.py"), text("Fix the bug three.")]
-    assert extract_rationale(entries, 2) == "Fix two."
+    assert extract_rationale(entries, 2) == Rationale("Fix two.", 3)
 
 
 def test_a_rationale_is_looked_for_in_ten_entries() -> None:
     filler = [text("Hm.")] * LOOK_BACK
     entries = [text("Fix the bug."), *filler, tool("Edit", file_path="/a.py")]
     assert extract_rationale(entries, len(entries) - 1) is None
-    assert extract_rationale([entries[0], *entries[2:]], len(entries) - 2) == "Fix the bug."
+    assert extract_rationale([entries[0], *entries[2:]], len(entries) - 2) == Rationale("Fix the bug.", 6)
 
 
 def test_messages_and_results_of_tools_are_no_rationale() -> None:
     entries = [HistoryEntry("USER_MESSAGE", "run_1", AT, "Fix the bug."), tool("Write", file_path="/a.py")]
     assert extract_rationale(entries, 1) is None
-
-
-def test_changes_of_files_have_their_rationales_and_failed_ones_are_left_out() -> None:
-    entries = [
-        text("Fix the bug."),
-        tool("Edit", "c1", file_path="/a.py"),
-        result("c1"),
-        tool("Read", "c2", file_path="/b.py"),
-        tool("Write", "c3", file_path="/c.py"),
-        result("c3", failed=True),
-    ]
-    assert file_changes(entries) == [Rationale("c1", "Edit", "/a.py", "Fix the bug.")]

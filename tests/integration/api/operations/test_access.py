@@ -81,6 +81,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/orchestrations/{orchestration_id}", None),
     ("GET", "/v1/orchestrations/{orchestration_id}/tree", None),
     ("GET", "/v1/orchestrations/{orchestration_id}/messages", None),
+    ("GET", "/v1/orchestrations/{orchestration_id}/changes", None),
     ("GET", "/v1/orchestrations/{orchestration_id}/events", None),
     ("POST", "/v1/orchestrations/{orchestration_id}/continue", {"task": "mine now"}),
     ("POST", "/v1/orchestrations/{orchestration_id}/kill", {}),

@@ -144,7 +144,7 @@ async def test_another_tenant_reaches_nothing_of_an_orchestration(
     view = await orchestrated.run(spawn(call("wait_for_message"), wait=False), call("wait_for_message"))
     path = f"{PATH}/{view['id']}"
     async with api.client(other_tenant.key) as stranger:
-        for part in ("", "/tree", "/messages", f"/agents/{view['master_id']}/history"):
+        for part in ("", "/tree", "/messages", "/changes", f"/agents/{view['master_id']}/history"):
             assert (await stranger.get(path + part)).status_code == 404
         assert (await stranger.post(f"{path}/continue", json={"task": "x"})).status_code == 404
         assert (await stranger.post(f"{path}/kill", json={})).status_code == 404
