@@ -20,9 +20,18 @@ from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
 from nova_workers.vocabulary import ENDED_RUNS
 
-__all__ = ["Acceptance", "MessageAcceptance", "answer_at_end", "open_stream"]
+__all__ = [
+    "CLIENT_GONE",
+    "Acceptance",
+    "MessageAcceptance",
+    "answer_at_end",
+    "longest_wait_s",
+    "open_stream",
+    "until_gone",
+]
 
-_CLIENT_GONE = 499
+CLIENT_GONE = 499
+"""The status of a request whose client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,17 +144,22 @@ async def answer_at_end(
     target = Target(caller.tenant_id, run_id)
     found = None if is_new else await state.follower.find(target)
     if found is None or not (found.ended or await _has_open_question(state, target, found)):
-        longest_s = state.services.settings.api.wait_timeout_s
         ending = await state.follower.wait(
             target,
-            _until_gone(request),
-            timeout_s=min(timeout_s or longest_s, longest_s),
+            until_gone(request),
+            timeout_s=longest_wait_s(state, timeout_s),
             after_attempt=0 if found is None else found.attempt - (found.status == "running"),
         )
         if ending == "gone":
-            return Response(status_code=_CLIENT_GONE)
+            return Response(status_code=CLIENT_GONE)
     view = await _view(state, caller, run_id)
     return _answer(view, 200 if view.status in ENDED_RUNS else 202, headers)
+
+
+def longest_wait_s(state: ApiState, timeout_s: float | None) -> float:
+    """Return how long a request waits, at most as long as the setting permits."""
+    longest_s = state.services.settings.api.wait_timeout_s
+    return min(timeout_s or longest_s, longest_s)
 
 
 def open_stream(
@@ -176,7 +190,8 @@ async def _view(state: ApiState, caller: Caller, run_id: str) -> RunView:
         return await get_run(connection, caller.tenant_id, run_id)
 
 
-async def _until_gone(request: Request) -> None:
+async def until_gone(request: Request) -> None:
+    """Return once the client has disconnected."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 

@@ -16,6 +16,7 @@ from api.routes.operations import fleet, health, keys, tenant, tenants, usage
 from api.routes.orchestrations import config as orchestration_config
 from api.routes.orchestrations import events as orchestration_events
 from api.routes.orchestrations import models as orchestration_models
+from api.routes.orchestrations import starts as orchestration_starts
 from api.routes.orchestrations import trees as orchestration_trees
 from api.routes.runs import answers, events, runs, submissions, threads
 from api.routes.workspace import (
@@ -81,6 +82,7 @@ _ROUTERS = (
     triggers.router,
     orchestration_config.router,
     orchestration_models.router,
+    orchestration_starts.router,
     orchestration_trees.router,
     orchestration_events.router,
     webhooks.router,

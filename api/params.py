@@ -30,6 +30,7 @@ __all__ = [
     "TenantIdPath",
     "ThreadIdPath",
     "ThreadIdQuery",
+    "TimeoutQuery",
     "TriggerIdPath",
     "WebhookIdPath",
     "WebhookIdQuery",
@@ -93,4 +94,7 @@ ThreadIdQuery = Annotated[
 ]
 WebhookIdQuery = Annotated[
     Annotated[str, StringConstraints(pattern=_ID_PATTERN)] | None, Query(description="Only what goes to this webhook.")
+]
+TimeoutQuery = Annotated[
+    float | None, Query(gt=0, description="Seconds to wait at most; the server's own bound where that is lower.")
 ]

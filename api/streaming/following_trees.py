@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Protocol, cast
+from typing import Any, Literal, Protocol, cast
 
 import structlog
 from redis.exceptions import RedisError
@@ -13,6 +13,7 @@ from api.streaming.following import Ending, until_first
 from api.streaming.run_watch import RunWatch
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.events import TreeCursor
+from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.changes import recorded_news
 from nova_workers.ledger.orchestrations.trees import TreeHead, tree_head
@@ -88,6 +89,34 @@ class TreeFollower:
                 pump = _Pump(self, target, feed, sink).run(head)
                 ending = await until_first(pump, woken, sink.until_gone(), sink.idle_every_s, sink.on_idle)
         return "over" if ending == "done" else cast(Ending, ending)
+
+    async def wait(
+        self, target: TreeTarget, until_gone: Coroutine[Any, Any, None], *, timeout_s: float
+    ) -> Ending | Literal["timeout"]:
+        """Wait until an orchestration has ended or one of its agents asks a person. Driven by its events.
+
+        The ledger decides: an event is only a reason to read it, and so is silence, in case the event was lost.
+
+        Args:
+            target: The orchestration.
+            until_gone: Returns once the client has disconnected.
+            timeout_s: Longest wait.
+
+        Raises:
+            NotFound: No such orchestration in this tenant.
+        """
+        async with self._hub.follow_tree(target.orchestration_id) as feed:
+            with self._watch.watch(target.orchestration_id) as woken:
+                ending = await until_first(self._until_settled(target, feed), woken, until_gone, timeout_s)
+        return "over" if ending == "done" else ending
+
+    async def _until_settled(self, target: TreeTarget, feed: TreeFeed) -> None:
+        seen = await _newest(feed)
+        while True:
+            head = await self.find(target)
+            if head.finished_at is not None or head.asks:
+                return
+            seen = await _next_noteworthy(feed, seen)
 
     async def has_more(self, target: TreeTarget) -> bool:
         """Whether there are events after the target's cursor: in the stream, or in the ledger if the stream is gone."""
@@ -193,6 +222,38 @@ class _Pump:
         if items := await self._follower.recorded(self._target.orchestration_id):
             cursor = self._sent.model_copy(update={"number": self._sent.number + 1})
             await self._send([TreeItem(cursor, items[-1].record)])
+
+
+async def _newest(feed: TreeFeed) -> TreeCursor:
+    """Return a cursor after the newest event. The start if Redis does not answer."""
+    try:
+        return await feed.last()
+    except RedisError:
+        return _START
+
+
+async def _next_noteworthy(feed: TreeFeed, seen: TreeCursor) -> TreeCursor:
+    """Wait for an event by which the orchestration may have ended or may ask a person; return the cursor after it.
+
+    Without such an event it returns after some seconds.
+    """
+    loop = asyncio.get_running_loop()
+    until_s = loop.time() + _LOOK_EVERY_S
+    while (left_s := until_s - loop.time()) > 0 and await feed.wait(left_s):
+        try:
+            while items := await feed.read(seen):
+                seen = items[-1].cursor
+                if any(_is_noteworthy(item.record["event"]) for item in items):
+                    return seen
+        except RedisError as error:
+            _log.warning("tree_follower.redis_unavailable", error=str(error))
+            await asyncio.sleep(_RETRY_S)
+            return seen
+    return seen
+
+
+def _is_noteworthy(event: JsonObject) -> bool:
+    return event["type"] == "orchestration_end" or (event["type"] == "waiting" and event["kind"] in ANSWERABLE)
 
 
 def _is_over(event: JsonObject, *, before: bool) -> bool:

@@ -46,6 +46,24 @@ class Orchestrations:
         headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
         return await self._transport.fetch(OrchestrationView, "POST", _PATH, body=task, headers=headers)
 
+    async def wait(
+        self, task: OrchestrationCreate, *, idempotency_key: str | None = None, timeout_s: float = 660.0
+    ) -> OrchestrationView:
+        """Start an orchestration and return it once it has ended, or its state at the server's wait limit.
+
+        It returns sooner if one of the agents waits for a person.
+        """
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return await self._transport.fetch(
+            OrchestrationView, "POST", f"{_PATH}/wait", body=task, headers=headers, timeout_s=timeout_s
+        )
+
+    async def result(self, orchestration_id: str, *, timeout_s: float = 660.0) -> OrchestrationView:
+        """Return an orchestration once it has ended, or its state as `wait` does."""
+        return await self._transport.fetch(
+            OrchestrationView, "GET", f"{_PATH}/{orchestration_id}/wait", timeout_s=timeout_s
+        )
+
     async def get(self, orchestration_id: str) -> OrchestrationView:
         """Return an orchestration."""
         return await self._transport.fetch(OrchestrationView, "GET", f"{_PATH}/{orchestration_id}")
@@ -111,6 +129,12 @@ class Orchestrations:
         """Give an ended master a follow-up task."""
         return await self._change(orchestration_id, "continue", follow_up)
 
+    async def continue_and_wait(
+        self, orchestration_id: str, follow_up: OrchestrationContinue, *, timeout_s: float = 660.0
+    ) -> OrchestrationView:
+        """Give an ended master a follow-up task, and return the orchestration as `wait` does."""
+        return await self._change(orchestration_id, "continue/wait", follow_up, timeout_s=timeout_s)
+
     async def kill(self, orchestration_id: str, kill: AgentKill | None = None) -> OrchestrationView:
         """Kill an agent and all below it; without one the whole tree."""
         return await self._change(orchestration_id, "kill", kill or AgentKill())
@@ -162,9 +186,15 @@ class Orchestrations:
             await asyncio.sleep(self._transport.retry.delay_s(failures))
 
     async def _change(
-        self, orchestration_id: str, how: str, body: OrchestrationContinue | AgentKill | AgentPrompt
+        self,
+        orchestration_id: str,
+        how: str,
+        body: OrchestrationContinue | AgentKill | AgentPrompt,
+        *,
+        timeout_s: float | None = None,
     ) -> OrchestrationView:
-        return await self._transport.fetch(OrchestrationView, "POST", f"{_PATH}/{orchestration_id}/{how}", body=body)
+        path = f"{_PATH}/{orchestration_id}/{how}"
+        return await self._transport.fetch(OrchestrationView, "POST", path, body=body, timeout_s=timeout_s)
 
 
 async def _read(source: EventSource) -> AsyncGenerator[tuple[TreeCursor, TreeRecord | None]]:

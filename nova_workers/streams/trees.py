@@ -22,6 +22,8 @@ __all__ = ["AGENT_FIELD", "RUN_FIELD", "TreeFeed", "TreeItem"]
 AGENT_FIELD = b"g"
 RUN_FIELD = b"r"
 _PAGE_ENTRIES = 500
+_AFTER_ENTRY = 2**31
+"""A number above that of every event of an entry."""
 
 
 class TreeItem(NamedTuple):
@@ -61,6 +63,11 @@ class TreeFeed:
         """Return the id of the oldest entry; None if the stream is gone."""
         entries = cast(list[tuple[bytes, Any]], await self._redis.xrange(self._key, count=1))
         return _cursor(entries[0][0]) if entries else None
+
+    async def last(self) -> TreeCursor:
+        """Return a cursor after the newest entry; the start if the stream is gone."""
+        entries = cast(list[tuple[bytes, Any]], await self._redis.xrevrange(self._key, count=1))
+        return _cursor(entries[0][0]).model_copy(update={"number": _AFTER_ENTRY}) if entries else TreeCursor()
 
     async def read(self, after: TreeCursor) -> list[TreeItem]:
         """Return the next events after a cursor: at most a page of entries. Empty if there are none."""

@@ -1,10 +1,10 @@
-"""``/v1/orchestrations``: start, follow up, prompt and kill trees of agents, and see what they do."""
+"""``/v1/orchestrations``: see what trees of agents do, prompt agents, and kill them."""
 
 from dataclasses import asdict
 from datetime import datetime
 from typing import Annotated
 
-from fastapi import APIRouter, Path, Query, Request, Response
+from fastapi import APIRouter, Path, Query
 
 from api.auth import RunsCaller
 from api.json_body import StrictRoute
@@ -12,7 +12,6 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, OrchestrationIdPath
 from api.state import State
-from api.submitting import IdempotencyKey, hash_of
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
     AgentHistory,
@@ -20,8 +19,6 @@ from nova_workers.contracts.http.orchestrations import (
     AgentKill,
     AgentPrompt,
     FileChange,
-    OrchestrationContinue,
-    OrchestrationCreate,
     OrchestrationMessageView,
     OrchestrationTree,
     OrchestrationView,
@@ -32,8 +29,6 @@ from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.orchestration.file_changes import list_file_changes
 from nova_workers.orchestration.finding import pick_agent
 from nova_workers.orchestration.history import load_history, selected
-from nova_workers.orchestration.limits import narrowed_limits
-from nova_workers.orchestration.service import NewOrchestration
 from nova_workers.vocabulary import HistoryDetail
 
 __all__ = ["router"]
@@ -45,41 +40,6 @@ TreeAgentPath = Annotated[str, Path(description=_ONE_AGENT, max_length=80)]
 TreeAgentQuery = Annotated[str | None, Query(description=f"Only those of one agent: {_ONE_AGENT}", max_length=80)]
 DetailQuery = Annotated[HistoryDetail, Query(description="How much of it.")]
 OpenQuery = Annotated[bool | None, Query(description="True: only open ones. False: only those that have ended.")]
-
-
-@router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
-async def start_orchestration(
-    *,
-    body: OrchestrationCreate,
-    caller: RunsCaller,
-    state: State,
-    request: Request,
-    response: Response,
-    idempotency_key: IdempotencyKey = None,
-) -> OrchestrationView:
-    """Start a tree of agents: its master's run is queued. The tenant's stored configuration applies, as it is now."""
-    services = state.services
-    config, version = await services.orchestration_configs.load(caller.tenant_id)
-    started = await services.orchestrations.start(
-        NewOrchestration(
-            caller.tenant_id,
-            body.agent_id,
-            body.task,
-            config=config,
-            config_version=version or None,
-            limits=narrowed_limits(config, body),
-            model=body.model,
-            cwd=body.cwd,
-            queue=body.queue,
-            metadata=body.metadata,
-            idempotency_key=idempotency_key,
-            body_hash=None if idempotency_key is None else hash_of(request.url.path, body),
-        )
-    )
-    response.headers["location"] = f"/v1/orchestrations/{started.orchestration_id}"
-    if started.replayed:
-        response.headers["idempotent-replayed"] = "true"
-    return await get_orchestration(started.orchestration_id, caller, state)
 
 
 @router.get("", responses=problems(400, 410, 422))
@@ -195,15 +155,6 @@ async def get_orchestration_agent_history(
         entries = await load_history(connection, caller.tenant_id, found.thread_id)
     shown = [AgentHistoryEntry(**asdict(entry)) for entry in selected(entries, detail_level)]
     return AgentHistory(agent_id=found.id, entries=shown)
-
-
-@router.post("/{orchestration_id}/continue", responses=problems(404, 409, body=True))
-async def continue_orchestration(
-    orchestration_id: OrchestrationIdPath, body: OrchestrationContinue, caller: RunsCaller, state: State
-) -> OrchestrationView:
-    """Give an ended master a follow-up task. It keeps its identity, its conversation and its children."""
-    await state.services.orchestrations.continue_(caller.tenant_id, orchestration_id, body.task)
-    return await get_orchestration(orchestration_id, caller, state)
 
 
 @router.post("/{orchestration_id}/kill", responses=problems(404, body=True))

@@ -1,15 +1,13 @@
 """Submission of messages: accept, accept and wait, accept and stream; to a thread, or to a new one."""
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Request, Response
 
 from api.acceptance import Acceptance, answer_at_end
 from api.auth import RunsCaller
 from api.batches import accept_batch
 from api.json_body import StrictRoute
 from api.openapi import problems
-from api.params import RunIdPath, ThreadIdPath
+from api.params import RunIdPath, ThreadIdPath, TimeoutQuery
 from api.routes.runs.events import EVENTS
 from api.state import State
 from nova_workers.contracts.http.wire import RunBatch, RunBatchView, RunCreate, RunView, StatelessRunCreate
@@ -21,10 +19,6 @@ router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
 _ERRORS = problems(404, 409, 410, body=True)
 _STREAM_ERRORS = problems(404, 409, 410, 429, body=True)
 _UNFINISHED = {202: {"model": RunView, "description": "Not ended yet: the run's current state. It continues."}}
-
-TimeoutQuery = Annotated[
-    float | None, Query(gt=0, description="Seconds to wait at most; the server's own bound where that is lower.")
-]
 
 
 @router.post("/threads/{thread_id}/runs", status_code=202, response_model=RunView, responses=_ERRORS)

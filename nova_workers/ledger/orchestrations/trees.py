@@ -75,7 +75,14 @@ _LIST = f"""
  LIMIT :limit
 """
 
-_HEAD = "SELECT o.id, o.created_at, o.finished_at FROM orchestrations o WHERE o.tenant_id = :tenant_id AND o.id = :id"
+_HEAD = """
+SELECT o.id, o.created_at, o.finished_at,
+       EXISTS (SELECT 1
+                 FROM orchestration_agents a JOIN runs r ON r.id = a.run_id AND r.status = 'waiting'
+                 JOIN run_waits w ON w.run_id = r.id AND w.status = 'open' AND w.kind = ANY(:kinds::text[])
+                WHERE a.orchestration_id = o.id) AS asks
+  FROM orchestrations o WHERE o.tenant_id = :tenant_id AND o.id = :id
+"""
 
 _TREE = f"""
 SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.prompt, a.model, a.cwd, a.tools, a.plugins,
@@ -110,11 +117,12 @@ SELECT o.id, o.master_id FROM runs r JOIN orchestrations o ON o.thread_id = r.th
 
 @dataclass(frozen=True, slots=True)
 class TreeHead:
-    """When an orchestration began and ended, as streams of its events need it."""
+    """When an orchestration began and ended, and whether one of its agents asks a person."""
 
     id: str
     created_at: datetime
     finished_at: datetime | None
+    asks: bool
 
 
 async def get_orchestration(connection: Connection, tenant_id: str, orchestration_id: str) -> OrchestrationView:
@@ -144,12 +152,12 @@ async def list_orchestrations(
 
 
 async def tree_head(connection: Connection, tenant_id: str, orchestration_id: str) -> TreeHead:
-    """Return when an orchestration began and ended.
+    """Return when an orchestration began and ended, and whether one of its agents asks a person.
 
     Raises:
         NotFound: There is no such orchestration.
     """
-    row = await connection.fetchrow(_HEAD, tenant_id=tenant_id, id=orchestration_id)
+    row = await connection.fetchrow(_HEAD, tenant_id=tenant_id, id=orchestration_id, kinds=list(ANSWERABLE))
     if row is None:
         raise _missing(orchestration_id)
     return TreeHead(**dict(row))

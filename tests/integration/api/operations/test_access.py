@@ -84,6 +84,8 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/orchestrations/{orchestration_id}/changes", None),
     ("GET", "/v1/orchestrations/{orchestration_id}/events", None),
     ("POST", "/v1/orchestrations/{orchestration_id}/continue", {"task": "mine now"}),
+    ("POST", "/v1/orchestrations/{orchestration_id}/continue/wait", {"task": "mine now"}),
+    ("GET", "/v1/orchestrations/{orchestration_id}/wait", None),
     ("POST", "/v1/orchestrations/{orchestration_id}/kill", {}),
     ("POST", "/v1/orchestrations/{orchestration_id}/agents/{agent}/prompt", {"text": "mine now"}),
     ("GET", "/v1/orchestrations/{orchestration_id}/agents/{agent}/history", None),

@@ -1,0 +1,168 @@
+"""``/v1/orchestrations``: start and follow up trees of agents, and wait for their end."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Request, Response
+
+from api.acceptance import CLIENT_GONE, longest_wait_s, until_gone
+from api.auth import Caller, RunsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.params import OrchestrationIdPath, TimeoutQuery
+from api.state import ApiState, state_of
+from api.streaming.following_trees import TreeTarget
+from api.submitting import IdempotencyKey, hash_of
+from nova_workers.contracts.http.orchestrations import OrchestrationContinue, OrchestrationCreate, OrchestrationView
+from nova_workers.ledger.orchestrations.trees import get_orchestration
+from nova_workers.orchestration.limits import narrowed_limits
+from nova_workers.orchestration.service import NewOrchestration, Started
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_class=StrictRoute)
+
+_ERRORS = problems(404, 409, 410, body=True)
+_UNFINISHED = {
+    202: {"model": OrchestrationView, "description": "Not ended yet: the orchestration's current state. It continues."}
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """A request about an orchestration, and how it is answered."""
+
+    state: ApiState
+    caller: Caller
+    request: Request
+
+    async def start(self, body: OrchestrationCreate, idempotency_key: str | None) -> Started:
+        """Start an orchestration under the tenant's configuration as it is now."""
+        services = self.state.services
+        config, version = await services.orchestration_configs.load(self.caller.tenant_id)
+        return await services.orchestrations.start(
+            NewOrchestration(
+                self.caller.tenant_id,
+                body.agent_id,
+                body.task,
+                config=config,
+                config_version=version or None,
+                limits=narrowed_limits(config, body),
+                model=body.model,
+                cwd=body.cwd,
+                queue=body.queue,
+                metadata=body.metadata,
+                idempotency_key=idempotency_key,
+                body_hash=None if idempotency_key is None else hash_of(self.request.url.path, body),
+            )
+        )
+
+    async def continue_(self, orchestration_id: str, body: OrchestrationContinue) -> None:
+        """Give an ended master a follow-up task."""
+        await self.state.services.orchestrations.continue_(self.caller.tenant_id, orchestration_id, body.task)
+
+    async def answer(
+        self, orchestration_id: str, status: int = 200, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Respond with the orchestration as it stands."""
+        view = await self._view(orchestration_id)
+        return _json(view, status, headers)
+
+    async def answer_at_end(
+        self, orchestration_id: str, timeout_s: float | None, headers: Mapping[str, str] | None = None
+    ) -> Response:
+        """Respond 200 once the orchestration has ended.
+
+        If that takes too long, or one of its agents waits for a person, respond 202 with its current state.
+
+        Raises:
+            NotFound: No such orchestration in this tenant.
+        """
+        ending = await self.state.tree_follower.wait(
+            TreeTarget(self.caller.tenant_id, orchestration_id),
+            until_gone(self.request),
+            timeout_s=longest_wait_s(self.state, timeout_s),
+        )
+        if ending == "gone":
+            return Response(status_code=CLIENT_GONE)
+        view = await self._view(orchestration_id)
+        return _json(view, 202 if view.finished_at is None else 200, headers)
+
+    async def _view(self, orchestration_id: str) -> OrchestrationView:
+        async with self.state.services.database.connection() as connection:
+            return await get_orchestration(connection, self.caller.tenant_id, orchestration_id)
+
+
+async def _request(request: Request, caller: RunsCaller) -> _Request:
+    return _Request(state_of(request), caller, request)
+
+
+OrchestrationRequest = Annotated[_Request, Depends(_request)]
+
+
+@router.post("", status_code=201, response_model=OrchestrationView, responses=_ERRORS)
+async def start_orchestration(
+    body: OrchestrationCreate, request: OrchestrationRequest, idempotency_key: IdempotencyKey = None
+) -> Response:
+    """Start a tree of agents: its master's run is queued. The tenant's stored configuration applies, as it is now."""
+    started = await request.start(body, idempotency_key)
+    return await request.answer(started.orchestration_id, 201, _headers(started))
+
+
+@router.post("/wait", response_model=OrchestrationView, responses={**_UNFINISHED, **_ERRORS})
+async def start_orchestration_and_wait(
+    body: OrchestrationCreate,
+    request: OrchestrationRequest,
+    idempotency_key: IdempotencyKey = None,
+    timeout_s: TimeoutQuery = None,
+) -> Response:
+    """Start a tree of agents and get it once it has ended; 202 if that takes too long. It continues either way."""
+    started = await request.start(body, idempotency_key)
+    return await request.answer_at_end(started.orchestration_id, timeout_s, _headers(started))
+
+
+@router.get(
+    "/{orchestration_id}/wait", response_model=OrchestrationView, responses={**_UNFINISHED, **problems(404, 422)}
+)
+async def wait_for_orchestration(
+    orchestration_id: OrchestrationIdPath, request: OrchestrationRequest, timeout_s: TimeoutQuery = None
+) -> Response:
+    """Get an orchestration once it has ended; 202 with its current state if that takes too long."""
+    return await request.answer_at_end(orchestration_id, timeout_s)
+
+
+@router.post("/{orchestration_id}/continue", response_model=OrchestrationView, responses=problems(404, 409, body=True))
+async def continue_orchestration(
+    orchestration_id: OrchestrationIdPath, body: OrchestrationContinue, request: OrchestrationRequest
+) -> Response:
+    """Give an ended master a follow-up task. It keeps its identity, its conversation and its children."""
+    await request.continue_(orchestration_id, body)
+    return await request.answer(orchestration_id)
+
+
+@router.post(
+    "/{orchestration_id}/continue/wait",
+    response_model=OrchestrationView,
+    responses={**_UNFINISHED, **problems(404, 409, body=True)},
+)
+async def continue_orchestration_and_wait(
+    orchestration_id: OrchestrationIdPath,
+    body: OrchestrationContinue,
+    request: OrchestrationRequest,
+    timeout_s: TimeoutQuery = None,
+) -> Response:
+    """Give an ended master a follow-up task and get the orchestration once it has ended; 202 if that takes too long."""
+    await request.continue_(orchestration_id, body)
+    return await request.answer_at_end(orchestration_id, timeout_s)
+
+
+def _headers(started: Started) -> dict[str, str]:
+    headers = {"location": f"/v1/orchestrations/{started.orchestration_id}"}
+    if started.replayed:
+        headers["idempotent-replayed"] = "true"
+    return headers
+
+
+def _json(view: OrchestrationView, status: int, headers: Mapping[str, str] | None) -> Response:
+    return Response(view.model_dump_json(), status_code=status, headers=headers, media_type="application/json")
