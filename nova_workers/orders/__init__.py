@@ -1,0 +1,1 @@
+"""Work orders: validated, idempotent, bound by a policy, with results that are safe for customers."""

@@ -1,0 +1,1 @@
+"""Policies of work orders: the built-in ones, those of tenants, and how their models are ordered."""
