@@ -6,6 +6,7 @@ from nova_workers.broker.celery_app import (
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
+    TASK_PROBE_PROVIDERS,
     TASK_RANK_MODELS,
     TASK_RECONCILE,
     TASK_RETENTION,
@@ -17,6 +18,8 @@ from nova_workers.config import Settings
 
 __all__ = ["beat_schedule"]
 
+_PROBE_S = 30.0
+"""How old the report on providers may be, by which models are chosen: a quarter of its life in Redis."""
 _RANK_S = 3_600.0
 """More often than rankings are computed, once a day: a schedule without a file starts again with each beat process."""
 _SWEEP_S = 5.0
@@ -38,6 +41,7 @@ def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
         "backfill": _tick(TASK_BACKFILL, backfill_s),
         "deliver": _tick(TASK_DELIVER, deliver_s),
         "fire_triggers": _tick(TASK_FIRE_TRIGGERS, fire_s),
+        "probe_providers": _tick(TASK_PROBE_PROVIDERS, _PROBE_S),
         "rank_models": _tick(TASK_RANK_MODELS, _RANK_S),
         "reconcile": _tick(TASK_RECONCILE, reconcile_s),
         "retention": _tick(TASK_RETENTION, retention_s),

@@ -14,6 +14,7 @@ __all__ = [
     "CONTROL_CHANNEL",
     "EVENTS_MAX_ENTRIES",
     "EVENTS_TTL_S",
+    "PROVIDERS_TTL_S",
     "WORKER_TTL_S",
     "broker_queue",
     "model_breaker",
@@ -22,6 +23,7 @@ __all__ = [
     "orchestration_channel",
     "orchestration_events",
     "profile_cooldown",
+    "provider_reports",
     "run_channel",
     "run_events",
     "thread_lock",
@@ -41,6 +43,9 @@ EVENTS_MAX_ENTRIES: Final = 20_000
 
 WORKER_TTL_S: Final = 30
 """Life of a worker's presence record; renewed every 10 s."""
+
+PROVIDERS_TTL_S: Final = 120
+"""Life of the report on providers; four times its interval. Without one, settings decide what can be had."""
 
 CONTROL_CHANNEL: Final = "nova:control"
 """Pub/sub channel that notifies every worker process of cancel requests. No key, so no TTL."""
@@ -107,6 +112,11 @@ def profile_cooldown(provider: str, profile: str, key_digest: str, model: str | 
 def model_rate_limits(provider: str) -> str:
     """Prefix of lists, one for each key, model and kind: what was let through in the last window. TTL the window."""
     return f"nova:model:{provider}:limits"
+
+
+def provider_reports() -> str:
+    """String: JSON of what a worker found when it tried the providers of all engines. TTL `PROVIDERS_TTL_S`."""
+    return "nova:providers"
 
 
 def broker_queue(queue: str) -> str:

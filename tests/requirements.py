@@ -291,6 +291,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "orchestration.tenants": "An orchestration, its agents and its messages are reachable for their tenant only.",
     "orchestration.events": "One stream has what all agents of an orchestration do, and resumes after any event.",
     "orchestration.model-fits": "A model outside peer_models, of an unavailable provider or too weak is never taken.",
+    "orchestration.probes": "A provider that workers do not reach, or that refuses their keys, is not chosen.",
     "orchestration.rankings": "Models are ranked by the ended runs of agents, by one statement that may be repeated.",
     "orchestration.discovery": "Discovery of models changes nothing that a person set, and no program can fail it.",
 }

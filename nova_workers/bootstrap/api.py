@@ -115,7 +115,7 @@ def build_api(settings: Settings) -> ApiServices:
     scheduled = Scheduled(database, dispatcher, publisher)
     embeddings = remote_embeddings(settings.effects)
     capabilities = default_registry(database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
-    catalog = build_catalog(database, settings)
+    catalog = build_catalog(database, redis, settings)
     return ApiServices(
         settings=settings,
         clock=clock,

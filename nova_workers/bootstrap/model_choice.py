@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import os
 
+from redis.asyncio import Redis
+
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.orchestration.config.service import OrchestrationConfigs
-from nova_workers.orchestration.models.availability import fleet_availability
+from nova_workers.orchestration.models.availability import ProbedAvailability, fleet_availability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.discovering import ModelDiscovery
 from nova_workers.orchestration.models.installed import known_models
@@ -22,14 +24,14 @@ def build_configs(database: Database, settings: Settings) -> OrchestrationConfig
     return OrchestrationConfigs(database, settings.tools, lambda: known_models(settings.model.aliases))
 
 
-def build_catalog(database: Database, settings: Settings) -> ModelCatalog:
-    """Return the catalog of models, by the settings of this process."""
-    return ModelCatalog(database, fleet_availability(settings, os.environ))
+def build_catalog(database: Database, redis: Redis, settings: Settings) -> ModelCatalog:
+    """Return the catalog of models. Workers report which providers answer; else the settings of this process decide."""
+    return ModelCatalog(database, ProbedAvailability(redis, fleet_availability(settings, os.environ)))
 
 
-def build_model_chooser(database: Database, settings: Settings) -> RankedModels:
+def build_model_chooser(database: Database, redis: Redis, settings: Settings) -> RankedModels:
     """Return the choice of models."""
-    return RankedModels(build_catalog(database, settings))
+    return RankedModels(build_catalog(database, redis, settings))
 
 
 def build_discovery(database: Database, settings: Settings, clock: Clock) -> ModelDiscovery:

@@ -34,6 +34,7 @@ from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.models.discovering import ModelDiscovery
+from nova_workers.orchestration.models.probing import ProviderProbes
 from nova_workers.orchestration.models.refreshing import RankingRefresher
 from nova_workers.orchestration.tick import OrchestrationTicker
 from nova_workers.orchestration.transitions import TreeTransitions
@@ -77,6 +78,7 @@ class WorkerServices:
     trigger_ticker: TriggerTicker
     model_rankings: RankingRefresher
     model_discovery: ModelDiscovery
+    provider_probes: ProviderProbes
     orchestrations: OrchestrationTicker
     backfill: Backfill
     retention: Retention
@@ -162,7 +164,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         routes=routes,
         dispatcher=dispatcher,
     )
-    chooser = build_model_chooser(database, settings)
+    chooser = build_model_chooser(database, redis, settings)
     executor = build_executor(
         settings,
         database,
@@ -204,6 +206,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         ),
         model_rankings=RankingRefresher(database, settings.orchestration),
         model_discovery=build_discovery(database, settings, clock),
+        provider_probes=ProviderProbes(redis, engines, settings.orchestration, clock),
         orchestrations=OrchestrationTicker(database, dispatcher, canceller, clock),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(

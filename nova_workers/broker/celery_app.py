@@ -17,6 +17,7 @@ __all__ = [
     "TASK_BACKFILL",
     "TASK_DELIVER",
     "TASK_FIRE_TRIGGERS",
+    "TASK_PROBE_PROVIDERS",
     "TASK_RANK_MODELS",
     "TASK_RECONCILE",
     "TASK_RETENTION",
@@ -36,6 +37,7 @@ TASK_RECONCILE: Final = "nova.reconcile"
 TASK_UPKEEP: Final = "nova.upkeep"
 TASK_BACKFILL: Final = "nova.backfill"
 TASK_RETENTION: Final = "nova.retention"
+TASK_PROBE_PROVIDERS: Final = "nova.probe_providers"
 TASK_RANK_MODELS: Final = "nova.rank_models"
 TASK_SWEEP_ORCHESTRATIONS: Final = "nova.sweep_orchestrations"
 TASK_WORK_TASKS: Final = "nova.work_tasks"

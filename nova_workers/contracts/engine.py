@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message
@@ -54,6 +54,7 @@ __all__ = [
     "InProcessMcpServer",
     "Limit",
     "McpServer",
+    "ProbedEngine",
     "StdioMcpServer",
     "StepRecord",
     "StepVerdict",
@@ -320,4 +321,23 @@ class Engine(Protocol):
 
     async def close(self) -> None:
         """Release connections. The engine is not used afterwards."""
+        ...
+
+
+@runtime_checkable
+class ProbedEngine(Protocol):
+    """An engine that can try the providers behind it, beside its turns. Optional: `Engine` does not require it."""
+
+    async def probe(self, *, timeout_s: float) -> Mapping[str, str | None]:
+        """Try each provider without asking a model, with the keys, addresses and proxies that turns use.
+
+        A provider that answers can be had, also if it has no list of models or is over a rate limit.
+
+        Args:
+            timeout_s: Longest wait for one answer.
+
+        Returns:
+            By the provider's name (``""`` in an engine of one provider): None if it can be had, else why not, in words
+            that contain no key and no text of the server.
+        """
         ...

@@ -14,6 +14,7 @@ from nova_workers.broker.celery_app import (
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
+    TASK_PROBE_PROVIDERS,
     TASK_RANK_MODELS,
     TASK_RECONCILE,
     TASK_RETENTION,
@@ -81,6 +82,10 @@ def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
     @celery.task(name=TASK_RANK_MODELS)
     def rank_models() -> None:
         process.execute(process.services.learn_about_models())
+
+    @celery.task(name=TASK_PROBE_PROVIDERS)
+    def probe_providers() -> None:
+        process.execute(process.services.provider_probes.tick())
 
     @celery.task(name=TASK_SWEEP_ORCHESTRATIONS)
     def sweep_orchestrations() -> None:

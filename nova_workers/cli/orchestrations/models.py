@@ -69,6 +69,7 @@ async def list_models(
     )
     if ranked:
         session.out.table(_COLUMNS, [_row(model, score) for model, score in ranked])
+    session.out.note(_last_check(page.items))
     hidden = 0 if all_models else len(page.items) - len(usable)
     if hidden:
         session.out.note(f"{hidden} models cannot be had or are not permitted; --all shows them.")
@@ -147,6 +148,14 @@ def _row(model: OrchestrationModelView, score: RankedScoreView) -> tuple[str, ..
         ", ".join(model.names),
         _why_not(model),
     )
+
+
+def _last_check(models: Iterable[OrchestrationModelView]) -> str:
+    checked_at = next((model.checked_at for model in models), None)
+    if checked_at is None:
+        return "Which providers answer was not tried recently; the settings of the API say which can be had."
+    age_s = (SystemClock().now() - checked_at).total_seconds()
+    return f"A worker tried the providers {max(age_s, 0):.0f} s ago."
 
 
 def _why_not(model: OrchestrationModelView) -> str:

@@ -86,6 +86,8 @@ class OrchestrationModelView(View):
     permitted: bool
     """Whether `peer_models` permits it to agents."""
     unavailable: str | None = None
-    """Why its provider cannot be had; null if it can, by the settings of the API process."""
+    """Why its provider cannot be had; null if it can."""
+    checked_at: datetime | None = None
+    """When a worker last tried the providers. Null: no report is fresh, and the settings of the API process decide."""
     scores: list[RankedScoreView]
     """One for each kind of work."""

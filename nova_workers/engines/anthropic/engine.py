@@ -17,7 +17,7 @@ Native tools are `nova_workers.engines.native`, by trust; MCP servers work at ev
 `nova_workers.engines.subagents`.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
@@ -38,12 +38,14 @@ from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME
 from nova_workers.contracts.summaries import tool_use_summary
 from nova_workers.engines.anthropic.catalog import Prices, Windows
 from nova_workers.engines.anthropic.credentials import Clients, Profile
+from nova_workers.engines.anthropic.failures import failure_of
 from nova_workers.engines.anthropic.request import fixed_part, takes_temperature
 from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, Toolset
 from nova_workers.engines.prices import ModelPrice
+from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
 
@@ -187,6 +189,16 @@ class AnthropicEngine:
             "away, or give the agent a model that takes one.",
             retryable=False,
         )
+
+    async def probe(self, *, timeout_s: float) -> dict[str, str | None]:
+        """Ask for the list of models. See `nova_workers.contracts.engine.ProbedEngine.probe`."""
+
+        def request(profile: str) -> Callable[[], Awaitable[object]]:
+            models = self._clients.of(profile).models.with_raw_response
+            return lambda: models.list(limit=1, timeout=timeout_s)
+
+        requests = {name: request(name) for name in self._clients.profiles}
+        return {"": await why_not_reached(requests, failure_of, timeout_s=timeout_s)}
 
     async def close(self) -> None:
         """Close the connection pools."""

@@ -45,6 +45,7 @@ from nova_workers.engines.anthropic.credentials import Profile
 from nova_workers.engines.claude_agent.home import inherited, make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
+from nova_workers.engines.claude_agent.program import why_not_started
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
@@ -165,6 +166,14 @@ class ClaudeAgentEngine:
             return await turn.play(content, abort, provider=self.name)
         finally:
             await asyncio.to_thread(home.remove)
+
+    async def probe(self, *, timeout_s: float) -> dict[str, str | None]:
+        """Start the program once. See `nova_workers.contracts.engine.ProbedEngine.probe`.
+
+        The provider is not asked: it is the one of the engine `anthropic`, with the same keys.
+        """
+        settings = self._settings
+        return {"": await why_not_started(settings.program, settings.environment, timeout_s=timeout_s)}
 
     def _left_to_the_program(self, trust: TrustLevel) -> TrustLevel:
         """Return the program's trust: if commands are confined, it must not run them itself."""

@@ -1,13 +1,18 @@
-"""Finds the Claude Code program."""
+"""Finds the Claude Code program, and tries whether it starts."""
 
 import shutil
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Final
 
 import claude_agent_sdk
 
+from nova_workers.child_process import Bounds, run_child
 from nova_workers.errors import EngineFailure
 
-__all__ = ["find_program"]
+__all__ = ["find_program", "why_not_started"]
+
+_OUTPUT_BYTES: Final = 1_000
 
 
 def find_program() -> Path:
@@ -28,3 +33,23 @@ def find_program() -> Path:
             retryable=False,
         )
     return Path(found)
+
+
+async def why_not_started(program: Path | None, environment: Mapping[str, str], *, timeout_s: float) -> str | None:
+    """Return why the program does not start; None if it does. ``--version`` takes it 15 ms (measured), and no home.
+
+    Args:
+        program: None finds it.
+        environment: Its whole environment.
+        timeout_s: Longest time that it may take.
+    """
+    try:
+        command = (str(program or find_program()), "--version")
+        done = await run_child(command, Bounds(timeout_s, _OUTPUT_BYTES), env=environment)
+    except EngineFailure as failure:
+        return failure.message
+    except OSError as error:
+        return f"the Claude Code program cannot be started: {error.strerror}"
+    if done.exit_code is None:
+        return f"the Claude Code program takes more than {timeout_s:g} s to start"
+    return f"the Claude Code program ends with {done.exit_code}" if done.exit_code else None

@@ -9,8 +9,10 @@ The provider's own tools, such as its web search, are not offered: a server that
 them, and the caller could not authorize their calls.
 """
 
+import asyncio
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
@@ -19,7 +21,10 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
 from nova_workers.engines.openai.catalog import Catalog, Target
 from nova_workers.engines.openai.clients import Clients
+from nova_workers.engines.openai.failures import failure_of
+from nova_workers.engines.openai.provider import OpenAIProvider
 from nova_workers.engines.openai.responder import OpenAIResponder, Reading
+from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
 from nova_workers.errors import EngineFailure
@@ -97,6 +102,20 @@ class OpenAIEngine:
         ):
             result = await turn.play(message, provider=self.name)
             return replace(result, tools_available=offered())
+
+    async def probe(self, *, timeout_s: float) -> dict[str, str | None]:
+        """Ask each provider for its models. See `nova_workers.contracts.engine.ProbedEngine.probe`."""
+
+        async def probe(provider: OpenAIProvider) -> str | None:
+            requests = {name: partial(self._list_models, name, timeout_s) for name, _ in provider.profiles}
+            return await why_not_reached(requests, failure_of, timeout_s=timeout_s)
+
+        providers = self._catalog.providers
+        reasons = await asyncio.gather(*(probe(provider) for provider in providers.values()))
+        return dict(zip(providers, reasons, strict=True))
+
+    async def _list_models(self, profile: str, timeout_s: float) -> object:
+        return await self._clients.of(profile).models.with_raw_response.list(timeout=timeout_s)
 
     async def close(self) -> None:
         """Close the connection pools."""

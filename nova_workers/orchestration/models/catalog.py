@@ -10,7 +10,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.rankings import list_rankings
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.orchestration.models.availability import Availability, unavailable_providers
+from nova_workers.orchestration.models.availability import AvailabilitySource, unavailable_providers
 from nova_workers.orchestration.models.capability import ModelCapability
 from nova_workers.orchestration.models.choice import ModelSelector
 from nova_workers.orchestration.models.ranking import Rankings
@@ -30,7 +30,7 @@ class ModelCatalog:
     """
 
     database: Database
-    availability: Availability
+    availability: AvailabilitySource
 
     async def selector(self, tenant_id: str, config: OrchestrationConfig) -> ModelSelector:
         """Return what chooses models for the agents of a tenant's orchestration."""
@@ -54,8 +54,9 @@ class ModelCatalog:
     async def _selector(self, config: OrchestrationConfig, rankings: Rankings) -> ModelSelector:
         # The first use in a process reads the price list: up to 0.4 s.
         registry = await asyncio.to_thread(ModelRegistry.of, config)
-        unavailable = unavailable_providers(config.providers, self.availability)
-        return ModelSelector(registry, unavailable, config.peers(), rankings.score)
+        availability = await self.availability.current()
+        unavailable = unavailable_providers(config.providers, availability)
+        return ModelSelector(registry, unavailable, config.peers(), rankings.score, availability.checked_at)
 
     async def _rankings(self, tenant_id: str) -> Rankings:
         async with self.database.connection() as connection:
@@ -91,5 +92,6 @@ def _view(
         enabled=model.enabled,
         permitted=not selector.peer_models or model.model_id in selector.peer_models,
         unavailable=selector.unavailable.get(model.provider),
+        checked_at=selector.checked_at,
         scores=scores,
     )

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Final
 
 from nova_workers.errors import ModelNotAvailableError, ProviderNotAvailableError
@@ -53,12 +54,14 @@ class ModelSelector:
         unavailable: Providers that cannot be had, and why.
         peer_models: Ids of the models that agents may have; empty permits all.
         score: What ranks models of one tier; without experience, their affinities.
+        checked_at: When a worker tried the providers; None if settings alone say which can be had.
     """
 
     registry: ModelRegistry
     unavailable: Mapping[str, str] = field(default_factory=dict[str, str])
     peer_models: Collection[str] = frozenset()
     score: Score = _static
+    checked_at: datetime | None = None
 
     def choose(self, category: TaskCategory, complexity: str | None = None) -> ModelCapability:
         """Return the best model for a kind of work, of the lowest tier that suffices and has a model.

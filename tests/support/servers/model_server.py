@@ -78,6 +78,9 @@ class ModelServer:
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
         headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:] if line)}
+        if head[0].startswith("GET "):
+            await _send_status(writer, Status(404), {})
+            return True
         body: Json = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))
         self.headers.append(headers)
         self.requests.append(body)

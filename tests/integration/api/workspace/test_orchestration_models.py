@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
+from redis.asyncio import Redis
+
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
+from nova_workers.keys import provider_reports
 from nova_workers.ledger.database import Database
+from nova_workers.orchestration.models.availability import ProviderReport
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 
@@ -25,6 +31,7 @@ async def test_models_have_scores_that_are_learned_or_affinities(
     opus, sol = models["claude-opus-5-5"], models["gpt-6-sol"]
     assert (opus.names, opus.permitted, opus.tier) == (["best", "opus"], True, "frontier")
     assert (sol.permitted, sol.unavailable) == (False, "the configuration disables it")
+    assert opus.checked_at is None, "No worker tried a provider."
     scores = {each.category: each for each in opus.scores}
     assert scores["coding"].score == round((0.41 + scores["coding"].affinity) / 2, 4)
     assert (scores["coding"].samples, scores["coding"].mean_cost_usd) == (10, 0.02)
@@ -32,3 +39,14 @@ async def test_models_have_scores_that_are_learned_or_affinities(
     async with NovaClient(api.url, other_tenant.key) as other:
         unlearned = {model.model_id: model for model in (await other.orchestration_models.list()).items}
     assert all(each.samples == 0 for each in unlearned["claude-opus-5-5"].scores)
+
+
+async def test_a_model_that_workers_do_not_reach_has_the_reason_and_its_time(api: Api, redis: Redis) -> None:
+    checked_at = datetime.now(UTC)
+    report = ProviderReport(checked_at=checked_at, engines={"anthropic": {"": "it refuses the key (401)"}})
+    await redis.set(provider_reports(), report.model_dump_json(), ex=60)
+    async with NovaClient(api.url, api.tenant.key) as nova:
+        models = {model.model_id: model for model in (await nova.orchestration_models.list()).items}
+    opus, sol = models["claude-opus-5-5"], models["gpt-6-sol"]
+    assert (opus.unavailable, opus.checked_at) == ("it refuses the key (401)", checked_at)
+    assert sol.unavailable == "the workers have no engine 'openai'"
