@@ -162,6 +162,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/orchestrations/{orchestration_id} runs",
             "GET /v1/orchestrations/{orchestration_id}/tree runs",
             "GET /v1/orchestrations/{orchestration_id}/messages runs",
+            "GET /v1/orchestrations/{orchestration_id}/changes runs",
             "GET /v1/orchestrations/{orchestration_id}/agents/{agent}/history runs",
             "POST /v1/orchestrations/{orchestration_id}/kill runs",
             "POST /v1/orchestrations/{orchestration_id}/agents/{agent}/prompt runs",

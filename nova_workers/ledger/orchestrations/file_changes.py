@@ -9,6 +9,9 @@ from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["list_file_changes"]
 
+_BLOCKS = ("text", "thinking", "tool_use", "tool_result")
+"""The types of content blocks that a history has entries for."""
+
 # A call that failed changed nothing. The messages are the newest :messages of the agent's thread up to the one that
 # made the call. Their results and parameters of calls are left out: they may be whole files.
 _CHANGES = """
@@ -16,7 +19,7 @@ WITH changed AS (
     SELECT c.id, c.call_id, c.tool_name, c.params->>'file_path' AS path, c.completed_at AS at, a.id AS agent_id,
            a.thread_id, t.run_id, t.depth,
            (SELECT max(m.seq) FROM messages m
-             WHERE m.turn_id = c.turn_id AND m.step <= c.step AND m.role = 'assistant') AS seq
+             WHERE m.turn_id = c.turn_id AND m.step <= c.step AND m.kind = 'response') AS seq
       FROM orchestration_agents a
       JOIN turns t ON t.thread_id = a.thread_id
       JOIN tool_calls c ON c.turn_id = t.id
@@ -32,7 +35,7 @@ SELECT changed.*,
                    'role', m.role, 'run_id', m.run_id, 'created_at', m.created_at,
                    'content', (SELECT COALESCE(jsonb_agg(b || '{"input": {}, "content": []}' ORDER BY number), '[]')
                                  FROM jsonb_array_elements(m.content) WITH ORDINALITY AS blocks(b, number)
-                                WHERE b->>'type' IN ('text', 'thinking', 'tool_use', 'tool_result'))
+                                WHERE b->>'type' = ANY(:blocks::text[]))
                    ) ORDER BY m.depth, m.seq)
           FROM (SELECT m.role, m.content, m.created_at, m.run_id, t.depth, m.seq
                   FROM turns t JOIN messages m ON m.turn_id = t.id
@@ -79,6 +82,7 @@ async def list_file_changes(
         tools=list(tools),
         agent_id=agent_id,
         messages=messages,
+        blocks=list(_BLOCKS),
         after_at=after_at,
         after_id=after_id,
         limit=limit,
