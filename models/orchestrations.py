@@ -20,6 +20,14 @@ class Orchestration(Table, table=True):
         Index(None, "tenant_id", "id"),
         Index(None, "thread_id"),
         Index("ix_orchestrations__open", "id", postgresql_where=text("finished_at IS NULL")),
+        # A repeated tool call starts no second orchestration.
+        Index(
+            "uq_orchestrations__start_key",
+            "tenant_id",
+            "start_key",
+            unique=True,
+            postgresql_where=text("start_key IS NOT NULL"),
+        ),
     )
 
     id: str = pk()
@@ -39,6 +47,8 @@ class Orchestration(Table, table=True):
     allowed_calls: list[dict[str, Any]] = json(
         default="'[]'", comment="Tools, and shell commands, that a person allowed for all of its agents"
     )
+    start_key: str | None = string(null=True, comment="Turn and tool call that started it")
+    report_thread_id: str | None = id_ref(null=True, comment="The thread that gets a message when it ends")
     created_at: datetime = time(now=True)
     finished_at: datetime | None = time(null=True, comment="When its master ended; null again after a continuation")
 

@@ -114,8 +114,8 @@ CancelReason = Literal["cancel", "interrupt"]
 SuspendedStatus = Literal["waiting", "queued"]
 """Status of a run after its suspension. ``queued``: it was canceled meanwhile."""
 
-WaitKind = Literal["user", "approval", "agent", "timer", "message"]
-"""``message``: a message of another agent of the same orchestration."""
+WaitKind = Literal["user", "approval", "agent", "timer", "message", "orchestration"]
+"""``message``: a message of another agent of the same orchestration. ``orchestration``: the end of one."""
 ResolvedWaitStatus = Literal["resolved", "timed_out"]
 """How a wait ends with a result. A wait of a canceled run has none."""
 EndedWaitStatus = Literal[ResolvedWaitStatus, "canceled"]

@@ -289,6 +289,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
     "orchestration.rationale": "Each change of a file is listed with its agent and the text that gave the reason.",
     "orchestration.tenants": "An orchestration, its agents and its messages are reachable for their tenant only.",
+    "orchestration.agents-start": "An agent's call starts one orchestration, whose end comes back, whatever dies.",
+    "orchestration.agents-bounded": "No agent of an orchestration starts another, nor any that one of them asked.",
     "orchestration.events": "One stream has what all agents of an orchestration do, and resumes after any event.",
     "orchestration.model-fits": "A model outside peer_models, of an unavailable provider or too weak is never taken.",
     "orchestration.probes": "A provider that workers do not reach, or that refuses their keys, is not chosen.",

@@ -26,6 +26,7 @@ from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.service import Orchestrations
+from nova_workers.orchestration.starting import OrchestrationStarter
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
@@ -69,6 +70,7 @@ class ApiServices:
     orchestration_configs: OrchestrationConfigs
     model_catalog: ModelCatalog
     orchestrations: Orchestrations
+    orchestration_starter: OrchestrationStarter
     tasks: Tasks
     task_scheduler: TaskScheduler
     triggers: TriggerFirer
@@ -115,7 +117,10 @@ def build_api(settings: Settings) -> ApiServices:
     scheduled = Scheduled(database, dispatcher, publisher)
     embeddings = remote_embeddings(settings.effects)
     capabilities = default_registry(database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
-    catalog = build_catalog(database, redis, settings)
+    catalog, configs = build_catalog(database, redis, settings), build_configs(database, settings)
+    orchestrations = Orchestrations(
+        database, dispatcher, canceller, RankedModels(catalog), idempotency_ttl_s=settings.runs.idempotency_ttl_s
+    )
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -133,15 +138,10 @@ def build_api(settings: Settings) -> ApiServices:
         capabilities=capabilities,
         agents=Agents(database, capabilities.validate),
         agent_moves=AgentMoves(database, dispatcher),
-        orchestration_configs=build_configs(database, settings),
+        orchestration_configs=configs,
         model_catalog=catalog,
-        orchestrations=Orchestrations(
-            database,
-            dispatcher,
-            canceller,
-            RankedModels(catalog),
-            idempotency_ttl_s=settings.runs.idempotency_ttl_s,
-        ),
+        orchestrations=orchestrations,
+        orchestration_starter=OrchestrationStarter(orchestrations, configs),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics),

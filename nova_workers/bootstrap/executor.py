@@ -12,7 +12,7 @@ from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
-from nova_workers.contracts.ports import Dispatcher, Embedder
+from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
 from nova_workers.contracts.runs import PlannedEffect
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
@@ -51,6 +51,7 @@ def build_executor(
     tracing: Tracing,
     orchestrated: OrchestratedRuns,
     orchestrator: OrchestrationCapability,
+    orchestrations: OrchestrationControl,
     embedder: Embedder | None = None,
 ) -> RunExecutor:
     """Build the executor of a worker process.
@@ -71,10 +72,17 @@ def build_executor(
         tracing: Of the process.
         orchestrated: What orchestrations do at transitions of their agents' runs.
         orchestrator: The tools of agents of orchestrations.
+        orchestrations: Starts orchestrations for other agents.
         embedder: Makes the vectors of message searches; without it they go by words alone.
     """
     capabilities = default_registry(
-        database, settings, clock, embedder=embedder, dispatcher=dispatcher, serve=ToolServer()
+        database,
+        settings,
+        clock,
+        embedder=embedder,
+        dispatcher=dispatcher,
+        orchestrations=orchestrations,
+        serve=ToolServer(),
     )
     capabilities.add(orchestrator)
     turns = TurnRunner(

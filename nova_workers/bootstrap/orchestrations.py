@@ -1,15 +1,19 @@
-"""The tools of agents of orchestrations."""
+"""The tools of agents of orchestrations, and what starts orchestrations for agents."""
 
 from __future__ import annotations
 
+from nova_workers.bootstrap.model_choice import build_configs
+from nova_workers.config import Settings
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher, ShellRunner
 from nova_workers.ledger.database import Database
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.models.choosing import ModelChooser
+from nova_workers.orchestration.service import Orchestrations
+from nova_workers.orchestration.starting import OrchestrationStarter
 from nova_workers.orchestration.tools import OrchestrationCapability
 from nova_workers.orchestration.views import AgentViews
 
-__all__ = ["build_orchestrator"]
+__all__ = ["build_orchestrator", "build_starter"]
 
 
 def build_orchestrator(
@@ -23,3 +27,11 @@ def build_orchestrator(
     return OrchestrationCapability(
         AgentActions(database, dispatcher, notifier, models), AgentViews(database, models), shell
     )
+
+
+def build_starter(
+    database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, models: ModelChooser, settings: Settings
+) -> OrchestrationStarter:
+    """Return what starts orchestrations in a worker."""
+    orchestrations = Orchestrations(database, dispatcher, notifier, models)
+    return OrchestrationStarter(orchestrations, build_configs(database, settings))

@@ -17,7 +17,7 @@ from nova_workers.bootstrap.effects import declare_effects
 from nova_workers.bootstrap.engines import build_engines, build_shell
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.model_choice import build_discovery, build_model_chooser
-from nova_workers.bootstrap.orchestrations import build_orchestrator
+from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
@@ -181,6 +181,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         tracing=tracing,
         orchestrated=TreeTransitions(dispatcher, canceller),
         orchestrator=build_orchestrator(database, dispatcher, canceller, chooser, build_shell(settings)),
+        orchestrations=build_starter(database, dispatcher, canceller, chooser, settings),
         embedder=provider,
     )
     return WorkerServices(

@@ -12,7 +12,7 @@ from nova_workers.capabilities.seam import CapabilityParts, DeclaredServer
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import McpServer
-from nova_workers.contracts.ports import Dispatcher, Embedder
+from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
 from nova_workers.ledger.database import Database
 
 __all__ = ["default_registry"]
@@ -25,12 +25,14 @@ def default_registry(
     *,
     embedder: Embedder | None = None,
     dispatcher: Dispatcher | None = None,
+    orchestrations: OrchestrationControl | None = None,
     serve: Callable[[DeclaredServer], McpServer] | None = None,
 ) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet.
 
     Without `embedder`, message search uses words only; without `dispatcher`, runs that tools queue wait for the
-    reconciler. Without `serve`, capabilities are described and checked, but not served.
+    reconciler. Without `serve`, capabilities are described and checked, but not served; they then need no
+    `orchestrations`.
 
     Raises:
         ConfigurationError: Two capabilities or two tools have the same name.
@@ -43,6 +45,7 @@ def default_registry(
         validate_agent=registry.validate,
         embedder=embedder,
         dispatcher=dispatcher,
+        orchestrations=orchestrations,
     )
     for module in sorted(module.name for module in iter_modules(catalog.__path__)):
         registry.add(import_module(f"{catalog.__name__}.{module}").capability(parts))

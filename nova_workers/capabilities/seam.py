@@ -16,7 +16,7 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.orchestration import OrchestrationPlace
-from nova_workers.contracts.ports import Dispatcher, Embedder
+from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.ledger.database import Connection, Database
 
@@ -60,6 +60,8 @@ class CapabilityParts:
     """Makes the vectors of queries; None in a process without it."""
     dispatcher: Dispatcher | None = None
     """Rings for runs that tools queue; with None the reconciler does."""
+    orchestrations: OrchestrationControl | None = None
+    """Starts orchestrations; None in a process that serves no tools."""
 
     def ring_deliveries(self) -> None:
         """Ring for deliveries that a tool added. Without a dispatcher, the next tick finds them."""

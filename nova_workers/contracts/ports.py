@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Protocol
 
 from nova_workers.contracts.deliveries import DeliveryItem
+from nova_workers.contracts.http.orchestrations import OrchestrationCreate
+from nova_workers.contracts.orchestration import Origin, Started
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 
@@ -18,6 +20,7 @@ __all__ = [
     "Embedder",
     "FetchedPage",
     "ModelWindows",
+    "OrchestrationControl",
     "ShellOutcome",
     "ShellRunner",
     "WebFetcher",
@@ -52,6 +55,22 @@ class CancelNotifier(Protocol):
 
     def announce_tree(self, news: TreeNews) -> None:
         """Publish what a transaction changed in an orchestration. Returns at once; never raises."""
+        ...
+
+
+class OrchestrationControl(Protocol):
+    """Starts and kills orchestrations for agents that are not in one."""
+
+    async def start_by_agent(self, tenant_id: str, wanted: OrchestrationCreate, origin: Origin) -> Started:
+        """Start an orchestration under the tenant's configuration as it is now.
+
+        Raises:
+            NovaError: It is refused; the message is for the agent.
+        """
+        ...
+
+    async def kill(self, tenant_id: str, orchestration_id: str, agent: str | None, why: str) -> list[str]:
+        """Kill an agent with all below it, the whole tree without `agent`; return the agents that it ended."""
         ...
 
 

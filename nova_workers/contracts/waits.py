@@ -26,6 +26,7 @@ __all__ = [
     "AskApproval",
     "AskUser",
     "AwaitMessages",
+    "AwaitOrchestration",
     "Pause",
     "RunAnswer",
     "WaitKind",
@@ -124,7 +125,18 @@ class AwaitMessages(_Value):
     timeout_s: Annotated[float, Field(gt=0, le=MAX_WAIT_S)] | None = None
 
 
-WaitRequest = Annotated[AskUser | AskApproval | AskAgent | AwaitMessages | Pause, Field(discriminator="kind")]
+class AwaitOrchestration(_Value):
+    """The end of an orchestration that the agent started. A run that is canceled meanwhile cancels it."""
+
+    kind: Literal["orchestration"] = "orchestration"
+    orchestration_id: str
+    master_run_id: str
+    """The run whose end is the answer."""
+
+
+WaitRequest = Annotated[
+    AskUser | AskApproval | AskAgent | AwaitMessages | AwaitOrchestration | Pause, Field(discriminator="kind")
+]
 
 wait_adapter: TypeAdapter[WaitRequest] = TypeAdapter(WaitRequest)
 """Parses a request from JSON."""
@@ -136,6 +148,7 @@ _PHRASES: Mapping[str, str] = {
     "agent": "another agent",
     "timer": "its time",
     "message": "other agents of its orchestration",
+    "orchestration": "the end of an orchestration",
 }
 
 

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from nova_workers.capabilities.mcp_servers import McpServerForm
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.native import native_tools
-from nova_workers.contracts.orchestration import READ_TOOLS, SpawnRequest
+from nova_workers.contracts.orchestration import ORCHESTRATIONS, READ_TOOLS, SpawnRequest
 from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel
@@ -48,12 +48,13 @@ def agent_spec(
     """Return the configuration that the agent's runs use.
 
     A master has no capabilities of the owner, since they may write; its orchestration tools come with its place in the
-    tree. A peer has none either. Other agents have those of the owner, and the plugins.
+    tree. A peer has none either. Other agents have those of the owner, and the plugins. None has the one that starts
+    orchestrations, whose agents would be outside the bounds of the tree.
     """
     capabilities = (
         {}
         if request.role == "MASTER" or is_peer(request)
-        else {k: v for k, v in owner.capabilities.items() if k != "mcp"}
+        else {k: v for k, v in owner.capabilities.items() if k not in ("mcp", ORCHESTRATIONS)}
     )
     if request.role != "EXPERT":
         capabilities["user"] = CapabilityGrant(tools=("ask_user",))

@@ -24,6 +24,7 @@ from nova_workers.ledger.waits.records import Resolution, resolve_wait
 from nova_workers.orchestration.deadlock import Waiter, find_victim
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.matching import Match, match
+from nova_workers.orchestration.reporting import queue_report
 from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS
 
 __all__ = ["TreeChange", "break_deadlocks", "deliver", "end_agent", "kill_branch", "report_end"]
@@ -94,6 +95,9 @@ async def report_end(
         await _kill_children(change, agent, "its parent ended")
     if agent.parent_id is None:
         await open_trees.close_tree(change.connection, change.tree.id)
+        bell = await queue_report(change.connection, change.tree, agent, result)
+        if bell is not None:
+            change.bells.append(bell)
         return
     await messages.send(
         change.connection,

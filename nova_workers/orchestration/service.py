@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
-from typing import Any
-
-from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits, SpawnRequest
+from nova_workers.contracts.orchestration import AgentDescriptor, Started
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, MessageRoutingError, NotFound
 from nova_workers.ids import new_id
@@ -15,63 +11,17 @@ from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
-from nova_workers.ledger.orchestrations.spawning import NewAgent
 from nova_workers.ledger.orchestrations.trees import orchestration_of_run
 from nova_workers.ledger.runs.submit import find_idempotent, take_idempotency_key
-from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate, activate_with_prompts
-from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.finding import find_agent
-from nova_workers.orchestration.limits import limits_of
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.profile import agent_spec, check_cwd
+from nova_workers.orchestration.planning import NewOrchestration, plan_tree
 from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch
 from nova_workers.orchestration.transitions import after_change, apply_change
-from nova_workers.vocabulary import ENDED_AGENTS, RunQueue, RunSource
+from nova_workers.vocabulary import ENDED_AGENTS
 
-__all__ = ["NewOrchestration", "Orchestrations", "Started"]
-
-
-@dataclass(frozen=True, slots=True)
-class NewOrchestration:
-    """A request to start an orchestration.
-
-    Attributes:
-        agent_id: The agent whose trust, directories, permissions and daily budget bound the tree.
-        limits: None takes those of the configuration.
-        source_run_id: The run whose agent starts it.
-        idempotency_key: A request with a key that was used before returns the first one's orchestration.
-        body_hash: Hash of the request's body; compared if the key is used again.
-    """
-
-    tenant_id: str
-    agent_id: str
-    task: str
-    config: OrchestrationConfig = field(default_factory=OrchestrationConfig)
-    config_version: int | None = None
-    limits: OrchestrationLimits | None = None
-    model: str | None = None
-    cwd: str | None = None
-    queue: RunQueue = "interactive"
-    source: RunSource = "api"
-    source_run_id: str | None = None
-    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    idempotency_key: str | None = None
-    body_hash: bytes | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """An orchestration that was started or continued, and its master's run.
-
-    Attributes:
-        replayed: It existed already, under the same idempotency key.
-    """
-
-    orchestration_id: str
-    master_id: str
-    run_id: str
-    replayed: bool = False
+__all__ = ["Orchestrations"]
 
 
 class Orchestrations:
@@ -103,28 +53,7 @@ class Orchestrations:
             IdempotencyMismatch: The key was used before with another body.
             Gone: The agent was deleted, or what the key was used for.
         """
-        async with self._database.connection() as connection:
-            owner = (await get_agent(connection, new.tenant_id, new.agent_id)).spec
-        cwd = new.cwd or new.config.defaults.cwd
-        check_cwd(owner, cwd)
-        chosen = await self._models.choose(
-            new.tenant_id, new.config, role="MASTER", task=new.task, model=new.model, complexity=None
-        )
-        request = SpawnRequest(new.task, role="MASTER", permission_mode="BYPASS")
-        spec = agent_spec(owner, request, chosen, new.config, name="Master", servers={})
-        master = NewAgent(
-            role="MASTER",
-            name="Master",
-            prompt=new.task,
-            spec=spec.model_dump(mode="json"),
-            parent_run_id=new.source_run_id,
-            tools=spec.native_tools,
-            model=spec.model,
-            cwd=cwd,
-            permission_mode="BYPASS",
-            category=chosen.category,
-        )
-        limits = new.limits or limits_of(new.config)
+        tree = await plan_tree(self._database, self._models, new)
         run_id = new_id("run")
         async with self._database.transaction() as connection:
             if new.idempotency_key is not None and not await take_idempotency_key(
@@ -136,20 +65,11 @@ class Orchestrations:
                 ttl_s=self._idempotency_ttl_s,
             ):
                 return await _replay(connection, new, new.idempotency_key)
-            inserted = await spawning.insert_tree(
-                connection,
-                master,
-                tenant_id=new.tenant_id,
-                agent_id=new.agent_id,
-                task=new.task,
-                config=new.config.model_dump(mode="json"),
-                config_version=new.config_version,
-                limits=limits.model_dump(mode="json"),
-                queue=new.queue,
-                source=new.source,
-                metadata=new.metadata,
-                run_id=run_id,
-            )
+            if tree.start_key is not None:
+                before = await spawning.find_started(connection, new.tenant_id, tree.start_key)
+                if before is not None:
+                    return Started(*before, replayed=True)
+            inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
             if inserted is None:
                 raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
             orchestration_id, master_id, bell = inserted

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import structlog
 
@@ -172,14 +172,17 @@ class AttemptRunner:
         async def write(connection: Connection) -> tuple[Finished, AfterTransition]:
             tree = await parts.orchestrated.lock(connection, claim) if orchestrated else None
             done = await finish_run(connection, claim, finish, seq=recorder.seq)
+            after = AfterTransition()
             if tree is not None:
-                return done, await parts.orchestrated.finished(connection, tree, claim, finish)
-            parents = await resolve_parents(connection, [claim.run_id]) if has_parent else []
-            return done, AfterTransition(tuple(parents))
+                after = await parts.orchestrated.finished(connection, tree, claim, finish)
+            # After the end of the agent, whose summary is the answer to a wait on its orchestration.
+            parents = await resolve_parents(connection, [claim.run_id]) if may_be_awaited else []
+            return done, replace(after, bells=(*after.bells, *parents))
 
         claim = run.claim
-        orchestrated, has_parent = claim.place is not None, claim.parent_run_id is not None
-        finished, after = await persist(parts.database, run.abort, write, transaction=orchestrated or has_parent)
+        orchestrated = claim.place is not None
+        may_be_awaited = claim.parent_run_id is not None or (claim.place is not None and claim.place.role == "MASTER")
+        finished, after = await persist(parts.database, run.abort, write, transaction=orchestrated or may_be_awaited)
         await parts.orchestrated.apply(after)
         self._reports.announce(run.claim, finish, finished, events)
         self._reports.finished(run.claim, finish, finished)

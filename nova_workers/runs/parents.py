@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.contracts.waits import AskAgent, AskUser
+from nova_workers.contracts.waits import AskAgent, AskUser, AwaitOrchestration
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.waits.records import Resolution, Wait, find_waits_of_ended_children, resolve_wait
 
 __all__ = ["child_resolution", "resolve_parents"]
+
+_ENDS: Mapping[str, str] = {"succeeded": "is complete", "canceled": "was killed"}
 
 
 async def resolve_parents(connection: Connection, child_run_ids: Sequence[str]) -> list[Doorbell]:
@@ -27,6 +29,8 @@ def child_resolution(wait: Wait) -> Resolution:
     """Return the resolution of a wait whose child run has ended."""
     status, text = wait.child_end or ("failed", "")
     request = wait.request
+    if isinstance(request, AwaitOrchestration):
+        return _orchestration_resolution(request, status, text)
     agent_id = request.agent_id if isinstance(request, AskAgent) else None
     if isinstance(request, AskUser):
         agent_id = request.escalate_to
@@ -35,4 +39,13 @@ def child_resolution(wait: Wait) -> Resolution:
         message = text if text.strip() else f"({agent_id} ended without a word.)"
         return Resolution("resolved", record, (text_block(message),))
     message = f"{agent_id} did not answer; its run {status}{': ' + text if text else ''}."
+    return Resolution("resolved", record, (text_block(message),), failed=True, error=message)
+
+
+def _orchestration_resolution(request: AwaitOrchestration, status: str, text: str) -> Resolution:
+    record = {"orchestration_id": request.orchestration_id, "status": status}
+    message = f"Orchestration {request.orchestration_id} {_ENDS.get(status, status)}."
+    message = "\n\n".join(filter(None, (message, text)))
+    if status == "succeeded":
+        return Resolution("resolved", record, (text_block(message),))
     return Resolution("resolved", record, (text_block(message),), failed=True, error=message)

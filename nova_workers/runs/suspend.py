@@ -12,6 +12,7 @@ from nova_workers.contracts.waits import (
     AskApproval,
     AskUser,
     AwaitMessages,
+    AwaitOrchestration,
     Pause,
     WaitRequest,
     wait_adapter,
@@ -33,6 +34,8 @@ def _new_wait(call_id: str, request: WaitRequest, now: datetime) -> NewWait:
         return NewWait(call_id, request, request.expires_in_s)
     if isinstance(request, AwaitMessages):
         return NewWait(call_id, request, request.timeout_s)
+    if isinstance(request, AwaitOrchestration):
+        return NewWait(call_id, request, child_run_id=request.master_run_id)
     if isinstance(request, Pause):
         return NewWait(call_id, request, max((request.until - now).total_seconds(), 0.0))
     return NewWait(call_id, request)

@@ -7,13 +7,14 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from nova_workers.contracts.orchestration import AgentDescriptor
+from nova_workers.contracts.orchestration import AgentDescriptor, Started
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.agents import agents_of
 from nova_workers.orchestration.models.availability import FleetAvailability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels
-from nova_workers.orchestration.service import NewOrchestration, Orchestrations, Started
+from nova_workers.orchestration.planning import NewOrchestration
+from nova_workers.orchestration.service import Orchestrations
 from nova_workers.vocabulary import ENDED_AGENTS
 from tests.support.harness.trees import call, complete, script
 from tests.support.harness.workers import Doorbells

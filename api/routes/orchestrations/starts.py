@@ -15,9 +15,8 @@ from api.state import ApiState, state_of
 from api.streaming.following_trees import TreeTarget
 from api.submitting import IdempotencyKey, hash_of
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue, OrchestrationCreate, OrchestrationView
+from nova_workers.contracts.orchestration import Started
 from nova_workers.ledger.orchestrations.trees import get_orchestration
-from nova_workers.orchestration.limits import narrowed_limits
-from nova_workers.orchestration.service import NewOrchestration, Started
 
 __all__ = ["router"]
 
@@ -39,23 +38,11 @@ class _Request:
 
     async def start(self, body: OrchestrationCreate, idempotency_key: str | None) -> Started:
         """Start an orchestration under the tenant's configuration as it is now."""
-        services = self.state.services
-        config, version = await services.orchestration_configs.load(self.caller.tenant_id)
-        return await services.orchestrations.start(
-            NewOrchestration(
-                self.caller.tenant_id,
-                body.agent_id,
-                body.task,
-                config=config,
-                config_version=version or None,
-                limits=narrowed_limits(config, body),
-                model=body.model,
-                cwd=body.cwd,
-                queue=body.queue,
-                metadata=body.metadata,
-                idempotency_key=idempotency_key,
-                body_hash=None if idempotency_key is None else hash_of(self.request.url.path, body),
-            )
+        return await self.state.services.orchestration_starter.start(
+            self.caller.tenant_id,
+            body,
+            idempotency_key=idempotency_key,
+            body_hash=None if idempotency_key is None else hash_of(self.request.url.path, body),
         )
 
     async def continue_(self, orchestration_id: str, body: OrchestrationContinue) -> None:

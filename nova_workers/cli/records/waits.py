@@ -7,7 +7,7 @@ import typer
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
-from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, WaitKind, WaitView
+from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, AwaitOrchestration, WaitKind, WaitView
 
 __all__ = ["app"]
 
@@ -52,4 +52,6 @@ def _asks(wait: WaitView) -> str:
         return short(f"{request.tool_name} {request.params}", 200)
     if isinstance(request, AskAgent):
         return f"{request.agent_id}: {short(request.message, 150)}"
+    if isinstance(request, AwaitOrchestration):
+        return request.orchestration_id
     return "its time"

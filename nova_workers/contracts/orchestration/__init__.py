@@ -15,10 +15,12 @@ from nova_workers.contracts.orchestration.agents import (
 )
 from nova_workers.contracts.orchestration.history import HistoryEntry, Rationale
 from nova_workers.contracts.orchestration.limits import OrchestrationLimits, TreeSpending
+from nova_workers.contracts.orchestration.starts import ORCHESTRATIONS, Origin, Started
 
 __all__ = [
     "MAX_PROMPT_CHARS",
     "MAX_SUMMARY_CHARS",
+    "ORCHESTRATIONS",
     "ORCHESTRATION_TOOLS",
     "READ_TOOLS",
     "RUN_BASH",
@@ -28,8 +30,10 @@ __all__ = [
     "HistoryEntry",
     "OrchestrationLimits",
     "OrchestrationPlace",
+    "Origin",
     "Rationale",
     "RoutedMessage",
     "SpawnRequest",
+    "Started",
     "TreeSpending",
 ]

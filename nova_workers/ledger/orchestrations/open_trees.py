@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.ledger.database import Connection
 
-__all__ = ["close_tree", "list_open", "tree_spending"]
+__all__ = ["Report", "close_tree", "find_report", "list_open", "tree_spending"]
 
 _CLOSE = "UPDATE orchestrations SET finished_at = now() WHERE id = :id AND finished_at IS NULL"
 _REOPEN = """
@@ -15,6 +18,15 @@ UPDATE orchestrations
 """
 _OPEN = "SELECT id FROM orchestrations WHERE finished_at IS NULL AND id > :after ORDER BY id LIMIT :limit"
 
+# Where the end is to be reported: the thread that the orchestration was started for, unless a run waits for the end.
+_REPORT = """
+SELECT o.report_thread_id AS thread_id, o.task,
+       jsonb_strip_nulls(jsonb_build_object('channel', r.meta->'channel', 'to', r.meta->'to')) AS metadata
+  FROM orchestrations o LEFT JOIN runs r ON r.id = o.source_run_id
+ WHERE o.id = :id AND o.report_thread_id IS NOT NULL
+   AND NOT EXISTS (SELECT 1 FROM run_waits w WHERE w.child_run_id = :master_run_id AND w.status = 'open')
+"""
+
 # Committed usage. A step counts once it is committed; the turns of one tree are a few hundred rows at most.
 _SPENDING = """
 SELECT COALESCE(sum(t.input_tokens + t.output_tokens + t.cache_read_tokens + t.cache_write_tokens), 0)::bigint
@@ -23,6 +35,21 @@ SELECT COALESCE(sum(t.input_tokens + t.output_tokens + t.cache_read_tokens + t.c
   FROM orchestration_agents a JOIN turns t ON t.thread_id = a.thread_id
  WHERE a.orchestration_id = :orchestration_id AND t.id IS DISTINCT FROM :except_turn_id
 """
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The thread that gets a message about the end of an orchestration, and metadata for its run."""
+
+    thread_id: str
+    task: str
+    metadata: JsonObject
+
+
+async def find_report(connection: Connection, orchestration_id: str, *, master_run_id: str) -> Report | None:
+    """Return where the end of an orchestration is to be reported. None: nowhere, or a run waits for it."""
+    row = await connection.fetchrow(_REPORT, id=orchestration_id, master_run_id=master_run_id)
+    return None if row is None else Report(**dict(row))
 
 
 async def close_tree(connection: Connection, orchestration_id: str, *, closed: bool = True) -> None:

@@ -13,9 +13,9 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.orchestrations.locking import LockedTree
-from nova_workers.vocabulary import AgentRole, PermissionMode, RunSource
+from nova_workers.vocabulary import AgentRole, PermissionMode, RunQueue, RunSource
 
-__all__ = ["NewAgent", "insert_agent", "insert_tree"]
+__all__ = ["NewAgent", "NewTree", "find_started", "insert_agent", "insert_tree"]
 
 _RUN = insert_runs(
     "thread",
@@ -62,15 +62,23 @@ _INSERT = f"WITH {_THREAD_AND_RUN}, agent AS ({_AGENT} FROM run) SELECT id FROM 
 _INSERT_TREE = f"""
 WITH {_THREAD_AND_RUN}, tree AS (
     INSERT INTO orchestrations (id, tenant_id, agent_id, master_id, thread_id, task, config, config_version, limits,
-                                queue, source, source_run_id, meta, deadline_at)
+                                queue, source, source_run_id, meta, deadline_at, start_key, report_thread_id)
     SELECT :orchestration_id, :tenant_id, :agent_id, :id, :thread_id, :task, :config, :config_version, :limits,
-           :queue, :source, :parent_run_id, :metadata, now() + :time_budget_s::float8 * interval '1 second'
+           :queue, :source, :parent_run_id, :metadata, now() + :time_budget_s::float8 * interval '1 second',
+           :start_key, :report_thread_id
       FROM run
     RETURNING id
 ), agent AS (
     {_AGENT} FROM tree
 )
 SELECT id FROM run
+"""
+
+# Two statements, so that the second one sees what was committed while the first waited.
+_LOCK_START_KEY = "SELECT pg_advisory_xact_lock(hashtextextended(:tenant_id || ' ' || :start_key, 0))"
+_FIND_STARTED = """
+SELECT o.id, o.master_id, a.run_id FROM orchestrations o JOIN orchestration_agents a ON a.id = o.master_id
+ WHERE o.tenant_id = :tenant_id AND o.start_key = :start_key
 """
 
 
@@ -94,21 +102,29 @@ class NewAgent:
     category: str | None = None
 
 
-async def insert_tree(
-    connection: Connection,
-    master: NewAgent,
-    *,
-    tenant_id: str,
-    agent_id: str,
-    task: str,
-    config: JsonObject,
-    config_version: int | None,
-    limits: JsonObject,
-    queue: str,
-    source: RunSource,
-    metadata: Mapping[str, Any],
-    run_id: str,
-) -> tuple[str, str, Doorbell] | None:
+@dataclass(frozen=True, slots=True)
+class NewTree:
+    """An orchestration to insert with its master, with everything resolved.
+
+    Attributes:
+        start_key: Unique in the tenant; see `find_started`.
+        report_thread_id: The thread that gets a message when it ends.
+    """
+
+    tenant_id: str
+    agent_id: str
+    master: NewAgent
+    config: JsonObject
+    config_version: int | None
+    limits: JsonObject
+    queue: RunQueue
+    source: RunSource
+    metadata: Mapping[str, Any]
+    start_key: str | None = None
+    report_thread_id: str | None = None
+
+
+async def insert_tree(connection: Connection, new: NewTree, *, run_id: str) -> tuple[str, str, Doorbell] | None:
     """Insert an orchestration with its master, whose run `run_id` is queued.
 
     Returns:
@@ -117,22 +133,34 @@ async def insert_tree(
     ids = {**_ids(new_id("orc")), "run_id": run_id}
     run = await connection.fetchval(
         _INSERT_TREE,
-        **_values(master),
+        **_values(new.master),
         **ids,
-        tenant_id=tenant_id,
-        agent_id=agent_id,
-        task=task,
-        config=config,
-        config_version=config_version,
-        limits=limits,
-        time_budget_s=limits.get("time_budget_s"),
-        queue=queue,
-        source=source,
-        metadata=dict(metadata),
+        tenant_id=new.tenant_id,
+        agent_id=new.agent_id,
+        task=new.master.prompt,
+        config=new.config,
+        config_version=new.config_version,
+        limits=new.limits,
+        time_budget_s=new.limits.get("time_budget_s"),
+        queue=new.queue,
+        source=new.source,
+        metadata=dict(new.metadata),
+        start_key=new.start_key,
+        report_thread_id=new.report_thread_id,
     )
     if run is None:
         return None
-    return ids["orchestration_id"], ids["id"], Doorbell(ids["run_id"], ids["thread_id"], queue)
+    return ids["orchestration_id"], ids["id"], Doorbell(ids["run_id"], ids["thread_id"], new.queue)
+
+
+async def find_started(connection: Connection, tenant_id: str, start_key: str) -> tuple[str, str, str] | None:
+    """Return the orchestration of a start key, its master and the master's latest run. Call it in a transaction.
+
+    Until the transaction ends, no other one can start an orchestration with the key.
+    """
+    await connection.execute(_LOCK_START_KEY, tenant_id=tenant_id, start_key=start_key)
+    row = await connection.fetchrow(_FIND_STARTED, tenant_id=tenant_id, start_key=start_key)
+    return None if row is None else (row["id"], row["master_id"], row["run_id"])
 
 
 async def insert_agent(connection: Connection, tree: LockedTree, agent: NewAgent) -> tuple[str, Doorbell]:

@@ -19,6 +19,7 @@ from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import ANSWERABLE, WaitView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.vocabulary import RunSource
 
 __all__ = [
     "TreeHead",
@@ -71,6 +72,7 @@ _LIST = f"""
    AND (:before::text IS NULL OR o.id < :before)
    AND (:open::bool IS NULL OR (o.finished_at IS NULL) = :open)
    AND (:agent_id::text IS NULL OR o.agent_id = :agent_id)
+   AND (:source::text IS NULL OR o.source = :source)
  ORDER BY o.id DESC
  LIMIT :limit
 """
@@ -145,9 +147,12 @@ async def list_orchestrations(
     agent_id: str | None,
     before: str | None,
     limit: int,
+    source: RunSource | None = None,
 ) -> list[OrchestrationView]:
     """Return orchestrations, newest first, those before `before`."""
-    rows = await connection.fetch(_LIST, tenant_id=tenant_id, open=open, agent_id=agent_id, before=before, limit=limit)
+    rows = await connection.fetch(
+        _LIST, tenant_id=tenant_id, open=open, agent_id=agent_id, source=source, before=before, limit=limit
+    )
     return [_view(row) for row in rows]
 
 

@@ -7,7 +7,7 @@ serialized, and the second sees the result of the first.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
@@ -21,7 +21,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.waits.questions import close_questions
-from nova_workers.vocabulary import ENDED_RUNS, ResolvedWaitStatus, sql_list
+from nova_workers.vocabulary import ENDED_RUNS, EndedRunStatus, ResolvedWaitStatus, sql_list
 
 __all__ = [
     "Resolution",
@@ -56,6 +56,8 @@ SELECT {_WAIT_COLUMNS}
  ORDER BY w.id DESC
  LIMIT :limit
 """
+
+_ENDS: Mapping[str | None, EndedRunStatus] = {"COMPLETED": "succeeded", "FAILED": "failed", "KILLED": "canceled"}
 
 _LOCK = """
 SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id WHERE r.id = :run_id FOR UPDATE OF t
@@ -98,8 +100,10 @@ SELECT {_WAIT_COLUMNS}
 """
 
 _OF_ENDED_CHILDREN = f"""
-SELECT {_WAIT_COLUMNS}, c.status AS child_status, c.result_text, c.error_message, c.stop_reason
+SELECT {_WAIT_COLUMNS}, c.status AS child_status, COALESCE(a.summary, c.result_text) AS result_text,
+       COALESCE(a.error_message, c.error_message) AS error_message, a.state
   FROM run_waits w JOIN runs c ON c.id = w.child_run_id JOIN runs r ON r.id = w.run_id
+  LEFT JOIN orchestration_agents a ON a.thread_id = c.thread_id AND a.run_id = c.id
  WHERE w.status = 'open' AND c.status IN {sql_list(ENDED_RUNS)}
    AND (:child_run_ids::text[] IS NULL OR c.id = ANY(:child_run_ids))
    AND (:ended_within::interval IS NULL OR c.finished_at > now() - :ended_within)
@@ -248,7 +252,7 @@ async def find_waits_of_ended_children(
     """
     ids = None if child_run_ids is None else list(child_run_ids)
     rows = await connection.fetch(_OF_ENDED_CHILDREN, child_run_ids=ids, ended_within=ended_within, limit=limit)
-    return _waits(rows, lambda row: (row["child_status"], row["result_text"] or row["error_message"] or ""))
+    return _waits(rows, _child_end)
 
 
 async def escalate(connection: Connection, wait: Wait, agent_id: str, message: str) -> Doorbell | None:
@@ -267,6 +271,14 @@ async def escalate(connection: Connection, wait: Wait, agent_id: str, message: s
         max_depth=MAX_DELEGATION_DEPTH,
     )
     return None if row is None else Doorbell(row["id"], row["thread_id"], row["queue"])
+
+
+def _child_end(row: Row) -> tuple[str, str]:
+    """Return how a child run ended. For the master of an orchestration: how the orchestration did."""
+    status = _ENDS.get(row["state"])
+    if status is None:
+        return row["child_status"], row["result_text"] or row["error_message"] or ""
+    return status, "\n\n".join(filter(None, (row["error_message"], row["result_text"])))
 
 
 def _waits(rows: Iterable[Row], child_end: Callable[[Row], tuple[str, str] | None] = lambda _: None) -> list[Wait]:

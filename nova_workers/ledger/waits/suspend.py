@@ -71,7 +71,7 @@ WITH thread AS (
     UPDATE tool_calls c SET status = 'deferred', spawned_run_id = w.child_run_id FROM wanted w
      WHERE c.turn_id = w.turn_id AND c.call_id = w.tool_call_id
 ), asked AS (
-    SELECT * FROM wanted WHERE child_run_id IS NOT NULL
+    SELECT * FROM wanted WHERE child_thread_id IS NOT NULL
 ), children_threads AS (
     {insert_threads("asked", id="child_thread_id", agent_id="child_agent_id")}
 ), children AS (
@@ -97,13 +97,17 @@ _SUSPENDED = "SELECT status FROM runs WHERE id = :run_id AND fence = :fence AND 
 
 @dataclass(frozen=True, slots=True)
 class NewWait:
-    """A call whose result comes from outside. With `agent_id`, a child run of that agent is made to produce it."""
+    """A call whose result comes from outside.
+
+    With `agent_id`, a child run of that agent is made to produce it; `child_run_id` is a run that exists.
+    """
 
     tool_call_id: str
     request: WaitRequest
     due_in_s: float | None = None
     agent_id: str | None = None
     message: str | None = None
+    child_run_id: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +143,7 @@ async def suspend_run(
     children = tuple(
         Doorbell(row["child_run_id"], row["child_thread_id"], claim.queue)
         for row in rows
-        if row["child_run_id"] is not None
+        if row["child_thread_id"] is not None
     )
     return Suspended(status, children if status == "waiting" else ())
 
@@ -154,7 +158,7 @@ def _row(wait: NewWait) -> JsonObject:
         "kind": wait.request.kind,
         "request": wait.request.model_dump(mode="json"),
         "due_in_s": wait.due_in_s,
-        "child_run_id": new_id("run") if asks else None,
+        "child_run_id": new_id("run") if asks else wait.child_run_id,
         "child_thread_id": new_id("thr") if asks else None,
         "child_agent_id": wait.agent_id,
         "child_content": [{"type": "text", "text": wait.message}] if asks else None,

@@ -10,12 +10,13 @@ from prometheus_client import CollectorRegistry
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
 from nova_workers.contracts.events import StreamEnd, Thinking
-from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.contracts.orchestration import OrchestrationLimits, Started
 from nova_workers.observability.metrics import Metrics
 from nova_workers.orchestration.models.availability import FleetAvailability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels
-from nova_workers.orchestration.service import NewOrchestration, Orchestrations, Started
+from nova_workers.orchestration.planning import NewOrchestration
+from nova_workers.orchestration.service import Orchestrations
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.stage import Bench, Stage, scripted
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import orjson
 
-from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits
+from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits, Started
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.orchestration.service import NewOrchestration, Started
+from nova_workers.orchestration.planning import NewOrchestration
 from tests.support.harness.workers import Harness
 
 __all__ = ["MODELS", "Forest", "call", "complete", "script", "spawn"]

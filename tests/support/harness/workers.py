@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import build_shell
 from nova_workers.bootstrap.executor import build_executor
-from nova_workers.bootstrap.orchestrations import build_orchestrator
+from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
@@ -110,6 +110,7 @@ class Worker:
             orchestrator=build_orchestrator(
                 database, harness.bells, harness.canceller, harness.models, build_shell(harness.settings)
             ),
+            orchestrations=build_starter(database, harness.bells, harness.canceller, harness.models, harness.settings),
         )
         self._control = ControlChannel(self.redis)
         self._background: list[asyncio.Task[None]] = []

@@ -1,0 +1,39 @@
+"""The start of an orchestration: what started it, and what was started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+__all__ = ["ORCHESTRATIONS", "Origin", "Started"]
+
+ORCHESTRATIONS = "orchestrations"
+"""The capability by which an agent starts orchestrations. Agents of an orchestration do not have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Origin:
+    """The run whose agent starts an orchestration.
+
+    Attributes:
+        key: Names the tool call; a repeated call finds the orchestration that the first one started. None if the
+            engine does not name calls.
+        report_thread_id: The thread that gets a message when the orchestration ends; None reports to none.
+    """
+
+    run_id: str
+    key: str | None = None
+    report_thread_id: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Started:
+    """An orchestration that was started or continued, and its master's run.
+
+    Attributes:
+        replayed: It existed already, under the same idempotency key.
+    """
+
+    orchestration_id: str
+    master_id: str
+    run_id: str
+    replayed: bool = False
