@@ -285,6 +285,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.refused-content": "What the provider refused gives way to a note in later requests; the ledger keeps it.",
     "input.any-text": "Text that no database takes does not stop a run.",
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",
+    # inbound channels
+    "channel.once": "An update of a channel has one effect however often it comes: one run, or one answer.",
     # orchestrations
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
     "orchestration.rationale": "Each change of a file is listed with its agent and the text that gave the reason.",

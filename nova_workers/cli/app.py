@@ -79,6 +79,12 @@ COMMANDS = (
     Lazy("import", "nova_workers.cli.archive.commands", "Read such a folder into a tenant.", _LOOK),
     Lazy("keys", "nova_workers.cli.operations.keys", "Make and revoke API keys.", _LOOK),
     Lazy("fleet", "nova_workers.cli.operations.fleet", "See depth and workers; pause and resume.", _LOOK),
+    Lazy(
+        "channels",
+        "nova_workers.cli.operations.channels",
+        "Let people write to agents from elsewhere.",
+        _RUN,
+    ),
     Lazy("up", "nova_workers.cli.operations.processes", "Start the whole fleet on this machine.", _RUN),
     Lazy("doctor", "nova_workers.cli.operations.doctor", "Check everything, and say how to fix it.", _RUN),
     Lazy("migrate", "nova_workers.cli.operations.migrate", "Migrate the database's schema to this version.", _RUN),

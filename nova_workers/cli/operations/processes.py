@@ -17,7 +17,7 @@ from nova_workers.config import Settings, load_settings, unknown_variables
 from nova_workers.devstack.commands import api_command, beat_command, flower_command, worker_command
 from nova_workers.errors import ConfigurationError
 
-__all__ = ["app"]
+__all__ = ["app", "become"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -38,7 +38,7 @@ def up(
         arguments += ["--port", str(port)]
     if workers is not None:
         arguments += ["--workers", str(workers)]
-    _become(arguments, {})
+    become(arguments, {})
 
 
 @app.command("api")
@@ -51,7 +51,7 @@ def api(
     host, port = host or settings.api.host, settings.api.port if port is None else port
     environment = _servers(settings)
     _need_port(host, port)
-    _become(api_command(host=host, port=port, log_level=settings.telemetry.log_level), environment)
+    become(api_command(host=host, port=port, log_level=settings.telemetry.log_level), environment)
 
 
 @app.command("worker")
@@ -72,14 +72,14 @@ def worker(
     if concurrency:
         # The worker reports its slots from the settings; the option must not disagree with them.
         environment["NOVA_WORKER__CONCURRENCY"] = str(concurrency)
-    _become(command, environment)
+    become(command, environment)
 
 
 @app.command("beat")
 def beat() -> None:
     """Run the scheduler of periodic tasks. Several at once are safe."""
     settings = _read_settings()
-    _become(beat_command(log_level=settings.telemetry.log_level), _broker(settings))
+    become(beat_command(log_level=settings.telemetry.log_level), _broker(settings))
 
 
 @app.command("flower")
@@ -90,7 +90,7 @@ def flower(
     """Run Flower, the view of Celery's tasks."""
     environment = _broker(_read_settings())
     _need_port(host, port)
-    _become(flower_command(host=host, port=port), environment)
+    become(flower_command(host=host, port=port), environment)
 
 
 def _read_settings() -> Settings:
@@ -131,7 +131,8 @@ def _need_port(host: str, port: int) -> None:
         raise ConfigurationError(f"{host}, port {port}, cannot be listened on: {error.strerror or error}.") from error
 
 
-def _become(command: list[str], environment: dict[str, str]) -> None:
+def become(command: list[str], environment: dict[str, str]) -> None:
+    """Replace this process with a command, with variables beside those of this process."""
     sys.stdout.flush()
     sys.stderr.flush()
     os.execvpe(command[0], command, {**os.environ, **environment})  # noqa: S606 - replacing this process is the purpose

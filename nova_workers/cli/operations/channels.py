@@ -1,0 +1,54 @@
+"""`nova channels`: replace this process with one that serves an inbound channel."""
+
+import sys
+from typing import Annotated
+
+import typer
+
+from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
+from nova_workers.cli.operations.processes import become
+from nova_workers.cli.target import find_target
+from nova_workers.config import load_settings
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="Let people write to agents from a chat, a mailbox or a program.",
+)
+
+
+@app.callback()
+def _group() -> None:
+    pass
+
+
+@app.command("pipe")
+def pipe(
+    *,
+    allow: Annotated[
+        list[str], typer.Option("--allow", metavar="SENDER", help="Who may write; * permits everyone. May be repeated.")
+    ],
+    agent: Annotated[str, typer.Option(help="The agent of new conversations.")] = "nova",
+    name: Annotated[
+        str, typer.Option(help="The channel's name, which its threads and the prompt have. Never change it.")
+    ] = "pipe",
+    stream: Annotated[bool, typer.Option("--stream", help="Write partial answers too.")] = False,
+    api_url: ApiUrlOption = None,
+    api_key: ApiKeyOption = None,
+) -> None:
+    """Serve a program: updates are JSON lines on stdin, replies are JSON lines on stdout.
+
+    It ends with stdin, once each run has ended or waits for a person.
+    """
+    target = find_target(load_settings(), api_url=api_url, api_key=api_key)
+    command = [sys.executable, "-m", "nova_workers.channels", "pipe", "--agent", agent, "--name", name]
+    command += [part for sender in allow for part in ("--allow", sender)]
+    if stream:
+        command.append("--stream")
+    environment = {"NOVA_API_URL": target.url}
+    if target.api_key is not None:
+        environment["NOVA_API_KEY"] = target.api_key
+    become(command, environment)

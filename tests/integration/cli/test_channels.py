@@ -1,0 +1,341 @@
+"""Inbound channels on a real fleet: updates have their effect once, and replies arrive."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import os
+import subprocess
+import sys
+import uuid
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_workers.channels import Attachment, InboundChannel, Relay, Reply, Update
+from nova_workers.client.client import NovaClient
+from nova_workers.client.transport import Retry
+from nova_workers.contracts.http.wire import AgentCreate, RunView
+from nova_workers.errors import ConfigurationError, DeliveryFailed
+from tests.requirements import proves
+from tests.support.data.documents import ROOT, blocks
+from tests.support.processes.command_line import Nova
+from tests.support.processes.fleet import Fleet
+from tests.support.waiting import stays, until
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+
+Script = Callable[..., str]
+
+HELLO = {"id": "1", "conversation": "kitchen", "sender": "ann", "text": "hello"}
+
+
+class MemoryChannel:
+    """A channel in memory, with planned failures."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.streams = True
+        self.incoming: asyncio.Queue[Update | None] = asyncio.Queue()
+        self.failures: list[DeliveryFailed] = []
+        self.shown: list[Reply] = []
+        self.finished: list[str] = []
+        self.is_closed = False
+
+    async def updates(self) -> AsyncIterator[Update]:
+        while (update := await self.incoming.get()) is not None:
+            yield update
+
+    async def deliver(self, reply: Reply) -> None:
+        if reply.type != "partial" and self.failures:
+            raise self.failures.pop(0)
+        self.shown.append(reply)
+
+    async def done(self, update: Update) -> None:
+        self.finished.append(update.id)
+
+    async def close(self) -> None:
+        self.is_closed = True
+
+    def says(self, update_id: str, text: str, **fields: Any) -> None:
+        """Let a person write."""
+        given = {"id": update_id, "conversation": "kitchen", "sender": "ann", "text": text}
+        self.incoming.put_nowait(Update.model_validate(given | fields))
+
+    def of(self, kind: str) -> list[Reply]:
+        """Return the replies of a type."""
+        return [reply for reply in self.shown if reply.type == kind]
+
+
+class Stage:
+    """A channel with a name of its own on the fleet, and relays that serve it."""
+
+    def __init__(self, nova: NovaClient) -> None:
+        self.nova = nova
+        self.channel = MemoryChannel(f"chat-{uuid.uuid4().hex[:8]}")
+        self._serving: list[asyncio.Task[None]] = []
+
+    def serve(self, channel: InboundChannel | None = None, agent_id: str = "nova") -> asyncio.Task[None]:
+        """Start a relay, as a process would."""
+        relay = Relay(
+            self.nova,
+            channel or self.channel,
+            agent_id=agent_id,
+            senders=["ann"],
+            patience=Retry(attempts=3, base_s=0.01, max_s=0.02),
+        )
+        self._serving.append(asyncio.create_task(relay.run()))
+        return self._serving[-1]
+
+    async def stop(self) -> None:
+        """Stop all relays, as a signal does."""
+        for task in self._serving:
+            task.cancel()
+        await asyncio.gather(*self._serving, return_exceptions=True)
+
+    async def runs(self, conversation: str = "kitchen") -> list[RunView]:
+        """Return the runs of a conversation, newest first."""
+        (thread,) = (await self.nova.threads.list(label=f"{self.channel.name}:{conversation}")).items
+        return (await self.nova.threads.runs(thread.id)).items
+
+    async def agent(self, **spec: Any) -> str:
+        """Create an agent on the scripted engine."""
+        agent_id = f"agent-{uuid.uuid4().hex[:8]}"
+        await self.nova.agents.create(AgentCreate.model_validate({"id": agent_id, "name": "Chatter", **spec}))
+        return agent_id
+
+
+@pytest.fixture
+async def stage(fleet: Fleet) -> AsyncIterator[Stage]:
+    async with NovaClient(fleet.api_url, fleet.api_key) as nova:
+        stage = Stage(nova)
+        yield stage
+        await stage.stop()
+
+
+async def test_each_conversation_has_one_thread_and_each_message_its_answer(stage: Stage) -> None:
+    channel = stage.channel
+    serving = stage.serve()
+    channel.says("1", "hello")
+    channel.says("2", "again")
+    channel.says("3", "elsewhere", conversation="x" * 300)
+    channel.incoming.put_nowait(None)
+    await asyncio.wait_for(serving, 30)
+    answers = {reply.update_id: (reply.conversation[:7], reply.text) for reply in channel.of("answer")}
+    assert answers == {
+        "1": ("kitchen", "You said: hello"),
+        "2": ("kitchen", "You said: again"),
+        "3": ("xxxxxxx", "You said: elsewhere"),
+    }
+    assert (sorted(channel.finished), channel.is_closed) == (["1", "2", "3"], True)
+    newest, oldest = await stage.runs()
+    assert (oldest.metadata["event_id"], newest.metadata["event_id"]) == ("1", "2")
+    assert newest.metadata["channel"] == channel.name
+
+
+async def test_updates_of_senders_that_are_not_listed_are_dropped(stage: Stage) -> None:
+    stage.serve()
+    stage.channel.says("1", "hello", sender="mallory")
+    await until(lambda: stage.channel.finished == ["1"])
+    assert stage.channel.shown == []
+    assert (await stage.nova.threads.list(label=f"{stage.channel.name}:kitchen")).items == []
+
+
+@proves("channel.once")
+async def test_an_update_that_comes_again_after_a_crash_has_one_run_and_its_answer(
+    stage: Stage, script: Script
+) -> None:
+    channel = stage.channel
+    slow = script({"say": "partial "}, {"sleep_s": 1.0}, {"say": "end"})
+    stage.serve()
+    channel.says("1", slow)
+    await until(lambda: channel.of("partial"))
+    await stage.stop()
+    assert channel.finished == []
+    stage.serve()
+    channel.says("1", slow)
+    await until(lambda: channel.finished == ["1"])
+    channel.says("1", slow)
+    await until(lambda: channel.finished == ["1", "1"])
+    (run,) = await stage.runs()
+    assert [(reply.id, reply.text) for reply in channel.of("answer")] == [(run.id, "partial end")] * 2
+
+
+@proves("channel.once")
+async def test_a_persons_answer_goes_to_the_question_and_never_becomes_a_message(stage: Stage, script: Script) -> None:
+    channel = stage.channel
+    agent_id = await stage.agent(capabilities={"user": {}})
+    question = {"tool": {"name": "ask_user", "input": {"question": "Tea?", "options": ["tea", "coffee"]}}}
+    stage.serve(agent_id=agent_id)
+    channel.says("1", script(question, {"say": "It is coming."}))
+    (asked,) = await until(lambda: channel.of("question"))
+    assert (asked.text, asked.options, asked.update_id) == ("Tea?", ("tea", "coffee"), "1")
+    channel.says("2", "cocoa")
+    (refused,) = await until(lambda: channel.of("refusal"))
+    assert "cocoa" in refused.text
+    channel.says("3", "coffee")
+    await until(lambda: "1" in channel.finished)
+    channel.says("3", "coffee")
+    channel.says("4", "coffee", wait_id=asked.wait_id)
+    await until(lambda: "4" in channel.finished)
+    assert sorted(channel.finished) == ["1", "2", "3", "3", "4"]
+    assert [reply.text for reply in channel.of("answer")] == ["It is coming."]
+    (run,) = await stage.runs()
+    assert run.metadata["event_id"] == "1"
+
+
+async def test_the_message_of_a_waiting_run_that_comes_again_is_no_answer_to_it(stage: Stage, script: Script) -> None:
+    channel = stage.channel
+    agent_id = await stage.agent(capabilities={"user": {}})
+    ask = script({"tool": {"name": "ask_user", "input": {"question": "Tea?"}}}, {"say": "It is coming."})
+    stage.serve(agent_id=agent_id)
+    channel.says("1", ask)
+    await until(lambda: channel.of("question"))
+    await stage.stop()
+    serving = stage.serve(agent_id=agent_id)
+    channel.says("1", ask)
+    await until(lambda: len(channel.of("question")) == 2)
+    assert len({reply.id for reply in channel.of("question")}) == 1
+    channel.incoming.put_nowait(None)
+    # The run waits for a person, so the relay ends with its channel, and the update comes again.
+    await asyncio.wait_for(serving, 30)
+    assert channel.finished == []
+    (run,) = await stage.runs()
+    assert run.status == "waiting"
+
+
+async def test_a_call_that_needs_permission_is_answered_with_yes_or_no(stage: Stage, script: Script) -> None:
+    channel = stage.channel
+    agent_id = await stage.agent(
+        capabilities={"memory": {}}, permissions={"approvals": [{"tool": "memory_save", "decision": "ask"}]}
+    )
+    fact = f"tea {uuid.uuid4().hex}"
+    save = {"tool": {"name": "memory_save", "input": {"content": fact}}}
+    stage.serve(agent_id=agent_id)
+    channel.says("1", script(save, {"say": "Saved."}))
+    (asked,) = await until(lambda: channel.of("approval"))
+    assert "memory_save" in asked.text
+    channel.says("2", "perhaps")
+    (refused,) = await until(lambda: channel.of("refusal"))
+    assert "yes or no" in refused.text
+    channel.says("3", "Yes.")
+    await until(lambda: channel.of("answer"))
+    assert [memory.content for memory in (await stage.nova.memories.list(contains=fact)).items] == [fact]
+
+
+async def test_a_reply_is_delivered_again_until_the_channel_has_it_or_refuses_it(stage: Stage) -> None:
+    channel = stage.channel
+    channel.failures = [DeliveryFailed("busy", retryable=True), DeliveryFailed("busy", retryable=True)]
+    stage.serve()
+    channel.says("1", "hello")
+    await until(lambda: channel.finished == ["1"])
+    channel.failures = [DeliveryFailed("blocked", retryable=False)]
+    channel.says("2", "hello")
+    await until(lambda: channel.finished == ["1", "2"])
+    assert [reply.update_id for reply in channel.of("answer")] == ["1"]
+    # Without the reply the update is not done, so that it comes again.
+    channel.failures = [DeliveryFailed("busy", retryable=True) for _ in range(3)]
+    channel.says("3", "hello")
+    await until(lambda: not channel.failures)
+    await stays(lambda: channel.finished == ["1", "2"], for_s=0.3)
+
+
+async def test_what_the_api_refuses_and_what_fails_is_reported_in_the_conversation(
+    stage: Stage, script: Script
+) -> None:
+    channel = stage.channel
+    stage.serve()
+    broken = Attachment(media_type="image/png", data=base64.b64encode(b"no image").decode())
+    channel.says("1", "look", attachments=(broken,))
+    (refused,) = await until(lambda: channel.of("refusal"))
+    assert "image" in refused.text
+    channel.says("2", script({"error": {"message": "It broke.", "kind": "model_error", "retryable": False}}))
+    (failed,) = await until(lambda: channel.of("failure"))
+    assert "It broke." in failed.text
+    note = Attachment(media_type="text/plain", data=base64.b64encode(b"a note").decode())
+    channel.says("3", "read", attachments=(note,))
+    await until(lambda: "3" in channel.finished)
+    assert [block["type"] for block in (await stage.runs())[0].message] == ["text", "document"]
+
+
+async def test_an_unknown_agent_ends_the_channel_and_leaves_the_update_undone(stage: Stage) -> None:
+    stage.channel.says("1", "hello")
+    with pytest.raises(ConfigurationError, match="not-there"):
+        await stage.serve(agent_id="not-there")
+    assert stage.channel.finished == []
+
+
+def _command(nova: Nova, name: str) -> dict[str, Any]:
+    command = [sys.executable, "-m", "nova_workers.cli", "channels", "pipe", "--allow", "ann", "--name", name]
+    return {"args": command, "env": {**os.environ, **nova.env}, "text": True}
+
+
+def _pipe(nova: Nova, *lines: str, name: str) -> subprocess.CompletedProcess[str]:
+    given = "".join(f"{line}\n" for line in lines)
+    return subprocess.run(**_command(nova, name), input=given, capture_output=True, timeout=60, check=False)
+
+
+def test_a_program_is_a_channel_by_lines_of_json(nova: Nova) -> None:
+    name = f"pipe-{uuid.uuid4().hex[:8]}"
+    long = json.dumps({**HELLO, "id": "3", "text": "x" * (17 << 20)})
+    done = _pipe(nova, json.dumps(HELLO), "", "{nonsense", long, json.dumps({"id": "2"}), json.dumps(HELLO), name=name)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    answers = [line for line in lines if line["type"] == "answer"]
+    assert [(line["text"], line["conversation"]) for line in answers] == [("You said: hello", "kitchen")] * 2
+    assert len({line["run_id"] for line in answers}) == 1
+    assert [line["update_id"] for line in lines if line["type"] == "refusal"] == [None, None, "2"]
+    assert sorted(line["update_id"] for line in lines if line["type"] == "done") == ["1", "1", "2"]
+
+
+def test_a_pipe_without_a_fleet_ends_with_a_sentence(nova: Nova) -> None:
+    nova.env["NOVA_API_KEY"] = "nova_wrong"
+    done = _pipe(nova, name="pipe")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert done.stderr.startswith("nova: ")
+    assert len(done.stderr.splitlines()) == 1
+
+
+def test_a_signal_ends_a_pipe_whose_stdin_is_open(nova: Nova) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(**_command(nova, f"pipe-{uuid.uuid4().hex[:8]}"), stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        print(json.dumps(HELLO), file=process.stdin, flush=True)
+        assert json.loads(process.stdout.readline())["type"] == "answer"
+        process.terminate()
+        assert process.wait(30) == 0
+
+
+@pytest.mark.parametrize("keeps_stdin", [True, False])
+def test_a_pipe_whose_reader_left_ends(nova: Nova, *, keeps_stdin: bool) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen(**_command(nova, f"pipe-{uuid.uuid4().hex[:8]}"), stdin=pipe, stdout=pipe) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdout.close()
+        print(json.dumps(HELLO), file=process.stdin, flush=True)
+        if not keeps_stdin:
+            process.stdin.close()
+        assert process.wait(30) == 141
+
+
+async def test_the_channel_of_the_guide_works(stage: Stage, tmp_path: Path) -> None:
+    (example,) = [block.text for block in blocks("python", ROOT / "docs" / "channels.md")]
+    assert len(example.splitlines()) <= 60
+    names: dict[str, Any] = {"__name__": "guide"}
+    exec(compile(example, "channels.md", "exec"), names)
+    channel = names["FolderChannel"](tmp_path)
+    channel.name = stage.channel.name
+    stage.serve(channel)
+    letter = tmp_path / "in" / "1.json"
+    letter.write_text(json.dumps({"conversation": "kitchen", "sender": "ann", "text": "hello"}))
+    await until(lambda: not letter.exists())
+    (answer,) = (tmp_path / "out").glob("*.json")
+    assert json.loads(answer.read_text())["text"] == "You said: hello"
+    with suppress(asyncio.CancelledError):
+        await stage.stop()
