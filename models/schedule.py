@@ -8,7 +8,7 @@ from sqlalchemy import Index, text
 
 from models.base import Table
 from models.columns import boolean, count, fk, id_ref, json, money, one_of, pk, string, time
-from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, TriggerKind
+from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, TriggerAction, TriggerKind
 
 __all__ = ["Trigger", "TriggerFiring"]
 
@@ -19,6 +19,7 @@ class Trigger(Table, table=True):
     __tablename__ = "triggers"
     __table_args__ = (
         one_of("kind", TriggerKind),
+        one_of("action", TriggerAction),
         one_of("overlap", Overlap),
         one_of("catchup", CatchUp),
         Index(None, "tenant_id", "id", postgresql_where=text("deleted_at IS NULL")),
@@ -40,6 +41,7 @@ class Trigger(Table, table=True):
     schedule: str = string(comment="A cron line, a time in RFC 3339, or a period in seconds")
     timezone: str = string(default="UTC", comment="IANA name; the zone of a cron line")
     prompt: str = string()
+    action: str = string(default="run", comment="What it starts; the prompt is the message of a run, or the task")
     title: str | None = string(null=True)
     enabled: bool = boolean(default=True)
     thread_id: str | None = id_ref(null=True, comment="One fixed thread; null makes one for each firing")

@@ -73,6 +73,7 @@ __all__ = [
     "TaskCategory",
     "TaskStatus",
     "ToolCallStatus",
+    "TriggerAction",
     "TriggerKind",
     "TrustLevel",
     "TurnRole",
@@ -166,6 +167,8 @@ OpenTaskStatus = Literal["draft", "active"]
 TaskStatus = Literal[OpenTaskStatus, "done", "canceled"]
 ResourceKind = Literal["url", "file"]
 TriggerKind = Literal["cron", "at", "every"]
+TriggerAction = Literal["run", "orchestrate"]
+"""What a trigger starts: a run of its agent, or an orchestration under its agent."""
 Overlap = Literal["skip", "queue", "cancel_other"]
 """What a trigger does at an occurrence while the run of an earlier one is open."""
 CatchUp = Literal["once", "each"]
@@ -182,9 +185,10 @@ SkipReason = Literal[
     "agent_deleted",
     "thread_deleted",
     "schedule",
+    "orchestration",
 ]
 """``missed``: its time is longer ago than the catch-up window. ``caught_up``: a later occurrence fired instead.
-``schedule``: it can no longer be read."""
+``schedule``: it can no longer be read. ``orchestration``: none could be started; the detail says why."""
 
 # Retention
 

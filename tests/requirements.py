@@ -206,6 +206,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "work.ended": "No run continues on a task that has ended, or that another agent owns now.",
     "work.fleet": "On a real fleet an active task is worked on to its end without a further request.",
     # triggers
+    "triggers.orchestrations": "Each occurrence of a trigger starts one orchestration, whatever dies.",
     "triggers.form": "A trigger that is malformed, or would never fire, is refused with the field named.",
     "triggers.gap": "A time of the day that a change of the clocks leaves out is due at the first instant after.",
     "triggers.twice": "A time of the day that comes twice fires once, an interval fires both times.",

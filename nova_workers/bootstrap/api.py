@@ -121,6 +121,7 @@ def build_api(settings: Settings) -> ApiServices:
     orchestrations = Orchestrations(
         database, dispatcher, canceller, RankedModels(catalog), idempotency_ttl_s=settings.runs.idempotency_ttl_s
     )
+    starter = OrchestrationStarter(orchestrations, configs)
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -141,10 +142,10 @@ def build_api(settings: Settings) -> ApiServices:
         orchestration_configs=configs,
         model_catalog=catalog,
         orchestrations=orchestrations,
-        orchestration_starter=OrchestrationStarter(orchestrations, configs),
+        orchestration_starter=starter,
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
-        triggers=TriggerFirer(database, dispatcher, metrics),
+        triggers=TriggerFirer(database, dispatcher, metrics, notifier=canceller, planner=starter),
         secrets=Secrets(database, Vault.of(settings.secrets.texts())),
         webhooks=build_webhooks(database, settings),
         history=History(database, embeddings),

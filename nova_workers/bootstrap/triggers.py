@@ -11,15 +11,22 @@ from nova_workers.runs.cancel import Canceller
 from nova_workers.triggers.firing import TriggerTicker
 from nova_workers.triggers.gate_addresses import gate_rules
 from nova_workers.triggers.gates import Gates
+from nova_workers.triggers.orchestrating import TreePlanner
 
 __all__ = ["build_trigger_ticker"]
 
 
 def build_trigger_ticker(
-    database: Database, dispatcher: Dispatcher, settings: Settings, metrics: Metrics, canceller: Canceller
+    database: Database,
+    dispatcher: Dispatcher,
+    settings: Settings,
+    metrics: Metrics,
+    *,
+    canceller: Canceller,
+    planner: TreePlanner,
 ) -> TriggerTicker:
     """Build the ticker that fires triggers. Gates may reach only what agents' tools may fetch."""
     triggers = settings.triggers
     rules = gate_rules(settings.tools, timeout_s=triggers.gate_timeout_s)
     gates = Gates(database, Outbound(rules), at_once=triggers.gates_at_once)
-    return TriggerTicker(database, dispatcher, triggers, metrics, canceller=canceller, gates=gates)
+    return TriggerTicker(database, dispatcher, triggers, metrics, canceller=canceller, gates=gates, planner=planner)

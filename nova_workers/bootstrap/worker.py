@@ -165,6 +165,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         dispatcher=dispatcher,
     )
     chooser = build_model_chooser(database, redis, settings)
+    starter = build_starter(database, dispatcher, canceller, chooser, settings)
     executor = build_executor(
         settings,
         database,
@@ -181,7 +182,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         tracing=tracing,
         orchestrated=TreeTransitions(dispatcher, canceller),
         orchestrator=build_orchestrator(database, dispatcher, canceller, chooser, build_shell(settings)),
-        orchestrations=build_starter(database, dispatcher, canceller, chooser, settings),
+        orchestrations=starter,
         embedder=provider,
     )
     return WorkerServices(
@@ -221,7 +222,9 @@ def build_worker(settings: Settings) -> WorkerServices:
             ),
         ),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
-        trigger_ticker=build_trigger_ticker(database, dispatcher, settings, metrics, canceller),
+        trigger_ticker=build_trigger_ticker(
+            database, dispatcher, settings, metrics, canceller=canceller, planner=starter
+        ),
         effects=EffectRunner(
             database, settings.effects, effects=effects, clock=clock, metrics=metrics, tracing=tracing
         ),

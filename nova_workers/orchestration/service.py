@@ -11,6 +11,7 @@ from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
+from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.ledger.orchestrations.trees import orchestration_of_run
 from nova_workers.ledger.runs.submit import find_idempotent, take_idempotency_key
 from nova_workers.orchestration.activation import activate, activate_with_prompts
@@ -42,6 +43,10 @@ class Orchestrations:
         self._notifier = notifier
         self._models = models
 
+    async def plan(self, new: NewOrchestration) -> NewTree:
+        """Return the orchestration of a request, ready to be inserted; see `plan_tree`."""
+        return await plan_tree(self._database, self._models, new)
+
     async def start(self, new: NewOrchestration) -> Started:
         """Start an orchestration: its master's run is queued.
 
@@ -53,7 +58,7 @@ class Orchestrations:
             IdempotencyMismatch: The key was used before with another body.
             Gone: The agent was deleted, or what the key was used for.
         """
-        tree = await plan_tree(self._database, self._models, new)
+        tree = await self.plan(new)
         run_id = new_id("run")
         async with self._database.transaction() as connection:
             if new.idempotency_key is not None and not await take_idempotency_key(

@@ -1,9 +1,10 @@
-"""Starts orchestrations under the tenant's configuration: for requests over HTTP, and for agents."""
+"""Starts orchestrations under the tenant's configuration: for requests over HTTP, agents and triggers."""
 
 from __future__ import annotations
 
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.orchestration import Origin, Started
+from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.planning import NewOrchestration, narrowed_limits
 from nova_workers.orchestration.service import Orchestrations
@@ -13,7 +14,7 @@ __all__ = ["OrchestrationStarter"]
 
 
 class OrchestrationStarter:
-    """Implements `OrchestrationControl`. One object per process."""
+    """Implements `OrchestrationControl` and `TreePlanner`. One object per process."""
 
     def __init__(self, orchestrations: Orchestrations, configs: OrchestrationConfigs) -> None:
         self._orchestrations = orchestrations
@@ -44,6 +45,16 @@ class OrchestrationStarter:
             NovaError: As `start`.
         """
         return await self._orchestrations.start(await self._resolve(tenant_id, wanted, source="agent", origin=origin))
+
+    async def plan(self, tenant_id: str, agent_id: str, task: str) -> NewTree:
+        """Return the orchestration of a trigger, ready to be inserted.
+
+        Raises:
+            InvalidInput: The configuration cannot be read.
+            NovaError: See `plan_tree`.
+        """
+        wanted = OrchestrationCreate(agent_id=agent_id, task=task, queue="background")
+        return await self._orchestrations.plan(await self._resolve(tenant_id, wanted, source="trigger"))
 
     async def kill(self, tenant_id: str, orchestration_id: str, agent: str | None, why: str) -> list[str]:
         """Kill an agent with all below it; see `Orchestrations.kill`."""

@@ -52,6 +52,7 @@ async def create_trigger(
     values = given.model_dump(exclude={"agent_id"}) | {"timezone": given.timezone or timezone}
     await get_agent(connection, tenant_id, given.agent_id)
     await _require_thread(connection, tenant_id, given.agent_id, given.thread_id)
+    _check_action(values)
     now, trigger_id = await ledger.database_now(connection), new_id("trg")
     trigger = await asyncio.to_thread(_timed, values, trigger_id, now, now)
     return await ledger.create_trigger(
@@ -84,6 +85,7 @@ async def patch_trigger(
         if value is None and name not in _CLEARED:
             raise InvalidInput(f"{name}: it cannot be null; leave it out to keep what it is.", field=name)
     values = present.model_dump(include={field.name for field in fields(NewTrigger)}) | changes
+    _check_action(values)
     if "thread_id" in changes:
         await _require_thread(connection, tenant_id, present.agent_id, values["thread_id"])
     if changes.get("enabled") is False:
@@ -170,6 +172,14 @@ def _stored(values: Mapping[str, Any]) -> dict[str, Any]:
     cost = values["max_cost_usd_per_day"]
     own = {field.name: values[field.name] for field in fields(NewTrigger)}
     return own | {"max_cost_usd_per_day": None if cost is None else Decimal(str(cost))}
+
+
+def _check_action(values: Mapping[str, Any]) -> None:
+    if values["action"] == "orchestrate" and values["thread_id"] is not None:
+        raise InvalidInput(
+            "thread_id: an orchestration has threads of its own. Leave it out, or give the action 'run'.",
+            field="thread_id",
+        )
 
 
 def _schedule(values: Mapping[str, Any]) -> Schedule:

@@ -19,19 +19,20 @@ import structlog
 from nova_workers.config import TriggerSettings
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
-from nova_workers.contracts.runs import CancelRequest, Doorbell
+from nova_workers.contracts.runs import CancelRequest
 from nova_workers.errors import Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import add_deliveries
 from nova_workers.ledger.runs.cancel import request_cancel
 from nova_workers.ledger.triggers import firing as ledger
-from nova_workers.ledger.triggers.due import DueTrigger, take_again, take_due, take_queued
-from nova_workers.ledger.triggers.firing import NewFiring
+from nova_workers.ledger.triggers.due import DueTrigger, find_orchestrating, take_again, take_due, take_queued
+from nova_workers.ledger.triggers.firing import Begun, NewFiring
 from nova_workers.ledger.triggers.outcomes import settle, spent_since
 from nova_workers.observability.metrics import Metrics
 from nova_workers.triggers.gates import Gates
 from nova_workers.triggers.occurrences import Occurrences
+from nova_workers.triggers.orchestrating import Plans, TreePlanner, plan_all
 from nova_workers.triggers.verdicts import (
     GateAnswer,
     Known,
@@ -66,7 +67,7 @@ class _Batch:
 
     taken: int = 0
     firings: list[NewFiring] = field(default_factory=list[NewFiring])
-    bells: list[Doorbell] = field(default_factory=list[Doorbell])
+    begun: Begun = field(default_factory=Begun)
     canceled: list[CancelRequest] = field(default_factory=list[CancelRequest])
     asking: list[tuple[DueTrigger, Verdict]] = field(default_factory=list[tuple[DueTrigger, Verdict]])
 
@@ -83,6 +84,7 @@ class TriggerTicker:
         *,
         canceller: CancelNotifier,
         gates: Gates,
+        planner: TreePlanner,
     ) -> None:
         self._database = database
         self._dispatcher = dispatcher
@@ -90,6 +92,7 @@ class TriggerTicker:
         self._metrics = metrics
         self._canceller = canceller
         self._gates = gates
+        self._planner = planner
         self._occurrences = Occurrences()
 
     async def tick(self) -> Ticked:
@@ -100,16 +103,17 @@ class TriggerTicker:
         """
         began_s = time.monotonic()
         ticked = Ticked(paused=await self._settle())
-        await self._follow(await self._begin_queued(self._settings.batch), ticked)
+        plans = await self._plans()
+        await self._follow(await self._begin_queued(self._settings.batch, plans), ticked)
         asking: list[tuple[DueTrigger, Verdict]] = []
         while len(asking) < _MOST_GATES:
-            batch = await self._fire_due(self._settings.batch)
+            batch = await self._fire_due(self._settings.batch, plans)
             asking += batch.asking
             await self._follow(batch, ticked)
             if batch.taken < self._settings.batch:
                 break
         if asking:
-            await self._follow(await self._fire_gated(asking), ticked)
+            await self._follow(await self._fire_gated(asking, plans), ticked)
         self._metrics.trigger_tick_s.observe(time.monotonic() - began_s)
         return ticked
 
@@ -126,12 +130,18 @@ class TriggerTicker:
             )
         return len(paused)
 
-    async def _begin_queued(self, limit: int) -> _Batch:
+    async def _plans(self) -> Plans:
+        """Plan the orchestrations that this tick may start. A trigger that comes due meanwhile is left to the next."""
+        async with self._database.connection() as connection:
+            found = await find_orchestrating(connection, limit=self._settings.batch)
+        return await plan_all(self._planner, found)
+
+    async def _begin_queued(self, limit: int, plans: Plans) -> _Batch:
         """Begin the oldest queued occurrence of each trigger without an open run; the next tick begins the rest."""
         async with self._database.transaction() as connection:
-            taken = await take_queued(connection, limit=limit)
+            taken = await take_queued(connection, planned=plans.triggers, limit=limit)
             batch = _Batch(taken=len(taken))
-            known = await self._look_up(connection, [trigger for trigger, _ in taken], {})
+            known = await self._look_up(connection, [trigger for trigger, _ in taken], {}, plans)
             for trigger, occurrence in taken:
                 verdict = verdict_on_queued(trigger, known[trigger.id], occurrence)
                 if verdict.skips_all is not None:
@@ -139,40 +149,41 @@ class TriggerTicker:
                 if verdict.firing is not None:
                     batch.firings.append(verdict.firing)
             if batch.firings:
-                batch.bells = await ledger.begin_queued(connection, batch.firings)
+                batch.begun = await ledger.begin_queued(connection, batch.firings, plans.trees)
         return batch
 
-    async def _fire_due(self, limit: int) -> _Batch:
+    async def _fire_due(self, limit: int, plans: Plans) -> _Batch:
         taken: list[DueTrigger] = []
         try:
             async with self._database.transaction() as connection:
-                taken += await take_due(connection, limit=limit)
-                return await self._work(connection, taken, {})
+                taken += await take_due(connection, planned=plans.triggers, limit=limit)
+                return await self._work(connection, taken, {}, plans)
         except Unavailable:
             raise
         except Exception:
             if len(taken) != 1:
                 _log.exception("trigger.batch_failed", count=len(taken))
-                return await self._fire_one_by_one(len(taken))
+                return await self._fire_one_by_one(len(taken), plans)
             _log.exception("trigger.failed", tenant_id=taken[0].tenant_id, trigger_id=taken[0].id)
             async with self._database.connection() as connection:
                 await ledger.postpone(connection, taken[0].id)
             return _Batch(taken=1)
 
-    async def _fire_one_by_one(self, count: int) -> _Batch:
+    async def _fire_one_by_one(self, count: int, plans: Plans) -> _Batch:
         """Retry a failed batch one by one, so that one bad trigger does not block the others."""
         whole = _Batch(taken=count)
         for _ in range(count):
-            each = await self._fire_due(1)
+            each = await self._fire_due(1, plans)
             if not each.taken:
                 break
             whole.firings += each.firings
-            whole.bells += each.bells
+            whole.begun.bells += each.begun.bells
+            whole.begun.news += each.begun.news
             whole.canceled += each.canceled
             whole.asking += each.asking
         return whole
 
-    async def _fire_gated(self, asking: Sequence[tuple[DueTrigger, Verdict]]) -> _Batch:
+    async def _fire_gated(self, asking: Sequence[tuple[DueTrigger, Verdict]], plans: Plans) -> _Batch:
         answers = await self._gates.ask([trigger for trigger, _ in asking])
         leases = [
             (verdict.move.trigger_id, verdict.move.next_fire_at)
@@ -180,23 +191,23 @@ class TriggerTicker:
             if verdict.move.next_fire_at is not None
         ]
         async with self._database.transaction() as connection:
-            return await self._work(connection, await take_again(connection, leases), answers)
+            return await self._work(connection, await take_again(connection, leases), answers, plans)
 
     async def _work(
-        self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer]
+        self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer], plans: Plans
     ) -> _Batch:
         """Decide on locked triggers and write the results."""
         batch = _Batch(taken=len(triggers))
         if not triggers:
             return batch
-        known = await self._look_up(connection, triggers, answers)
+        known = await self._look_up(connection, triggers, answers, plans)
         # A cron line takes 0.2 ms: not on the event loop.
         verdicts = await asyncio.to_thread(
             lambda: [verdict_on(trigger, known[trigger.id], self._occurrences) for trigger in triggers]
         )
         batch.firings = [firing for verdict in verdicts for firing in verdict.firings]
         if batch.firings:
-            batch.bells = await ledger.insert_firings(connection, batch.firings)
+            batch.begun = await ledger.insert_firings(connection, batch.firings, plans.trees)
         batch.canceled = await _cancel(connection, triggers, verdicts)
         await ledger.move_triggers(connection, [verdict.move for verdict in verdicts])
         await add_deliveries(
@@ -211,7 +222,7 @@ class TriggerTicker:
         return batch
 
     async def _look_up(
-        self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer]
+        self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer], plans: Plans
     ) -> dict[str, Known]:
         fixed = [trigger.thread_id for trigger in triggers if trigger.thread_id is not None]
         living = await ledger.lock_threads(connection, fixed) if fixed else frozenset[str]()
@@ -222,16 +233,19 @@ class TriggerTicker:
                 thread_lives=trigger.thread_id is None or trigger.thread_id in living,
                 spent=spent.get(trigger.id),
                 gate=answers.get(trigger.id),
+                refused=plans.refused.get(trigger.id),
             )
             for trigger in triggers
         }
 
     async def _follow(self, batch: _Batch, ticked: Ticked) -> None:
         """Ring doorbells, send cancellations and count, after a batch was committed."""
-        self._dispatcher.ring_runs(batch.bells)
+        self._dispatcher.ring_runs(batch.begun.bells)
+        for news in batch.begun.news:
+            self._canceller.announce_tree(news)
         if batch.canceled:
             await self._canceller.apply_requests(batch.canceled)
-        fired = len(batch.bells)
+        fired = len(batch.begun.bells)
         ticked.fired += fired
         if fired:
             self._metrics.trigger_firings.labels("fired", "").inc(fired)

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from nova_workers.contracts.http.triggers import TriggerFiringView
-from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import Conflict, Gone, LimitExceeded
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.ledger.triggers import firing as ledger
+from nova_workers.ledger.triggers.definitions import get_trigger
 from nova_workers.ledger.triggers.due import DueTrigger, take_one
 from nova_workers.ledger.triggers.firing import NewFiring
 from nova_workers.ledger.triggers.outcomes import get_firing, spent_since
 from nova_workers.observability.metrics import Metrics
+from nova_workers.triggers.orchestrating import TreePlanner
 from nova_workers.triggers.verdicts import day_began, limited, over_limit
 
 __all__ = ["TriggerFirer"]
@@ -20,10 +23,20 @@ __all__ = ["TriggerFirer"]
 class TriggerFirer:
     """Fires a trigger on request."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, metrics: Metrics) -> None:
+    def __init__(
+        self,
+        database: Database,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
+        *,
+        notifier: CancelNotifier,
+        planner: TreePlanner,
+    ) -> None:
         self._database = database
         self._dispatcher = dispatcher
         self._metrics = metrics
+        self._notifier = notifier
+        self._planner = planner
 
     async def fire(self, tenant_id: str, trigger_id: str) -> TriggerFiringView:
         """Fire a trigger now, due or not, enabled or not. Its schedule does not change.
@@ -32,30 +45,44 @@ class TriggerFirer:
             NotFound: There is no such trigger.
             Gone: It, its agent or its fixed thread was deleted.
             LimitExceeded: It has reached its daily limit of runs or cost.
+            NovaError: Its orchestration cannot be started.
             Unavailable: The database does not answer. Where the reply to the commit was lost, it may have fired.
         """
+        trees = await self._plan(tenant_id, trigger_id)
         async with self._database.transaction() as connection:
             trigger = await take_one(connection, tenant_id, trigger_id)
             await _check_fires(connection, trigger)
-            fixed = trigger.thread_id
+            fixed, orchestrates = trigger.thread_id, trigger.action == "orchestrate"
+            if orchestrates and trigger.id not in trees:
+                raise Conflict(f"Trigger {trigger_id!r} was changed at the same moment. Try again.")
             firing = NewFiring(
                 new_id("fir"),
                 trigger.id,
                 trigger.now,
                 "fired",
                 run_id=new_id("run"),
-                thread_id=fixed or new_id("thr"),
-                new_thread=fixed is None,
+                thread_id=None if orchestrates else fixed or new_id("thr"),
+                new_thread=fixed is None and not orchestrates,
                 manual=True,
             )
-            bells = await ledger.insert_firings(connection, [firing])
-            if not bells:
+            begun = await ledger.insert_firings(connection, [firing], trees)
+            if not begun.bells:
                 raise Conflict(f"Trigger {trigger_id!r} fired at the same moment. Try again.", trigger_id=trigger_id)
             view = await get_firing(connection, tenant_id, firing.id)
-        self._dispatcher.ring_runs(bells)
+        self._dispatcher.ring_runs(begun.bells)
+        for news in begun.news:
+            self._notifier.announce_tree(news)
         self._metrics.trigger_firings.labels("fired", "").inc()
         self._metrics.runs_accepted.labels("background", "trigger").inc()
         return view
+
+    async def _plan(self, tenant_id: str, trigger_id: str) -> dict[str, NewTree]:
+        """Return the orchestration that the trigger starts, if it starts one."""
+        async with self._database.connection() as connection:
+            trigger = await get_trigger(connection, tenant_id, trigger_id)
+        if trigger.action == "run":
+            return {}
+        return {trigger_id: await self._planner.plan(tenant_id, trigger.agent_id, trigger.prompt)}
 
 
 async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:

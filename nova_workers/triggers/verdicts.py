@@ -52,11 +52,13 @@ class Known:
         thread_lives: Whether its fixed thread exists; true if it has none.
         spent: Number and cost of its runs of the day; None if it has no limit.
         gate: Its gate's answer; None if it was not evaluated yet.
+        refused: Why its orchestration cannot be started; None if it can, or it starts runs.
     """
 
     thread_lives: bool = True
     spent: Spent | None = None
     gate: GateAnswer | None = None
+    refused: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,14 +131,15 @@ class _Outcomes:
 
 def _fired(trigger: DueTrigger, firing_id: str, occurrence: datetime) -> NewFiring:
     thread_id = trigger.thread_id
+    starts_run = trigger.action == "run"
     return NewFiring(
         firing_id,
         trigger.id,
         occurrence,
         "fired",
         run_id=new_id("run"),
-        thread_id=thread_id or new_id("thr"),
-        new_thread=thread_id is None,
+        thread_id=thread_id or new_id("thr") if starts_run else None,
+        new_thread=starts_run and thread_id is None,
     )
 
 
@@ -212,7 +215,7 @@ def verdict_on_queued(trigger: DueTrigger, known: Known, occurrence: QueuedOccur
         return QueuedVerdict(skips_all=gone)
     if trigger.open_runs or trigger.held:
         return QueuedVerdict()
-    refusal = over_limit(trigger, known.spent)
+    refusal = over_limit(trigger, known.spent) or _not_startable(known)
     if refusal is None:
         return QueuedVerdict(_fired(trigger, occurrence.id, occurrence.scheduled_for))
     reason, detail = refusal
@@ -273,7 +276,12 @@ def _refusal(outcomes: _Outcomes) -> Refusal | None:
             return "overlap", f"Run {outcomes.open_runs[0]} of an earlier occurrence is still open."
         if outcomes.queued:
             return "overlap", f"{outcomes.queued} earlier occurrences are still queued."
-    return over_limit(trigger, outcomes.known.spent, outcomes.begun + outcomes.queued)
+    limit = over_limit(trigger, outcomes.known.spent, outcomes.begun + outcomes.queued)
+    return limit or _not_startable(outcomes.known)
+
+
+def _not_startable(known: Known) -> Refusal | None:
+    return None if known.refused is None else ("orchestration", known.refused)
 
 
 def _gone(trigger: DueTrigger, known: Known) -> Refusal | None:

@@ -9,6 +9,7 @@ import typer
 from nova_workers.errors import InvalidInput
 
 __all__ = [
+    "ActionOption",
     "AtOption",
     "CatchupOption",
     "CatchupWindowOption",
@@ -38,6 +39,10 @@ CronOption = Annotated[
 AtOption = Annotated[str | None, typer.Option(help="Once: date, time and offset, such as 2030-05-01T09:00:00+02:00.")]
 EveryOption = Annotated[int | None, typer.Option(help="Again and again: the period in seconds.")]
 TimezoneOption = Annotated[str | None, typer.Option(help="What --cron is meant in, such as Europe/Berlin.")]
+ActionOption = Annotated[
+    str | None,
+    typer.Option(help="What it starts: run, or orchestrate with the prompt as the task. Default: run."),
+]
 TitleOption = Annotated[str | None, typer.Option(help="A title for people.")]
 ThreadOption = Annotated[str | None, typer.Option(help="Go on with this thread each time. Default: a new one.")]
 StartsOption = Annotated[str | None, typer.Option(help="Nothing fires before this time.")]
@@ -78,6 +83,7 @@ def given(
     thread: str | None,
     starts: str | None,
     ends: str | None,
+    action: str | None,
 ) -> dict[str, Any]:
     """Return the given fields, without those of `bounds`."""
     values: Mapping[str, str | None] = {
@@ -87,6 +93,7 @@ def given(
         "thread_id": thread,
         "starts_at": starts,
         "ends_at": ends,
+        "action": action,
     }
     return {name: value for name, value in values.items() if value is not None}
 

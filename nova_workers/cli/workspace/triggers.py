@@ -10,6 +10,7 @@ from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.cli.workspace.trigger_options import (
+    ActionOption,
     AtOption,
     CatchupOption,
     CatchupWindowOption,
@@ -85,6 +86,7 @@ async def create(
     at: AtOption = None,
     every: EveryOption = None,
     timezone: TimezoneOption = None,
+    action: ActionOption = None,
     title: TitleOption = None,
     thread: ThreadOption = None,
     starts: StartsOption = None,
@@ -103,7 +105,7 @@ async def create(
     timing = when(cron, at, every)
     if not timing:
         raise InvalidInput("Say when: give --cron, --at or --every.")
-    values = given(prompt, timezone, title, thread, starts, ends)
+    values = given(prompt, timezone, title, thread, starts, ends, action)
     values |= bounds(jitter, overlap, catchup, catchup_window, max_runs, max_cost, pause_after, gate)
     values = {name: value for name, value in values.items() if value != ""}
     body = build(TriggerCreate, {"agent_id": agent, **timing, **values, "enabled": not off})
@@ -119,6 +121,7 @@ async def edit(
     at: AtOption = None,
     every: EveryOption = None,
     timezone: TimezoneOption = None,
+    action: ActionOption = None,
     title: TitleOption = None,
     thread: ThreadOption = None,
     starts: StartsOption = None,
@@ -133,7 +136,7 @@ async def edit(
     gate: GateOption = None,
 ) -> None:
     """Change a trigger. An empty --title, --thread, --starts, --ends or --gate removes it."""
-    changes = when(cron, at, every) | given(prompt, timezone, title, thread, starts, ends)
+    changes = when(cron, at, every) | given(prompt, timezone, title, thread, starts, ends, action)
     changes |= bounds(jitter, overlap, catchup, catchup_window, max_runs, max_cost, pause_after, gate)
     if not changes:
         raise InvalidInput("Nothing to change: give an option such as --cron.")
@@ -238,6 +241,7 @@ async def _show(session: Session, trigger: TriggerView) -> None:
             ("id", trigger.id),
             ("agent", trigger.agent_id),
             ("title", trigger.title or ""),
+            ("starts an", "orchestration" if trigger.action == "orchestrate" else ""),
             (trigger.kind, trigger.schedule),
             ("timezone", trigger.timezone if trigger.kind == "cron" else ""),
             ("on", _on(trigger)),
@@ -245,7 +249,7 @@ async def _show(session: Session, trigger: TriggerView) -> None:
             ("next", _next(trigger, coming)),
             ("starts", stamp(trigger.starts_at)),
             ("ends", stamp(trigger.ends_at)),
-            ("thread", trigger.thread_id or "a new one each time"),
+            ("thread", trigger.thread_id or ("" if trigger.action == "orchestrate" else "a new one each time")),
             ("overlap", trigger.overlap),
             ("catch-up", f"{trigger.catchup}, within {trigger.catchup_s} s"),
             ("most a day", _most(trigger)),

@@ -9,7 +9,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, Ty
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
-from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerKind
+from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerAction, TriggerKind
 
 __all__ = [
     "CATCHUP_S",
@@ -30,6 +30,7 @@ __all__ = [
     "Overlap",
     "PauseAfter",
     "SkipReason",
+    "TriggerAction",
     "TriggerCreate",
     "TriggerFiringView",
     "TriggerKind",
@@ -119,7 +120,9 @@ class TriggerCreate(Body):
     timezone: _Timezone | None = None
     """IANA name, such as ``Europe/Berlin``; the time zone of a cron line. Null takes the fleet's."""
     prompt: _Prompt
-    """The message that the agent gets each time."""
+    """The message that the agent gets each time, or the task of the orchestration."""
+    action: TriggerAction = "run"
+    """What it starts: a run of the agent, or an orchestration under it, which has threads of its own."""
     title: _Title | None = None
     enabled: bool = True
     thread_id: _ThreadId | None = None
@@ -157,6 +160,7 @@ class TriggerPatch(Body):
     schedule: _Schedule | None = None
     timezone: _Timezone | None = None
     prompt: _Prompt | None = None
+    action: TriggerAction | None = None
     title: _Title | None = None
     enabled: bool | None = None
     thread_id: _ThreadId | None = None
@@ -181,6 +185,7 @@ class TriggerView(View):
     schedule: str
     timezone: str
     prompt: str
+    action: TriggerAction
     title: str | None
     enabled: bool
     thread_id: str | None

@@ -29,6 +29,7 @@ _RUN = insert_runs(
     source=":source",
     parent_run_id=":parent_run_id",
     depth=":depth",
+    trigger_id=":trigger_id",
     meta=":metadata",
 )
 
@@ -109,6 +110,7 @@ class NewTree:
     Attributes:
         start_key: Unique in the tenant; see `find_started`.
         report_thread_id: The thread that gets a message when it ends.
+        trigger_id: The trigger that fired it.
     """
 
     tenant_id: str
@@ -122,6 +124,7 @@ class NewTree:
     metadata: Mapping[str, Any]
     start_key: str | None = None
     report_thread_id: str | None = None
+    trigger_id: str | None = None
 
 
 async def insert_tree(connection: Connection, new: NewTree, *, run_id: str) -> tuple[str, str, Doorbell] | None:
@@ -147,6 +150,7 @@ async def insert_tree(connection: Connection, new: NewTree, *, run_id: str) -> t
         metadata=dict(new.metadata),
         start_key=new.start_key,
         report_thread_id=new.report_thread_id,
+        trigger_id=new.trigger_id,
     )
     if run is None:
         return None
@@ -178,6 +182,7 @@ async def insert_agent(connection: Connection, tree: LockedTree, agent: NewAgent
         agent_id=tree.agent_id,
         queue=tree.queue,
         source="agent",
+        trigger_id=None,
         metadata={},
     )
     if run is None:

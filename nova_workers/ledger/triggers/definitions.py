@@ -7,7 +7,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerKind, TriggerView
+from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction, TriggerKind, TriggerView
 from nova_workers.errors import Gone, LimitExceeded, NotFound
 from nova_workers.ledger.database import Connection, Row
 
@@ -28,9 +28,9 @@ MAX_AGENT_TRIGGERS = 50
 """An agent's. Approximate: two concurrent creates may both take the last free place."""
 
 _COLUMNS = """
-id, agent_id, kind, schedule, timezone, prompt, title, enabled, thread_id, starts_at, ends_at, created_by, created_at,
-updated_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day, max_cost_usd_per_day, pause_after_failures, gate,
-failures, paused_reason, next_slot_at, next_fire_at
+id, agent_id, kind, schedule, timezone, prompt, action, title, enabled, thread_id, starts_at, ends_at, created_by,
+created_at, updated_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day, max_cost_usd_per_day,
+pause_after_failures, gate, failures, paused_reason, next_slot_at, next_fire_at
 """
 
 # The database's clock decides what is due, so a wrong clock of a process does no harm.
@@ -38,11 +38,11 @@ _NOW = "SELECT now()"
 
 # `created_at` is the moment from which its occurrences were computed.
 _CREATE = f"""
-INSERT INTO triggers (id, tenant_id, agent_id, created_by, created_at, kind, schedule, timezone, prompt, title, enabled,
-                      thread_id, starts_at, ends_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day,
+INSERT INTO triggers (id, tenant_id, agent_id, created_by, created_at, kind, schedule, timezone, prompt, action, title,
+                      enabled, thread_id, starts_at, ends_at, jitter_s, overlap, catchup_s, catchup, max_runs_per_day,
                       max_cost_usd_per_day, pause_after_failures, gate, next_slot_at, next_fire_at)
-SELECT :trigger_id, :tenant_id, :agent_id, :created_by, :created_at, :kind, :schedule, :timezone, :prompt, :title,
-       :enabled, :thread_id, :starts_at, :ends_at, :jitter_s, :overlap, :catchup_s, :catchup, :max_runs_per_day,
+SELECT :trigger_id, :tenant_id, :agent_id, :created_by, :created_at, :kind, :schedule, :timezone, :prompt, :action,
+       :title, :enabled, :thread_id, :starts_at, :ends_at, :jitter_s, :overlap, :catchup_s, :catchup, :max_runs_per_day,
        :max_cost_usd_per_day, :pause_after_failures, :gate, :next_slot_at, :next_fire_at
  WHERE (SELECT count(*) FROM triggers WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND deleted_at IS NULL)
        < :at_most
@@ -69,7 +69,7 @@ SELECT {_COLUMNS} FROM triggers
 
 _UPDATE = f"""
 UPDATE triggers
-   SET kind = :kind, schedule = :schedule, timezone = :timezone, prompt = :prompt, title = :title,
+   SET kind = :kind, schedule = :schedule, timezone = :timezone, prompt = :prompt, action = :action, title = :title,
        enabled = :enabled, thread_id = :thread_id, starts_at = :starts_at, ends_at = :ends_at, jitter_s = :jitter_s,
        overlap = :overlap, catchup_s = :catchup_s, catchup = :catchup, max_runs_per_day = :max_runs_per_day,
        max_cost_usd_per_day = :max_cost_usd_per_day, pause_after_failures = :pause_after_failures, gate = :gate,
@@ -102,6 +102,7 @@ class NewTrigger:
     schedule: str
     timezone: str
     prompt: str
+    action: TriggerAction
     title: str | None
     enabled: bool
     thread_id: str | None

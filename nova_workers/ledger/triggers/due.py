@@ -11,13 +11,22 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerKind
+from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction, TriggerKind
 from nova_workers.errors import Gone, NotFound
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.claim import PAUSED_BY_PEOPLE
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 
-__all__ = ["DueTrigger", "QueuedOccurrence", "take_again", "take_due", "take_one", "take_queued"]
+__all__ = [
+    "DueTrigger",
+    "OrchestratingTrigger",
+    "QueuedOccurrence",
+    "find_orchestrating",
+    "take_again",
+    "take_due",
+    "take_one",
+    "take_queued",
+]
 
 _OPEN = sql_list(DUE_RUNS)
 _MOST_OPEN = 100
@@ -37,8 +46,22 @@ SELECT r.*, now() AS now, n.timezone AS tenant_timezone,
 
 _COLUMNS = """
 t.id, t.tenant_id, t.agent_id, t.kind, t.schedule, t.timezone, t.starts_at, t.ends_at, t.created_at, t.thread_id,
-t.jitter_s, t.overlap, t.catchup_s, t.catchup, t.max_runs_per_day, t.max_cost_usd_per_day, t.gate, t.gate_seen,
-t.next_slot_at, t.next_fire_at, t.deleted_at IS NOT NULL OR t.paused_reason IS NOT NULL AS stopped
+t.action, t.jitter_s, t.overlap, t.catchup_s, t.catchup, t.max_runs_per_day, t.max_cost_usd_per_day, t.gate,
+t.gate_seen, t.next_slot_at, t.next_fire_at,
+t.deleted_at IS NOT NULL OR t.paused_reason IS NOT NULL AS stopped
+"""
+
+# Triggers that start orchestrations and are due, or have a queued occurrence that no open run holds back.
+_ORCHESTRATING = f"""
+(SELECT t.id, t.tenant_id, t.agent_id, t.prompt
+   FROM triggers t WHERE t.next_fire_at <= now() AND t.action = 'orchestrate'
+  ORDER BY t.next_fire_at LIMIT :limit)
+UNION
+(SELECT t.id, t.tenant_id, t.agent_id, t.prompt
+   FROM triggers t
+  WHERE t.id IN (SELECT f.trigger_id FROM trigger_firings f WHERE f.outcome = 'queued') AND t.action = 'orchestrate'
+    AND NOT EXISTS (SELECT FROM runs o WHERE o.trigger_id = t.id AND o.status IN {_OPEN})
+  ORDER BY t.id LIMIT :limit)
 """
 
 # Materialized, so that the plan starts with the due triggers whatever the statistics say. Triggers that another tick
@@ -46,7 +69,7 @@ t.next_slot_at, t.next_fire_at, t.deleted_at IS NOT NULL OR t.paused_reason IS N
 _TAKE_DUE = f"""
 WITH locked AS MATERIALIZED (
     SELECT {_COLUMNS} FROM triggers t
-     WHERE t.next_fire_at <= now()
+     WHERE t.next_fire_at <= now() AND (t.action = 'run' OR t.id = ANY(:planned::text[]))
      ORDER BY t.next_fire_at
      LIMIT :limit
        FOR UPDATE SKIP LOCKED
@@ -79,6 +102,7 @@ _LOCK_QUEUED = f"""
 SELECT r.id
   FROM triggers r
  WHERE r.id IN (SELECT f.trigger_id FROM trigger_firings f WHERE f.outcome = 'queued')
+   AND (r.action = 'run' OR r.id = ANY(:planned::text[]))
    AND (r.deleted_at IS NOT NULL OR r.paused_reason IS NOT NULL
         OR NOT {PAUSED_BY_PEOPLE} AND NOT EXISTS (SELECT FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN}))
  ORDER BY r.id
@@ -124,6 +148,7 @@ class DueTrigger:
     ends_at: datetime | None
     created_at: datetime
     thread_id: str | None
+    action: TriggerAction
     jitter_s: int
     overlap: Overlap
     catchup_s: int
@@ -144,6 +169,16 @@ class DueTrigger:
 
 
 @dataclass(frozen=True, slots=True)
+class OrchestratingTrigger:
+    """A trigger that may start an orchestration: its agent and the task."""
+
+    id: str
+    tenant_id: str
+    agent_id: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
 class QueuedOccurrence:
     """An occurrence that waits until no run of an earlier one is open."""
 
@@ -151,9 +186,21 @@ class QueuedOccurrence:
     scheduled_for: datetime
 
 
-async def take_due(connection: Connection, *, limit: int) -> list[DueTrigger]:
-    """Lock due triggers, the longest due first. Triggers that another process has locked are skipped."""
-    return [_due(row) for row in await connection.fetch(_TAKE_DUE, limit=limit)]
+async def find_orchestrating(connection: Connection, *, limit: int) -> list[OrchestratingTrigger]:
+    """Return triggers that may start an orchestration now."""
+    rows = await connection.fetch(_ORCHESTRATING, limit=limit)
+    return [OrchestratingTrigger(row["id"], row["tenant_id"], row["agent_id"], row["prompt"]) for row in rows]
+
+
+async def take_due(connection: Connection, *, planned: Sequence[str], limit: int) -> list[DueTrigger]:
+    """Lock due triggers, the longest due first. Triggers that another process has locked are skipped.
+
+    Args:
+        connection: In a transaction.
+        planned: Triggers whose orchestration can be started; others that start one stay due.
+        limit: Most triggers to return.
+    """
+    return [_due(row) for row in await connection.fetch(_TAKE_DUE, planned=list(planned), limit=limit)]
 
 
 async def take_again(connection: Connection, leases: Sequence[tuple[str, datetime]]) -> list[DueTrigger]:
@@ -177,9 +224,14 @@ async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> D
     raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
 
 
-async def take_queued(connection: Connection, *, limit: int) -> list[tuple[DueTrigger, QueuedOccurrence]]:
-    """Lock triggers whose oldest queued occurrence may begin or must be skipped, and return both."""
-    ids = [row["id"] for row in await connection.fetch(_LOCK_QUEUED, limit=limit)]
+async def take_queued(
+    connection: Connection, *, planned: Sequence[str], limit: int
+) -> list[tuple[DueTrigger, QueuedOccurrence]]:
+    """Lock triggers whose oldest queued occurrence may begin or must be skipped, and return both.
+
+    `planned` is that of `take_due`.
+    """
+    ids = [row["id"] for row in await connection.fetch(_LOCK_QUEUED, planned=list(planned), limit=limit)]
     if not ids:
         return []
     occurrences = {

@@ -9,16 +9,20 @@ Lock order: triggers, then threads by id, then runs.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 
 from nova_workers.contracts.http.triggers import FiringOutcome, SkipReason
+from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
+from nova_workers.ledger.orchestrations.changes import changed_now
+from nova_workers.ledger.orchestrations.spawning import NewTree, insert_tree
 
 __all__ = [
+    "Begun",
     "Move",
     "NewFiring",
     "begin_queued",
@@ -85,7 +89,7 @@ WITH given AS (
 ), kept AS ({rows}), firing AS MATERIALIZED (
     SELECT g.*, k.tenant_id, t.agent_id, t.prompt
       FROM given g JOIN kept k ON k.id = g.id JOIN triggers t ON t.id = g.trigger_id
-     WHERE g.run_id IS NOT NULL
+     WHERE g.thread_id IS NOT NULL
 ), made AS (
     {insert_threads("firing WHERE new_thread", id="thread_id", agent_id="agent_id")}
 ), lines AS (
@@ -101,6 +105,12 @@ WITH given AS (
 
 _INSERT = _writing(_NEW_ROWS)
 _BEGIN = _writing(_QUEUED_ROWS)
+
+# Occurrences that were recorded with their run, and not before by another process.
+_RECORDED = """
+SELECT id, to_char(scheduled_for AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US"Z"') AS scheduled_for
+  FROM trigger_firings WHERE id = ANY(:ids::text[]) AND run_id = ANY(:run_ids::text[])
+"""
 
 _MOVE = """
 UPDATE triggers t
@@ -119,7 +129,10 @@ _POSTPONE = (
 
 @dataclass(frozen=True, slots=True)
 class NewFiring:
-    """The outcome of one occurrence. With a `run_id` a run begins, in `thread_id`."""
+    """The outcome of one occurrence. With a `run_id` a run begins, in `thread_id`.
+
+    Without a thread the run is that of an orchestration's master (`trees`).
+    """
 
     id: str
     trigger_id: str
@@ -131,6 +144,14 @@ class NewFiring:
     skip_reason: SkipReason | None = None
     detail: str | None = None
     manual: bool = False
+
+
+@dataclass(slots=True)
+class Begun:
+    """What follows the commit: doorbells of runs, and events of orchestrations."""
+
+    bells: list[Doorbell] = field(default_factory=list[Doorbell])
+    news: list[TreeNews] = field(default_factory=list[TreeNews])
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,19 +182,40 @@ async def lock_threads(connection: Connection, thread_ids: Sequence[str]) -> fro
     return frozenset(row["id"] for row in await connection.fetch(_LOCK_THREADS, thread_ids=sorted(set(thread_ids))))
 
 
-async def insert_firings(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
-    """Record new occurrences of locked triggers, insert their runs, and return the runs' doorbells."""
-    return await _write(connection, _INSERT, firings)
+async def insert_firings(connection: Connection, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]) -> Begun:
+    """Record new occurrences of locked triggers, and begin their runs and orchestrations.
+
+    Args:
+        connection: In a transaction.
+        firings: The occurrences.
+        trees: The orchestrations to start, by trigger.
+    """
+    return await _write(connection, _INSERT, firings, trees)
 
 
-async def begin_queued(connection: Connection, firings: Sequence[NewFiring]) -> list[Doorbell]:
-    """Record outcomes of queued occurrences, insert their runs, and return the runs' doorbells."""
-    return await _write(connection, _BEGIN, firings)
+async def begin_queued(connection: Connection, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]) -> Begun:
+    """Record outcomes of queued occurrences, and begin their runs and orchestrations, as `insert_firings` does."""
+    return await _write(connection, _BEGIN, firings, trees)
 
 
-async def _write(connection: Connection, statement: str, firings: Sequence[NewFiring]) -> list[Doorbell]:
+async def _write(
+    connection: Connection, statement: str, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]
+) -> Begun:
     rows = await connection.fetch(statement, **_columns(NewFiring, firings))
-    return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+    begun = Begun([Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows])
+    starting = {each.id: each for each in firings if each.run_id is not None and each.thread_id is None}
+    if not starting:
+        return begun
+    for row in await connection.fetch(_RECORDED, ids=list(starting), run_ids=[f.run_id for f in starting.values()]):
+        firing = starting[row["id"]]
+        metadata = {"trigger_id": firing.trigger_id, "scheduled_for": row["scheduled_for"]}
+        tree = replace(trees[firing.trigger_id], trigger_id=firing.trigger_id, metadata=metadata)
+        inserted = await insert_tree(connection, tree, run_id=str(firing.run_id))
+        if inserted is not None:
+            orchestration_id, _, bell = inserted
+            begun.bells.append(bell)
+            begun.news.append(await changed_now(connection, orchestration_id))
+    return begun
 
 
 async def move_triggers(connection: Connection, moves: Sequence[Move]) -> None:
@@ -187,4 +229,4 @@ async def postpone(connection: Connection, trigger_id: str) -> None:
 
 
 def _columns(kind: type[NewFiring] | type[Move], rows: Sequence[NewFiring | Move]) -> dict[str, list[object]]:
-    return {field.name: [getattr(row, field.name) for row in rows] for field in fields(kind)}
+    return {column.name: [getattr(row, column.name) for row in rows] for column in fields(kind)}

@@ -16,12 +16,19 @@ __all__ = ["Spent", "get_firing", "list_firings", "settle", "spent_since"]
 
 # Runs and cost since a moment of each trigger, counted as daily budgets count: usage of runs that ended since then, and
 # what open runs have used, unless they only waited or were queued. Costs of other agents that these runs called are not
-# included.
+# included; those of the agents of an orchestration are.
 _SPENT = f"""
-SELECT g.id, count(r.id) FILTER (WHERE r.created_at >= g.since)::int AS runs,
+SELECT g.id, count(r.id) FILTER (WHERE r.trigger_id = g.id AND r.created_at >= g.since)::int AS runs,
        COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd
   FROM unnest(:trigger_ids::text[], :moments::timestamptz[]) AS g (id, since)
-  LEFT JOIN runs r ON r.trigger_id = g.id AND r.created_at >= g.since - interval '7 days'
+  LEFT JOIN LATERAL (
+      SELECT * FROM runs WHERE trigger_id = g.id AND created_at >= g.since - interval '7 days'
+      UNION ALL
+      SELECT w.*
+        FROM runs m JOIN orchestrations o ON o.thread_id = m.thread_id
+        JOIN orchestration_agents a ON a.orchestration_id = o.id AND a.id <> o.master_id
+        JOIN runs w ON w.thread_id = a.thread_id
+       WHERE m.trigger_id = g.id AND m.created_at >= g.since - interval '7 days') r ON true
   LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= g.since
   LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN {sql_list(DUE_RUNS)}
                    AND (r.status = 'running' OR r.queued_at >= g.since)

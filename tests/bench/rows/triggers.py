@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.bootstrap.model_choice import build_model_chooser
+from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
@@ -94,7 +96,8 @@ def _ticker(database: Database, redis: Redis) -> TriggerTicker:
     settings, metrics, silence = Settings(), Metrics(CollectorRegistry()), _Silence()
     publisher = EventPublisher(redis, flush_ms=20, clock=SystemClock())
     canceller = Canceller(database, ControlChannel(redis), publisher, silence)
-    return build_trigger_ticker(database, silence, settings, metrics, canceller)
+    planner = build_starter(database, silence, canceller, build_model_chooser(database, redis, settings), settings)
+    return build_trigger_ticker(database, silence, settings, metrics, canceller=canceller, planner=planner)
 
 
 async def _timed(ticker: TriggerTicker) -> float:

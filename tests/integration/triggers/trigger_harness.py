@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerPatch, TriggerView
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.triggers.definitions import get_trigger
@@ -52,7 +53,16 @@ class TriggerHarness:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.database = harness.database
-        self.firer = TriggerFirer(harness.database, harness.bells, harness.metrics)
+        self._planner = build_starter(
+            harness.database, harness.bells, harness.canceller, harness.models, harness.settings
+        )
+        self.firer = TriggerFirer(
+            harness.database,
+            harness.bells,
+            harness.metrics,
+            notifier=harness.canceller,
+            planner=self._planner,
+        )
         self._ticker = self.ticker()
 
     def ticker(self, faults: FaultInjector | None = None, **settings: Any) -> TriggerTicker:
@@ -67,6 +77,7 @@ class TriggerHarness:
             harness.metrics,
             canceller=harness.canceller,
             gates=Gates(database, outbound, at_once=4),
+            planner=self._planner,
         )
 
     async def tick(self) -> Ticked:
