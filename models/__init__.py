@@ -8,6 +8,7 @@ from models.delivery import Webhook
 from models.effects import Delivery, Effect, Embedding, Memory, MessageText
 from models.orchestration_configs import OrchestrationConfig
 from models.orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
+from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from models.rankings import ModelRanking
 from models.runs import IdempotencyKey, Run, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
@@ -59,6 +60,10 @@ __all__ = [
     "UpkeepCursor",
     "Usage",
     "Webhook",
+    "WorkOrder",
+    "WorkOrderKey",
+    "WorkOrderPart",
+    "WorkOrderTrail",
     "metadata",
 ]
 

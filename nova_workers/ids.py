@@ -31,6 +31,7 @@ IdKind = Literal[
     "ten",
     "thr",
     "tlc",
+    "trc",
     "tre",
     "trg",
     "tst",
@@ -39,6 +40,8 @@ IdKind = Literal[
     "wait",
     "whk",
     "wkr",
+    "wop",
+    "wot",
 ]
 
 

@@ -22,6 +22,7 @@ __all__ = [
     "open_streams",
     "orchestration_channel",
     "orchestration_events",
+    "order_channel",
     "profile_cooldown",
     "provider_reports",
     "run_channel",
@@ -79,6 +80,11 @@ def orchestration_events(orchestration_id: str) -> str:
 def orchestration_channel(orchestration_id: str) -> str:
     """Pub/sub channel that notifies the API processes of new entries of an orchestration. No key."""
     return f"nova:orchestration:{orchestration_id}:live"
+
+
+def order_channel(order_id: str) -> str:
+    """Pub/sub channel that notifies the API processes that a work order has ended or needs a person. No key."""
+    return f"nova:order:{order_id}:live"
 
 
 def worker_presence(worker_id: str) -> str:

@@ -52,6 +52,7 @@ __all__ = [
     "OnBusy",
     "OpenRunStatus",
     "OpenTaskStatus",
+    "OrderState",
     "Overlap",
     "PauseScope",
     "PermissionMode",
@@ -60,6 +61,7 @@ __all__ = [
     "ReasoningEffort",
     "ResolvedWaitStatus",
     "ResourceKind",
+    "ReviewVerdict",
     "Role",
     "RoleKind",
     "RoutedMessageType",
@@ -73,6 +75,7 @@ __all__ = [
     "TaskCategory",
     "TaskStatus",
     "ToolCallStatus",
+    "TrailAudience",
     "TriggerAction",
     "TriggerKind",
     "TrustLevel",
@@ -155,7 +158,16 @@ EffectCondition = Literal["has_listener", "succeeded", "untitled"]
 """Which ended runs an effect applies to: those whose end a webhook subscribes to; those that succeeded; those that
 succeeded in a thread with two turns and no title."""
 EffectStatus = Literal["pending", "running", "done", "failed"]
-WebhookKind = Literal["notification", "file", "note", "question", "approval", "run_completed"]
+WebhookKind = Literal[
+    "notification",
+    "file",
+    "note",
+    "question",
+    "approval",
+    "run_completed",
+    "work_order_completed",
+    "work_order_review",
+]
 """What a webhook may subscribe to."""
 DeliveryKind = Literal[WebhookKind, "test"]
 DeliveryStatus = Literal["pending", "delivered", "failed", "closed"]
@@ -268,6 +280,12 @@ PresentationMode = Literal["single_best", "side_by_side", "ranked"]
 """How a result shows several proposals."""
 RoleKind = Literal["craft", "review", "general"]
 """What a role of a policy does: propose, review proposals, or make the final proposal from both."""
+OrderState = Literal["running", "review", "ended"]
+"""Where an order is. ``review``: a person decides on its outcome."""
+TrailAudience = Literal["customer", "internal"]
+"""Who may read an entry of an order's trail."""
+ReviewVerdict = Literal["approve", "edit", "reject"]
+"""How a person decides on the outcome of an order."""
 
 # The fleet
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import EngineWindows
+from nova_workers.bootstrap.orders import with_order_engine
 from nova_workers.capabilities import default_registry
 from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import Clock
@@ -88,7 +89,7 @@ def build_executor(
     turns = TurnRunner(
         TurnAssembler(
             database,
-            engines,
+            with_order_engine(engines, settings, database, redis, dispatcher),
             capabilities,
             Prompter(database, settings),
             directories=AgentDirectories(settings, clock),

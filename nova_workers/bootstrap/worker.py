@@ -18,6 +18,7 @@ from nova_workers.bootstrap.engines import build_engines, build_shell
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.model_choice import build_discovery, build_model_chooser
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
+from nova_workers.bootstrap.orders import build_order_ticker
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
@@ -38,6 +39,7 @@ from nova_workers.orchestration.models.probing import ProviderProbes
 from nova_workers.orchestration.models.refreshing import RankingRefresher
 from nova_workers.orchestration.tick import OrchestrationTicker
 from nova_workers.orchestration.transitions import TreeTransitions
+from nova_workers.orders.tick import OrderTicker
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.executor import RunExecutor
@@ -80,6 +82,7 @@ class WorkerServices:
     model_discovery: ModelDiscovery
     provider_probes: ProviderProbes
     orchestrations: OrchestrationTicker
+    orders: OrderTicker
     backfill: Backfill
     retention: Retention
     effects: EffectRunner
@@ -110,6 +113,11 @@ class WorkerServices:
         """Send a batch of due deliveries, and ring again if more are due."""
         if self.executor.draining or await self.deliveries.run_due():
             self.dispatcher.ring_deliveries()
+
+    async def sweep(self) -> None:
+        """Repeat what a crash left undone in open orchestrations and work orders."""
+        await self.orchestrations.tick()
+        await self.orders.tick()
 
     async def learn_about_models(self) -> None:
         """Compute old rankings of models again, then discover models: both at most once a day."""
@@ -210,6 +218,7 @@ def build_worker(settings: Settings) -> WorkerServices:
         model_discovery=build_discovery(database, settings, clock),
         provider_probes=ProviderProbes(redis, engines, settings.orchestration, clock),
         orchestrations=OrchestrationTicker(database, dispatcher, canceller, clock),
+        orders=build_order_ticker(settings, database, redis, dispatcher),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(
             database,

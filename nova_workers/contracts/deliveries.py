@@ -93,7 +93,8 @@ class DeliveryView(View):
     """`notification`: text. `file`: file_id, name, media_type, size_bytes, caption. `note`: note_id, title.
     `question`: wait_id, text, options, due_at. `approval`: wait_id, text, tool_name, params (JSON as text, cut),
     params_truncated, due_at. `POST /v1/runs/{run_id}/answers` answers these two.
-    `run_completed`: status, stop_reason, source, text, text_truncated, error, created_at, finished_at."""
+    `run_completed`: status, stop_reason, source, text, text_truncated, error, created_at, finished_at.
+    `work_order_completed`: trace_id, policy_id, scope, trace, result. `work_order_review`: the same without result."""
     webhook_id: str | None = None
     attempts: int = 0
     """Delivery attempts so far. Deliveries to the inbox have none."""

@@ -5,7 +5,7 @@ Above the seam: `runs`, `worker` and `api` implement these. Below it: capabiliti
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
@@ -19,10 +19,12 @@ __all__ = [
     "Dispatcher",
     "Embedder",
     "FetchedPage",
+    "ModelPrices",
     "ModelWindows",
     "OrchestrationControl",
     "ShellOutcome",
     "ShellRunner",
+    "TokenPrice",
     "WebFetcher",
 ]
 
@@ -111,6 +113,21 @@ class ModelWindows(Protocol):
 
     def context_tokens(self, engine: str, model: str) -> int:
         """Return the context window in tokens of an engine's model, given by alias or id; a default if unknown."""
+        ...
+
+
+class TokenPrice(NamedTuple):
+    """US dollars for one token that a model reads, and for one that it produces."""
+
+    input_usd: float
+    output_usd: float
+
+
+class ModelPrices(Protocol):
+    """Provides the prices of models."""
+
+    def per_token(self, engine: str, model: str) -> TokenPrice | None:
+        """Return the price of an engine's model, given by alias or id; None if it is not known."""
         ...
 
 

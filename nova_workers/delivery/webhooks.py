@@ -23,6 +23,8 @@ EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "question": "run.question",
     "approval": "run.approval",
     "run_completed": "run.completed",
+    "work_order_completed": "work_order.completed",
+    "work_order_review": "work_order.review",
     "test": "webhook.test",
 }
 """The event's ``type``, by kind."""

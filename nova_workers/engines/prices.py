@@ -8,6 +8,7 @@ from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo
 
+from nova_workers.contracts.ports import TokenPrice
 from nova_workers.contracts.usage import TokenUsage
 
 __all__ = ["ModelPrice", "PriceList", "listed_provider"]
@@ -69,6 +70,15 @@ class PriceList:
             self._warned_of.add(models[0])
             _log.warning("model_price_unknown", model=models[0], hint="Tokens are counted, the cost is not known.")
         return replace(tokens, cost_usd=cost_usd)
+
+    def per_token(self, model: str) -> TokenPrice | None:
+        """Return what a token costs at most, whether it is new or cached; None if no price is known."""
+        read = self._cost_usd((model,), TokenUsage(input_tokens=_MILLION), 0)
+        written = self._cost_usd((model,), TokenUsage(cache_write_tokens=_MILLION), 0)
+        produced = self._cost_usd((model,), TokenUsage(output_tokens=_MILLION), 0)
+        if read is None or written is None or produced is None:
+            return None
+        return TokenPrice(max(read, written) / _MILLION, produced / _MILLION)
 
     def knows(self, model: str) -> bool:
         """Return whether the model has a price."""

@@ -1,11 +1,14 @@
-"""Keeps secrets out of log lines: how they are recognized, and their replacement.
+"""Keeps secrets, and the content of work orders, out of log lines.
 
 Two kinds count: what has the form of a key or a password, and the values that the present run's `Redactor` knows. The
 redactor travels with the context, so that every task and thread of a run finds it.
+
+While a work order is executed (`sealing`), a text may be its content: then every text of a log line is replaced by a
+fingerprint, except names and ids.
 """
 
 import re
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any, Final
@@ -14,7 +17,7 @@ from structlog.typing import EventDict, WrappedLogger
 
 from nova_workers.observability.redactor import Redactor
 
-__all__ = ["REDACTED", "current_redactor", "hide", "hiding", "redact", "redact_secrets"]
+__all__ = ["REDACTED", "current_redactor", "hide", "hiding", "redact", "redact_secrets", "sealing"]
 
 REDACTED: Final = "[redacted]"
 
@@ -46,7 +49,15 @@ _SECRETS: Final = re.compile(
 )
 
 
+_NAMES: Final = frozenset(
+    {"timestamp", "level", "logger", "process", "run_id", "thread_id", "tenant_id", "trace_id", "span_id", "error_type"}
+)
+"""Fields of a log line that never contain content."""
+_EVENT_NAME: Final = re.compile(r"[a-z0-9_.]{1,100}")
+"""What our own code logs; other libraries log sentences."""
+
 _current: ContextVar[Redactor | None] = ContextVar("nova_redactor", default=None)
+_fingerprint: ContextVar[Callable[[str], str] | None] = ContextVar("nova_fingerprint", default=None)
 
 
 @contextmanager
@@ -57,6 +68,16 @@ def hiding(redactor: Redactor) -> Generator[Redactor]:
         yield redactor
     finally:
         _current.reset(token)
+
+
+@contextmanager
+def sealing(fingerprint: Callable[[str], str]) -> Generator[None]:
+    """Let log lines within the block, and in every task that begins in it, have fingerprints in place of texts."""
+    token = _fingerprint.set(fingerprint)
+    try:
+        yield
+    finally:
+        _fingerprint.reset(token)
 
 
 def current_redactor() -> Redactor | None:
@@ -82,7 +103,17 @@ def redact(text: str) -> str:
 
 def redact_secrets(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
     """Redact every value of a log line (a structlog processor; goes after tracebacks are formatted)."""
+    fingerprint = _fingerprint.get()
+    if fingerprint is not None:
+        return {key: _sealed(key, value, fingerprint) for key, value in event_dict.items()}
     return {key: REDACTED if _is_secret_field(key) else _clean(value, 0) for key, value in event_dict.items()}
+
+
+def _sealed(key: str, value: Any, fingerprint: Callable[[str], str]) -> Any:
+    if value is None or isinstance(value, bool | int | float) or key in _NAMES:
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    return text if key == "event" and _EVENT_NAME.fullmatch(text) else fingerprint(text)
 
 
 def _replace(match: re.Match[str]) -> str:

@@ -89,7 +89,7 @@ def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
 
     @celery.task(name=TASK_SWEEP_ORCHESTRATIONS)
     def sweep_orchestrations() -> None:
-        process.execute(process.services.orchestrations.tick())
+        process.execute(process.services.sweep())
 
     @celery.task(name=TASK_WORK_TASKS)
     def work_tasks() -> None:

@@ -122,6 +122,8 @@ def describe(delivery: DeliveryView) -> str:
             line = f"{payload.get('note_id')} {payload.get('title')}"
         case "question" | "approval":
             line = _question(delivery)
+        case "work_order_completed" | "work_order_review":
+            line = f"{payload.get('trace_id')} {payload.get('policy_id')}"
         case "run_completed" | "test":
             line = str(payload.get("text", ""))
     return short(line, _TEXT_CHARS)

@@ -160,6 +160,10 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "orchestrations": "run to their end in this fleet; their threads are in the archive",
     "orchestration_agents": "with their orchestration",
     "orchestration_messages": "with their orchestration",
+    "work_orders": "encrypted for this fleet while they run; their results belong to requests to this fleet",
+    "work_order_keys": "with their order",
+    "work_order_parts": "with their order",
+    "work_order_trail": "with their order",
     "engine_sessions": "made again from the messages at the next turn",
 }
 """Tables that an archive leaves out, and why."""

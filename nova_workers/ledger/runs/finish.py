@@ -57,8 +57,9 @@ _USED = insert_usage(
 )
 
 _APPLIES: Mapping[EffectCondition, str] = {
-    "has_listener": HAS_SUBSCRIBED_WEBHOOK,
-    "succeeded": "mine.status = 'succeeded'",
+    # The runs of work orders have only references in their messages, and their orders have deliveries of their own.
+    "has_listener": f"mine.source <> 'work_order' AND {HAS_SUBSCRIBED_WEBHOOK}",
+    "succeeded": "mine.status = 'succeeded' AND mine.source <> 'work_order'",
     "untitled": "mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2",
 }
 """The conditions of effects, each decided in the statement that ends the run."""
@@ -92,7 +93,7 @@ WITH thread AS (
            lease_expires_at = NULL, finished_at = now()
       FROM thread
      WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
-    RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status
+    RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status, r.source
 ), {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
        SET status = :turn_status, stop_reason = :stop_reason, error_kind = :error_kind,

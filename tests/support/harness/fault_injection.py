@@ -24,6 +24,10 @@ from nova_workers.ledger.orchestrations import activations, open_trees, spawning
 from nova_workers.ledger.orchestrations import agents as tree_agents
 from nova_workers.ledger.orchestrations import locking as tree_locking
 from nova_workers.ledger.orchestrations import messages as tree_messages
+from nova_workers.ledger.orders import acceptance as order_acceptance
+from nova_workers.ledger.orders import ends as order_ends
+from nova_workers.ledger.orders import parts as order_parts
+from nova_workers.ledger.orders import records as order_records
 from nova_workers.ledger.runs import budgets, cancel, claim, fairness, finish, journal, leases, resume, submit
 from nova_workers.ledger.threads import compaction
 from nova_workers.ledger.triggers import due as trigger_due
@@ -56,6 +60,10 @@ def _names(*modules: ModuleType) -> dict[str, str]:
 
 
 _STATEMENTS: Final = _names(
+    order_acceptance,
+    order_ends,
+    order_parts,
+    order_records,
     activations,
     budgets,
     cancel,

@@ -1,0 +1,45 @@
+"""The parts of a worker that execute work orders."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from redis.asyncio import Redis
+
+from nova_workers.bootstrap.engine_prices import EnginePrices
+from nova_workers.config import Settings
+from nova_workers.contracts.engine import Engine
+from nova_workers.contracts.ports import Dispatcher
+from nova_workers.ledger.database import Database
+from nova_workers.orders.advance import ENGINE
+from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.engine import WorkOrderEngine
+from nova_workers.orders.sealing import OrderKeys
+from nova_workers.orders.tick import OrderTicker
+from nova_workers.workspace.vault import Vault
+
+__all__ = ["build_order_ticker", "with_order_engine"]
+
+
+def with_order_engine(
+    engines: Mapping[str, Engine], settings: Settings, database: Database, redis: Redis, dispatcher: Dispatcher
+) -> dict[str, Engine]:
+    """Return the engines with the one that executes the parts of work orders, which calls the others."""
+    orders = WorkOrderEngine(
+        database,
+        _keys(settings),
+        engines,
+        EnginePrices(settings),
+        OrderNotifier(redis, dispatcher),
+        spans_have_content=settings.telemetry.trace_content,
+    )
+    return {**engines, ENGINE: orders}
+
+
+def build_order_ticker(settings: Settings, database: Database, redis: Redis, dispatcher: Dispatcher) -> OrderTicker:
+    """Return the tick of open orders."""
+    return OrderTicker(database, _keys(settings), OrderNotifier(redis, dispatcher))
+
+
+def _keys(settings: Settings) -> OrderKeys:
+    return OrderKeys(Vault.of(settings.secrets.texts()))

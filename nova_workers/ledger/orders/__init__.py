@@ -1,0 +1,1 @@
+"""Work orders, their model jobs and their trails."""

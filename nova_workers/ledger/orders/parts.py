@@ -1,0 +1,213 @@
+"""The transitions of a part: a worker begins it, reserves each model call, and stores its answer.
+
+A worker's writes carry the number of its attempt: beginning a part again makes writes of earlier attempts void.
+Reservations and figures are in the parts' rows alone. Who changes them holds the lock of the order, so that calls of
+parts that run at the same time cannot together exceed its limits.
+"""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.orders.records import PartRow
+from nova_workers.vocabulary import OrderState, WorkStopReason
+
+__all__ = ["BegunPart", "Grant", "PartEnd", "begin_part", "end_part", "reserve_call", "stored_part"]
+
+# Also cancels what an attempt that crashed had reserved: what its call cost is not known, and is not charged.
+_BEGIN = """
+UPDATE work_order_parts p
+   SET attempts = p.attempts + 1, reserved_tokens = 0, reserved_usd = 0
+  FROM work_orders o
+ WHERE p.run_id = :run_id AND o.id = p.order_id AND p.stop_reason IS NULL
+RETURNING p.id, p.order_id, p.tenant_id, p.attempts, p.kind, p.role, p.round, p.position, o.state, o.data_key,
+          o.data_key_id, o.sealed, extract(epoch FROM o.deadline_at - now())::float8 AS left_s
+"""
+
+_STORED = """
+SELECT p.id, p.run_id, p.kind, p.role, p.round, p.position, p.attempts, p.calls, p.used_tokens,
+       p.used_usd::float8 AS used_usd, p.usage, p.engine, p.model, p.provider, p.sealed_output, p.fingerprint,
+       p.confidence, p.approved, p.stop_reason, p.created_at, p.ended_at
+  FROM work_order_parts p WHERE p.run_id = :run_id AND p.stop_reason IS NOT NULL
+"""
+
+_LOCK_ORDER = "SELECT state FROM work_orders WHERE id = :order_id FOR UPDATE"
+
+# Grants a call as many output tokens as the order can afford, at most what the role wants: tokens and cost that are
+# used or reserved by all of its parts are taken off first. The call's input is counted as it was estimated.
+_RESERVE = """
+WITH spent AS (
+    SELECT sum(p.used_tokens + CASE WHEN p.id = :part_id THEN :used_tokens::bigint
+                                    ELSE p.reserved_tokens END) AS tokens,
+           sum(p.used_usd + CASE WHEN p.id = :part_id THEN :used_usd::float8::numeric
+                                 ELSE p.reserved_usd END) AS usd
+      FROM work_order_parts p WHERE p.order_id = :order_id
+), room AS (
+    SELECT o.state, o.least_output_tokens, extract(epoch FROM o.deadline_at - now())::float8 AS left_s,
+           LEAST(:wanted::bigint, o.max_tokens - s.tokens - :input_tokens::bigint,
+                 CASE WHEN :usd_per_output_token::float8 > 0
+                      THEN floor((o.max_cost_usd - s.usd - :input_usd::float8::numeric)
+                                 / :usd_per_output_token::float8::numeric)
+                      WHEN s.usd <= o.max_cost_usd THEN :wanted::bigint
+                      ELSE 0 END)::bigint AS granted
+      FROM work_orders o, spent s WHERE o.id = :order_id
+), made AS (
+    UPDATE work_order_parts p
+       SET calls = p.calls + 1, used_tokens = p.used_tokens + :used_tokens::bigint,
+           used_usd = p.used_usd + :used_usd::float8::numeric,
+           reserved_tokens = :input_tokens::bigint + room.granted,
+           reserved_usd = :input_usd::float8::numeric
+                          + room.granted * :usd_per_output_token::float8::numeric
+      FROM room
+     WHERE p.id = :part_id AND p.attempts = :attempt AND p.stop_reason IS NULL AND room.state = 'running'
+       AND room.left_s > 0 AND room.granted >= LEAST(room.least_output_tokens, :wanted::bigint)
+    RETURNING p.id
+)
+SELECT room.state, room.left_s, room.granted,
+       EXISTS (SELECT FROM made) AS made,
+       EXISTS (SELECT FROM work_order_parts p
+                WHERE p.id = :part_id AND p.attempts = :attempt AND p.stop_reason IS NULL) AS held
+  FROM room
+"""
+
+# Ends a part, once. Without an attempt it is ended for a run that did not do so itself.
+_END = """
+UPDATE work_order_parts p
+   SET stop_reason = :stop_reason, used_tokens = p.used_tokens + :used_tokens, reserved_tokens = 0, reserved_usd = 0,
+       used_usd = p.used_usd + :used_usd::float8::numeric, usage = :usage, engine = :engine, model = :model,
+       provider = :provider, sealed_output = :sealed_output, fingerprint = :fingerprint,
+       confidence = :confidence::float8, approved = :approved::bool, ended_at = now()
+ WHERE p.id = :part_id AND p.stop_reason IS NULL AND (:attempt::int IS NULL OR p.attempts = :attempt)
+RETURNING p.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class BegunPart:
+    """A part that a worker begins, with the sealed content of its order."""
+
+    id: str
+    order_id: str
+    tenant_id: str
+    attempts: int
+    kind: str
+    role: str
+    round: int
+    position: int
+    state: OrderState
+    data_key: bytes | None
+    data_key_id: str | None
+    sealed: bytes | None
+    left_s: float
+
+
+@dataclass(frozen=True, slots=True)
+class Grant:
+    """Whether a model call may be made.
+
+    Attributes:
+        max_tokens: Of its response; 0 if it may not be made.
+        left_s: Of the order's time.
+        refused: Why it may not be made.
+        held: False if the part was begun again, or ended, elsewhere.
+    """
+
+    max_tokens: int
+    left_s: float
+    refused: WorkStopReason | None = None
+    held: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PartEnd:
+    """How a part ended, and what it used since its last reservation."""
+
+    stop_reason: WorkStopReason
+    usage: TokenUsage
+    last_call: TokenUsage
+    sealed_output: bytes | None = None
+    fingerprint: str | None = None
+    confidence: float | None = None
+    approved: bool | None = None
+    engine: str | None = None
+    model: str | None = None
+    provider: str | None = None
+
+
+async def begin_part(connection: Connection, run_id: str) -> BegunPart | None:
+    """Begin the part of a run. None if it has none, or it has ended."""
+    row = await connection.fetchrow(_BEGIN, run_id=run_id)
+    return None if row is None else BegunPart(**row)
+
+
+async def stored_part(connection: Connection, run_id: str) -> PartRow | None:
+    """Return the ended part of a run."""
+    row = await connection.fetchrow(_STORED, run_id=run_id)
+    return None if row is None else PartRow(**row)
+
+
+async def reserve_call(
+    connection: Connection,
+    part: BegunPart,
+    *,
+    used: TokenUsage,
+    wanted_tokens: int,
+    input_tokens: int,
+    input_usd: float,
+    usd_per_output_token: float,
+) -> Grant:
+    """Settle a part's previous call, and reserve its next one. In a transaction of its own.
+
+    Args:
+        connection: The transaction.
+        part: The part, as it was begun.
+        used: By the previous call; nothing for the first.
+        wanted_tokens: Most output tokens that the call needs.
+        input_tokens: Estimate of what it reads.
+        input_usd: What that costs.
+        usd_per_output_token: The model's price.
+    """
+    # Two statements on purpose: the second one sees what was committed while the first one waited for the lock.
+    await connection.execute(_LOCK_ORDER, order_id=part.order_id)
+    row = await connection.fetchrow(
+        _RESERVE,
+        order_id=part.order_id,
+        part_id=part.id,
+        attempt=part.attempts,
+        used_tokens=used.total_tokens,
+        used_usd=used.cost_usd or 0.0,
+        wanted=wanted_tokens,
+        input_tokens=input_tokens,
+        input_usd=input_usd,
+        usd_per_output_token=usd_per_output_token,
+    )
+    if row is None or not row["held"]:
+        return Grant(0, 0.0, held=False)
+    if row["made"]:
+        return Grant(row["granted"], row["left_s"])
+    if row["left_s"] <= 0 or row["state"] != "running":
+        return Grant(0, row["left_s"], "round_cap_exceeded")
+    return Grant(0, row["left_s"], "cost_cap_exceeded")
+
+
+async def end_part(connection: Connection, part_id: str, end: PartEnd, *, attempt: int | None) -> bool:
+    """End a part. The caller holds the lock of its order. False if it has ended, or a later attempt began it."""
+    ended = await connection.fetchval(
+        _END,
+        part_id=part_id,
+        attempt=attempt,
+        stop_reason=end.stop_reason,
+        used_tokens=end.last_call.total_tokens,
+        used_usd=end.last_call.cost_usd or 0.0,
+        usage=asdict(end.usage),
+        engine=end.engine,
+        model=end.model,
+        provider=end.provider,
+        sealed_output=end.sealed_output,
+        fingerprint=end.fingerprint,
+        confidence=end.confidence,
+        approved=end.approved,
+    )
+    return ended is not None

@@ -1,0 +1,199 @@
+"""Rows of work orders and of their parts, as the ledger reads them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+
+from nova_workers.errors import NotFound
+from nova_workers.ledger.database import Connection, Row
+from nova_workers.vocabulary import OrderState, RoleKind, WorkStopReason
+
+__all__ = [
+    "OrderRow",
+    "PartRow",
+    "find_order",
+    "get_order",
+    "list_orders",
+    "list_parts",
+    "lock_order",
+    "open_runs",
+    "order_row",
+    "orders_not_running",
+]
+
+_ORDER = """
+o.id, o.tenant_id, o.scope, o.policy_id, o.policy_version, o.trace, o.presentation_mode, o.customer_trail,
+o.internal_trail, o.traceparent, o.state, o.stage, o.round, o.max_rounds, o.ttl_hours, o.deadline_at,
+o.data_key, o.data_key_id, o.sealed, o.sealed_draft, o.stop_reason, o.needs_human, o.outcome, o.review_due_at,
+o.reviewed, o.created_at, o.ended_at, o.deadline_at <= now() AS overdue
+"""
+
+_GET = f"SELECT {_ORDER} FROM work_orders o WHERE o.tenant_id = :tenant_id AND o.id = :order_id"
+
+# The order whose result equal orders share, while it is open and as long as its result is kept.
+_FIND = f"""
+SELECT {_ORDER}
+  FROM work_order_keys k JOIN work_orders o ON o.id = k.order_id
+ WHERE k.tenant_id = :tenant_id AND k.key_hash = :key_hash AND k.policy_version = :policy_version
+   AND k.schema_version = :schema_version AND k.expires_at > now()
+"""
+
+# The first statement of every transition of an order: transitions of one order happen one after the other.
+_LOCK = f"SELECT {_ORDER} FROM work_orders o WHERE o.id = :order_id FOR UPDATE"
+
+_LIST = f"""
+SELECT {_ORDER} FROM work_orders o
+ WHERE o.tenant_id = :tenant_id AND (:before::text IS NULL OR o.id < :before)
+   AND (:state::text IS NULL OR o.state = :state) AND (:policy_id::text IS NULL OR o.policy_id = :policy_id)
+ ORDER BY o.id DESC
+ LIMIT :limit
+"""
+
+_PARTS = """
+SELECT p.id, p.run_id, p.kind, p.role, p.round, p.position, p.attempts, p.calls, p.used_tokens,
+       p.used_usd::float8 AS used_usd, p.usage, p.engine, p.model, p.provider, p.sealed_output, p.fingerprint,
+       p.confidence, p.approved, p.stop_reason, p.created_at, p.ended_at
+  FROM work_order_parts p
+ WHERE p.order_id = :order_id
+ ORDER BY p.id
+"""
+
+_NOT_RUNNING = "SELECT id FROM work_orders WHERE id = ANY(:order_ids::text[]) AND state <> 'running'"
+
+_OPEN_RUNS = """
+SELECT r.id
+  FROM work_order_parts p JOIN runs r ON r.id = p.run_id
+ WHERE p.order_id = :order_id AND r.finished_at IS NULL
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderRow:
+    """A work order. `data_key`, `sealed` and `sealed_draft` are ciphertexts, and None after its end."""
+
+    id: str
+    tenant_id: str
+    scope: str
+    policy_id: str
+    policy_version: str
+    trace: dict[str, Any]
+    presentation_mode: str | None
+    customer_trail: bool
+    internal_trail: bool
+    traceparent: str | None
+    state: OrderState
+    stage: RoleKind
+    round: int
+    max_rounds: int
+    ttl_hours: float
+    deadline_at: datetime
+    data_key: bytes | None
+    data_key_id: str | None
+    sealed: bytes | None
+    sealed_draft: bytes | None
+    stop_reason: WorkStopReason | None
+    needs_human: bool
+    outcome: dict[str, Any] | None
+    review_due_at: datetime | None
+    reviewed: str | None
+    created_at: datetime
+    ended_at: datetime | None
+    overdue: bool
+    """Whether its time was over when the row was read."""
+
+
+@dataclass(frozen=True, slots=True)
+class PartRow:
+    """A model job of an order. `stop_reason` is None while it is open."""
+
+    id: str
+    run_id: str
+    kind: RoleKind
+    role: str
+    round: int
+    position: int
+    attempts: int
+    calls: int
+    used_tokens: int
+    used_usd: float
+    usage: dict[str, Any]
+    engine: str | None
+    model: str | None
+    provider: str | None
+    sealed_output: bytes | None
+    fingerprint: str | None
+    confidence: float | None
+    approved: bool | None
+    stop_reason: WorkStopReason | None
+    created_at: datetime
+    ended_at: datetime | None
+
+
+async def get_order(connection: Connection, tenant_id: str, order_id: str) -> OrderRow:
+    """Return an order.
+
+    Raises:
+        NotFound: No such order in this tenant.
+    """
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, order_id=order_id)
+    if row is None:
+        raise NotFound(f"No work order {order_id!r}.", kind="work_order")
+    return order_row(row)
+
+
+async def find_order(
+    connection: Connection, tenant_id: str, key_hash: str, *, policy_version: str, schema_version: str
+) -> OrderRow | None:
+    """Return the order that an equal order shares, if there is a live one."""
+    row = await connection.fetchrow(
+        _FIND,
+        tenant_id=tenant_id,
+        key_hash=key_hash,
+        policy_version=policy_version,
+        schema_version=schema_version,
+    )
+    return None if row is None else order_row(row)
+
+
+async def lock_order(connection: Connection, order_id: str) -> OrderRow | None:
+    """Lock an order until the transaction ends, and return its committed state. None if it was deleted."""
+    row = await connection.fetchrow(_LOCK, order_id=order_id)
+    return None if row is None else order_row(row)
+
+
+async def list_orders(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    before: str | None,
+    state: OrderState | None,
+    policy_id: str | None,
+    limit: int,
+) -> list[OrderRow]:
+    """Return orders of a tenant, newest first."""
+    rows = await connection.fetch(
+        _LIST, tenant_id=tenant_id, before=before, state=state, policy_id=policy_id, limit=limit
+    )
+    return [order_row(row) for row in rows]
+
+
+async def list_parts(connection: Connection, order_id: str) -> list[PartRow]:
+    """Return the parts of an order in the order of their creation."""
+    return [PartRow(**row) for row in await connection.fetch(_PARTS, order_id=order_id)]
+
+
+async def orders_not_running(connection: Connection, order_ids: list[str]) -> set[str]:
+    """Return those of these orders that have ended or are in review."""
+    return {row["id"] for row in await connection.fetch(_NOT_RUNNING, order_ids=order_ids)}
+
+
+async def open_runs(connection: Connection, order_id: str) -> list[str]:
+    """Return the runs of an order that have not ended."""
+    return [row["id"] for row in await connection.fetch(_OPEN_RUNS, order_id=order_id)]
+
+
+def order_row(row: Row) -> OrderRow:
+    """Return a row with the columns of an order as a value."""
+    return OrderRow(**row)

@@ -1,0 +1,177 @@
+"""Accepts validated orders: one execution for equal orders, and its result for each of them."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from functools import lru_cache
+
+import orjson
+
+from nova_workers.contracts.orders import DEFAULT_TTL_HOURS, AiWorkOrderV1, AiWorkResultV1, PolicyDocument
+from nova_workers.contracts.orders.keys import KEY_PREFIX
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.orders.acceptance import NewOrder, NewPart, insert_order, insert_parts
+from nova_workers.ledger.orders.ends import TrailEntry, add_trail
+from nova_workers.ledger.orders.records import OrderRow, find_order, get_order
+from nova_workers.orders.advance import ORDER_AGENT_SPEC, After
+from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.content import OrderContent, seal_content
+from nova_workers.orders.policies.choosing import presentation_of
+from nova_workers.orders.sealing import OrderKeys, OrderSeal
+from nova_workers.orders.stages import jobs_of
+from nova_workers.orders.views import OrderViews
+from nova_workers.vocabulary import PresentationMode
+from nova_workers.workspace.vault import Sealed
+
+__all__ = ["AcceptedOrder", "Orders", "schema_version"]
+
+
+@dataclass(frozen=True, slots=True)
+class AcceptedOrder:
+    """An order that is in the ledger. `shared`: an equal order made it, and its result is this order's too."""
+
+    trace_id: str
+    shared: bool
+    settled: bool
+
+
+class Orders:
+    """Accepts orders and returns their results."""
+
+    def __init__(self, database: Database, keys: OrderKeys, notifier: OrderNotifier) -> None:
+        self._database = database
+        self._keys = keys
+        self._notifier = notifier
+        self._views = OrderViews(keys)
+
+    async def accept(
+        self, order: AiWorkOrderV1, policy: PolicyDocument, *, tenant_id: str, traceparent: str | None
+    ) -> AcceptedOrder:
+        """Store an order and start its execution, unless an equal one is open or its result is kept.
+
+        The key hash must have been verified against the content.
+
+        Raises:
+            Conflict: There is no master key, so nothing could be encrypted.
+            Unavailable: The database does not answer. Repeating the order is safe.
+        """
+        key_hash = _key_of(order)
+        version = {"policy_version": policy.version, "schema_version": schema_version(policy)}
+        async with self._database.connection() as connection:
+            found = await find_order(connection, tenant_id, key_hash, **version)
+        if found is not None:
+            return _shared(found)
+        trace_id = new_id("trc")
+        seal, wrapped = self._keys.make(tenant_id, trace_id)
+        new = _new_order(order, policy, seal, wrapped, tenant_id=tenant_id, trace_id=trace_id, traceparent=traceparent)
+        jobs = [NewPart(job.kind, job.role, 1, job.position) for job in jobs_of(policy, "craft")]
+        while True:
+            async with self._database.transaction() as connection:
+                if await insert_order(connection, new):
+                    bells = await insert_parts(
+                        connection, tenant_id, trace_id, jobs, ORDER_AGENT_SPEC, traceparent, "interactive"
+                    )
+                    await add_trail(connection, tenant_id, trace_id, _accepted_entries(order, policy))
+                    break
+                found = await find_order(connection, tenant_id, key_hash, **version)
+            if found is not None:
+                return _shared(found)
+            # Its result expired between the two statements.
+        await self._notifier.apply(trace_id, After(tuple(bells)))
+        return AcceptedOrder(trace_id, shared=False, settled=False)
+
+    async def result_of(
+        self,
+        tenant_id: str,
+        trace_id: str,
+        *,
+        mode: PresentationMode | None = None,
+        shared: bool = False,
+        internal: bool = False,
+    ) -> AiWorkResultV1:
+        """Return the result of an order, or its present state.
+
+        Args:
+            tenant_id: The tenant.
+            trace_id: The order.
+            mode: How to show the proposals; None as the order asked.
+            shared: Whether an equal order asks: `meta.cached` is true.
+            internal: Whether the reader may see costs, and what the policy hides.
+
+        Raises:
+            NotFound: No such order in this tenant.
+        """
+        async with self._database.connection() as connection:
+            row = await get_order(connection, tenant_id, trace_id)
+            return await self._views.result(connection, row, mode=mode, shared=shared, internal=internal)
+
+
+@lru_cache(maxsize=1_000)
+def _digest(schema: bytes) -> str:
+    return hashlib.sha256(schema).hexdigest()[:16]
+
+
+def schema_version(policy: PolicyDocument) -> str:
+    """Return the version of the schema of a policy's artifacts: it changes with every change of the schema."""
+    schema = orjson.dumps(policy.payload_schema(), option=orjson.OPT_SORT_KEYS)
+    return f"v1 {policy.produces} {_digest(schema)}"
+
+
+def _shared(found: OrderRow) -> AcceptedOrder:
+    return AcceptedOrder(found.id, shared=True, settled=found.state != "running")
+
+
+def _key_of(order: AiWorkOrderV1) -> str:
+    return order.idempotency.key_hash.removeprefix(KEY_PREFIX)
+
+
+def _new_order(
+    order: AiWorkOrderV1,
+    policy: PolicyDocument,
+    seal: OrderSeal,
+    wrapped: Sealed,
+    *,
+    tenant_id: str,
+    trace_id: str,
+    traceparent: str | None,
+) -> NewOrder:
+    limits, caps = order.constraints, policy.caps
+    return NewOrder(
+        id=trace_id,
+        tenant_id=tenant_id,
+        key_hash=_key_of(order),
+        scope=order.scope,
+        policy_id=policy.id,
+        policy_version=policy.version,
+        schema_version=schema_version(policy),
+        trace=order.trace.to_wire(),
+        presentation_mode=presentation_of(order, policy),
+        customer_trail=order.audit.customer_trail_on,
+        internal_trail=order.audit.internal_trail_on,
+        traceparent=traceparent,
+        fingerprint=seal.fingerprint(orjson.dumps(order.inputs, option=orjson.OPT_SORT_KEYS)),
+        max_rounds=min(limits.max_rounds or caps.max_rounds, caps.max_rounds),
+        max_tokens=min(limits.max_tokens_total or caps.max_tokens_total, caps.max_tokens_total),
+        max_cost_usd=min(limits.cost_cap_usd or caps.cost_cap_usd, caps.cost_cap_usd),
+        least_output_tokens=caps.least_output_tokens,
+        ttl_hours=order.idempotency.ttl_hours or DEFAULT_TTL_HOURS,
+        timeout_ms=min(limits.timeout_ms or caps.timeout_ms, caps.timeout_ms),
+        data_key=wrapped.ciphertext,
+        data_key_id=wrapped.key_id,
+        sealed=seal_content(seal, OrderContent(order, policy)),
+    )
+
+
+def _accepted_entries(order: AiWorkOrderV1, policy: PolicyDocument) -> list[TrailEntry]:
+    recorded = {"customer": order.audit.customer_trail_on, "internal": order.audit.internal_trail_on}
+    entries = [
+        TrailEntry("customer", "accepted", {"scope": order.scope, "jobId": order.trace.job_id}),
+        TrailEntry(
+            "internal",
+            "accepted",
+            {"policyId": policy.id, "policyVersion": policy.version, "keyHash": order.idempotency.key_hash},
+        ),
+    ]
+    return [entry for entry in entries if recorded[entry.audience]]

@@ -1,0 +1,259 @@
+"""Moves an order on when the parts of its stage have ended: to the next stage, to review, or to its end.
+
+The transaction that ends the last part of a stage also decides what follows and inserts it, so no order waits for a
+process that may be gone. Every function here is a step of a transaction that holds the order's lock.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+import orjson
+
+from nova_workers.contracts.agents import AgentSpec, ThreadRetention
+from nova_workers.contracts.deliveries import INBOX, NewDelivery
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.delivery.outbox import add_deliveries
+from nova_workers.ledger.delivery.webhooks import list_subscriptions
+from nova_workers.ledger.orders.acceptance import ORDER_AGENT, NewPart, insert_parts
+from nova_workers.ledger.orders.ends import OrderEnd, TrailEntry, begin_review, end_order, move_order
+from nova_workers.ledger.orders.records import OrderRow, PartRow, list_parts
+from nova_workers.orders.content import OrderContent, PartOutput, open_content, open_outputs
+from nova_workers.orders.outcome import Outcome, outcome_of
+from nova_workers.orders.presentation import Proposal
+from nova_workers.orders.sealing import OrderKeys, OrderSeal
+from nova_workers.orders.stages import End, EndedPart, Next, Ranked, decide, rank
+from nova_workers.orders.trail import record
+from nova_workers.vocabulary import WorkStopReason
+
+__all__ = [
+    "ENGINE",
+    "NOTHING_FOLLOWS",
+    "ORDER_AGENT_SPEC",
+    "After",
+    "OpenOrder",
+    "advance",
+    "finish",
+    "open_draft",
+    "open_order",
+]
+
+ENGINE: Final = "work_order"
+"""The name of the engine that executes parts."""
+
+ORDER_AGENT_SPEC: Final = AgentSpec(
+    name="Work orders",
+    description="Executes the parts of work orders. Reserved: its messages are references to encrypted orders.",
+    engine=ENGINE,
+    retention=ThreadRetention(after_days=30, keep="none"),
+)
+
+_DRAFT: Final = "draft"
+_KEPT: Final = ("ok", "cost_cap_exceeded", "round_cap_exceeded")
+"""Stop reasons with which equal orders get the same result. After others, an equal order is executed anew."""
+
+
+@dataclass(frozen=True, slots=True)
+class After:
+    """What follows the commit: doorbells of new parts, and whether the order has ended or needs a person."""
+
+    bells: tuple[Doorbell, ...] = ()
+    settled: bool = False
+    delivers: bool = False
+
+
+NOTHING_FOLLOWS: Final = After()
+
+
+@dataclass(frozen=True, slots=True)
+class OpenOrder:
+    """A locked order that has not ended, with its content."""
+
+    row: OrderRow
+    seal: OrderSeal
+    content: OrderContent
+    parts: Sequence[PartRow]
+    outputs: Mapping[str, PartOutput]
+
+
+async def open_order(connection: Connection, row: OrderRow, keys: OrderKeys) -> OpenOrder:
+    """Decrypt an order and the answers of its parts.
+
+    Raises:
+        Conflict: The order has ended, or this process lacks the master key.
+    """
+    seal = keys.open(row.tenant_id, row.id, row.data_key_id, row.data_key)
+    assert row.sealed is not None  # noqa: S101 - it is destroyed only together with the key
+    parts = await list_parts(connection, row.id)
+    outputs = {output.part_id: output for output in open_outputs(seal, parts)}
+    return OpenOrder(row, seal, open_content(seal, row.sealed), parts, outputs)
+
+
+async def advance(connection: Connection, row: OrderRow, keys: OrderKeys) -> After:
+    """Decide what follows if all parts of the present stage have ended. Otherwise nothing follows."""
+    if row.state != "running":
+        return NOTHING_FOLLOWS
+    order = await open_order(connection, row, keys)
+    present = [part for part in order.parts if part.round == row.round and part.kind == row.stage]
+    if not present or any(part.stop_reason is None for part in present):
+        return NOTHING_FOLLOWS
+    ended = [_ended(part, order.outputs) for part in order.parts]
+    decision = decide(order.content.policy, ended, stage=row.stage, round=row.round, max_rounds=row.max_rounds)
+    if isinstance(decision, Next) and row.overdue:
+        decision = End("round_cap_exceeded", rank(ended))
+    if isinstance(decision, Next):
+        return await _open_stage(connection, row, decision)
+    return await _settle(connection, order, decision)
+
+
+async def finish(
+    connection: Connection,
+    order: OpenOrder,
+    proposals: Sequence[Proposal],
+    reason: WorkStopReason,
+    *,
+    cached: bool,
+    needs_human: bool | None = None,
+    reviewed: str | None = None,
+    reviewed_by: str | None = None,
+) -> After:
+    """End an order: result, trails, deliveries, and the end of its key. The order is in the state of `order.row`."""
+    row = order.row
+    outcome = outcome_of(row.id, order.content, order.parts, proposals, reason, needs_human=needs_human)
+    end = OrderEnd(outcome.stop_reason, outcome.needs_human, outcome.stored(), cached, reviewed, reviewed_by)
+    if not await end_order(connection, row.id, end, expected=row.state):
+        return NOTHING_FOLLOWS
+    result = shown_result(row, order.content, outcome)
+    await record(connection, row, _end_entries(outcome, result, reviewed))
+    delivers = await _deliver(connection, row, "work_order_completed", {"result": result})
+    return After(settled=True, delivers=delivers)
+
+
+def shown_result(row: OrderRow, content: OrderContent, outcome: Outcome) -> dict[str, Any]:
+    """Return the result in the order's own mode of presentation."""
+    return outcome.results.get(row.presentation_mode or "") or outcome.results[content.policy.presentation.default]
+
+
+def open_draft(order: OpenOrder) -> list[Proposal]:
+    """Decrypt the proposals that a person reviews."""
+    sealed = order.row.sealed_draft
+    if sealed is None:
+        return []
+    return [Proposal(**each) for each in orjson.loads(order.seal.open(_DRAFT, sealed))]
+
+
+async def _open_stage(connection: Connection, row: OrderRow, following: Next) -> After:
+    if not await move_order(connection, row.id, stage=following.stage, round=following.round):
+        return NOTHING_FOLLOWS
+    jobs = [NewPart(job.kind, job.role, following.round, job.position) for job in following.jobs]
+    bells = await insert_parts(
+        connection, row.tenant_id, row.id, jobs, ORDER_AGENT_SPEC, row.traceparent, "interactive"
+    )
+    stage = {"stage": following.stage, "round": following.round, "parts": len(jobs)}
+    await record(connection, row, [TrailEntry("internal", "stage_started", stage)])
+    return After(tuple(bells))
+
+
+async def _settle(connection: Connection, order: OpenOrder, end: End) -> After:
+    """End the order, or give it to a person if its policy requires that."""
+    row, policy = order.row, order.content.policy
+    proposals = [_proposal(each, order.outputs) for each in end.ranking]
+    draft = outcome_of(row.id, order.content, order.parts, proposals, end.stop_reason, in_review=True)
+    unsure = bool(proposals) and proposals[0].confidence < policy.escalation.below_confidence
+    if draft.stop_reason in policy.escalation.stop_reasons or (draft.stop_reason == "ok" and unsure):
+        reason: WorkStopReason = "needs_human" if draft.stop_reason == "ok" else draft.stop_reason
+        return await _ask_person(connection, order, proposals, reason)
+    return await finish(connection, order, proposals, draft.stop_reason, cached=draft.stop_reason in _KEPT)
+
+
+async def _ask_person(
+    connection: Connection, order: OpenOrder, proposals: Sequence[Proposal], reason: WorkStopReason
+) -> After:
+    row, hours = order.row, order.content.policy.escalation.review_hours
+    stored = [
+        {
+            "payload": dict(each.payload),
+            "confidence": each.confidence,
+            "approvals": each.approvals,
+            "final": each.final,
+        }
+        for each in proposals
+    ]
+    sealed = order.seal.seal(_DRAFT, orjson.dumps(stored))
+    if not await begin_review(connection, row.id, sealed_draft=sealed, stop_reason=reason, review_hours=hours):
+        return NOTHING_FOLLOWS
+    await record(
+        connection,
+        row,
+        [
+            TrailEntry("customer", "review_requested", {"stopReason": "needs_human"}),
+            TrailEntry("internal", "review_requested", {"stopReason": reason, "proposals": len(proposals)}),
+        ],
+    )
+    # A reference only: the proposals are encrypted until the review.
+    await _deliver(connection, row, "work_order_review", {}, inbox=True)
+    return After(settled=True, delivers=True)
+
+
+async def _deliver(
+    connection: Connection, row: OrderRow, kind: Any, more: Mapping[str, Any], *, inbox: bool = False
+) -> bool:
+    payload = {"trace_id": row.id, "policy_id": row.policy_id, "scope": row.scope, "trace": row.trace, **more}
+    base = NewDelivery(
+        id=new_id("dlv"), tenant_id=row.tenant_id, kind=kind, target=INBOX, payload=payload, agent_id=ORDER_AGENT
+    )
+    if inbox:
+        # From the inbox it goes to the webhooks and channels of the reserved agent.
+        await add_deliveries(connection, [base])
+        return True
+    deliveries = [
+        replace(base, id=new_id("dlv"), target=one.id, webhook_id=one.id)
+        for one in await list_subscriptions(connection, {row.tenant_id})
+        if one.wants(row.tenant_id, kind, ORDER_AGENT)
+    ]
+    if deliveries:
+        await add_deliveries(connection, deliveries)
+    return bool(deliveries)
+
+
+def _end_entries(outcome: Outcome, result: Mapping[str, Any], reviewed: str | None) -> list[TrailEntry]:
+    seen = {"status": result["status"], "stopReason": result["stopReason"], "needsHuman": result["needsHuman"]}
+    review = {} if reviewed is None else {"reviewed": reviewed}
+    left_out = [problem.to_wire() for problem in outcome.left_out]
+    return [
+        TrailEntry("customer", "ended", {**seen, **review}),
+        TrailEntry(
+            "internal",
+            "ended",
+            {
+                **seen,
+                **review,
+                "internalStopReason": outcome.stop_reason,
+                "leftOut": left_out,
+                "costBreakdown": outcome.internal["costBreakdown"],
+            },
+        ),
+    ]
+
+
+def _ended(part: PartRow, outputs: Mapping[str, PartOutput]) -> EndedPart:
+    output = outputs.get(part.id)
+    return EndedPart(
+        part.id,
+        part.kind,
+        part.round,
+        part.position,
+        part.stop_reason or "in_progress",
+        part.confidence,
+        part.approved,
+        int(output.value["best"]) if output is not None and part.kind == "review" else None,
+    )
+
+
+def _proposal(ranked: Ranked, outputs: Mapping[str, PartOutput]) -> Proposal:
+    part = ranked.part
+    return Proposal(outputs[part.id].value, part.confidence or 0.0, ranked.votes, final=part.kind == "general")

@@ -1,0 +1,232 @@
+"""The model calls of one part, each reserved before it is made, and the check of the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
+
+import orjson
+import rfc8785
+from jsonschema import ValidationError
+from jsonschema.validators import validator_for
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import Engine, EngineOptions, EngineResult, TurnListener
+from nova_workers.contracts.orders import ModelChoice
+from nova_workers.contracts.ports import ModelPrices, TokenPrice
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.errors import RunLost
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.orders.parts import BegunPart, Grant, reserve_call
+from nova_workers.orders.prompts import PartPrompt
+from nova_workers.runs.persist import persist
+from nova_workers.vocabulary import WorkStopReason
+
+__all__ = ["Answer", "PartCaller"]
+
+_TRIES: Final = 2
+"""The first answer, and one correction."""
+_BYTES_PER_TOKEN: Final = 3
+"""Of estimated input: text in English has four."""
+_OVERHEAD_TOKENS: Final = 100
+_MAX_PROBLEM_CHARS: Final = 1_000
+_OTHER_MODEL_HELPS: Final = ("provider_failed", "rate_limited")
+_FAILURES: Final[Mapping[str, WorkStopReason]] = {
+    "rate_limit": "rate_limited",
+    "budget_exceeded": "cost_cap_exceeded",
+}
+"""Stop reasons of engine errors, by kind; for all others the provider failed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """How the calls of a part ended.
+
+    Attributes:
+        value: With ``ok``: the answer.
+        usage: Of all calls.
+        last_call: Of the last call, which no reservation has settled.
+        failure: What the provider or the check reported. It may quote content.
+        aborted: The turn was stopped from outside.
+    """
+
+    stop_reason: WorkStopReason
+    value: dict[str, Any] | None = None
+    usage: TokenUsage = field(default_factory=TokenUsage)
+    last_call: TokenUsage = field(default_factory=TokenUsage)
+    choice: ModelChoice | None = None
+    model: str | None = None
+    failure: str = ""
+    aborted: bool = False
+
+
+class PartCaller:
+    """Calls models for parts. One object serves all worker slots of a process."""
+
+    def __init__(self, database: Database, engines: Mapping[str, Engine], prices: ModelPrices) -> None:
+        self._database = database
+        self._engines = engines
+        self._prices = prices
+
+    async def answer(
+        self,
+        part: BegunPart,
+        prompt: PartPrompt,
+        choices: Sequence[ModelChoice],
+        *,
+        max_tokens: int,
+        run_id: str,
+        abort: AbortSignal,
+    ) -> Answer:
+        """Return the answer of the first model that gives one.
+
+        Raises:
+            RunLost: Another worker has begun the part, or the lease was lost.
+        """
+        call = _PartCall(self._database, part, prompt, max_tokens, run_id, abort)
+        answer = Answer("router_failed", failure="The fleet has no model of this role with a known price.")
+        for choice in choices:
+            engine = self._engines.get(choice.engine)
+            price = self._prices.per_token(choice.engine, choice.model)
+            if engine is None or price is None:
+                continue
+            answer = await call.ask(engine, choice, price)
+            if answer.aborted or answer.stop_reason not in _OTHER_MODEL_HELPS:
+                break
+        return answer
+
+
+class _PartCall:
+    """The calls of one attempt, and what they have used."""
+
+    def __init__(  # noqa: PLR0917 - the parts of one attempt
+        self,
+        database: Database,
+        part: BegunPart,
+        prompt: PartPrompt,
+        max_tokens: int,
+        run_id: str,
+        abort: AbortSignal,
+    ) -> None:
+        self._database = database
+        self._part = part
+        self._prompt = prompt
+        self._max_tokens = max_tokens
+        self._run_id = run_id
+        self._abort = abort
+        self._usage = TokenUsage()
+        self._last_call = TokenUsage()
+
+    async def ask(self, engine: Engine, choice: ModelChoice, price: TokenPrice) -> Answer:
+        """Return the answer of one model, corrected once if it does not fulfil the schema. Raises `RunLost`."""
+        history: tuple[Message, ...] = ()
+        message = self._prompt.user
+        answer = Answer("json_parse_failed")
+        for _ in range(_TRIES):
+            grant = await self._reserve(history, message, price)
+            if grant.refused is not None:
+                return self._ended(grant.refused, choice, failure="The order cannot afford the call.")
+            result = await engine.run(
+                message, self._options(choice, history, grant), "sandbox", callbacks=TurnListener(), abort=self._abort
+            )
+            self._count(result, price)
+            if result.stop_reason == "aborted":
+                return replace(self._ended("needs_human", choice, result), aborted=True)
+            failed = _failure(result)
+            if failed is not None:
+                return self._ended(failed[0], choice, result, failure=failed[1])
+            value, reason, problem = _read(result.text, self._prompt.schema)
+            answer = replace(self._ended(reason, choice, result, failure=problem), value=value)
+            if value is not None:
+                return answer
+            history = (
+                *history,
+                Message("user", (text_block(message),)),
+                Message("assistant", (text_block(result.text or "-"),)),
+            )
+            message = (
+                f"Your answer does not fulfil the schema that it must have: {problem}\n"
+                "Answer again, with nothing but JSON that fulfils the schema."
+            )
+        return answer
+
+    async def _reserve(self, history: Sequence[Message], message: str, price: TokenPrice) -> Grant:
+        prompt = self._prompt
+        sent = [prompt.system, message, orjson.dumps(prompt.schema).decode()]
+        sent += [str(block.get("text", "")) for past in history for block in past.content]
+        input_tokens = sum(len(text.encode()) for text in sent) // _BYTES_PER_TOKEN + _OVERHEAD_TOKENS
+        grant = await persist(
+            self._database,
+            self._abort,
+            lambda connection: reserve_call(
+                connection,
+                self._part,
+                used=self._last_call,
+                wanted_tokens=self._max_tokens,
+                input_tokens=input_tokens,
+                input_usd=input_tokens * price.input_usd,
+                usd_per_output_token=price.output_usd,
+            ),
+            transaction=True,
+        )
+        if not grant.held:
+            raise RunLost(f"Part {self._part.id!r} was begun again by another worker.", part_id=self._part.id)
+        self._last_call = TokenUsage()
+        return grant
+
+    def _options(self, choice: ModelChoice, history: tuple[Message, ...], grant: Grant) -> EngineOptions:
+        return EngineOptions(
+            system_prompt=self._prompt.system or None,
+            model=choice.model,
+            # One call: a correction is a call of its own, which has to be reserved.
+            max_turns=1,
+            max_tokens=grant.max_tokens,
+            timeout_s=grant.left_s,
+            native_tools=(),
+            output_schema=self._prompt.schema,
+            history=history,
+            run_id=self._run_id,
+        )
+
+    def _count(self, result: EngineResult, price: TokenPrice) -> None:
+        used = result.usage.tokens
+        if used.cost_usd is None:
+            read = used.total_tokens - used.output_tokens
+            used = replace(used, cost_usd=read * price.input_usd + used.output_tokens * price.output_usd)
+        self._usage, self._last_call = self._usage + used, used
+
+    def _ended(
+        self, reason: WorkStopReason, choice: ModelChoice, result: EngineResult | None = None, *, failure: str = ""
+    ) -> Answer:
+        model = choice.model if result is None or result.model is None else result.model
+        return Answer(reason, None, self._usage, self._last_call, choice, model, failure)
+
+
+def _failure(result: EngineResult) -> tuple[WorkStopReason, str] | None:
+    """Return why a call gave no answer; None if it gave one, valid or not."""
+    if result.limit == "time" or result.stop_reason == "timeout":
+        return "round_cap_exceeded", "The time of the order is over."
+    error = result.error
+    if error is not None:
+        return _FAILURES.get(error.kind, "provider_failed"), f"{error.kind}: {error.message}"
+    return None
+
+
+def _read(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, WorkStopReason, str]:
+    """Return the value of an answer, or else the stop reason and what is wrong with it."""
+    try:
+        value = orjson.loads(text)
+    except orjson.JSONDecodeError as error:
+        return None, "json_parse_failed", f"it is no JSON ({error})"
+    try:
+        validator_for(dict(schema))(dict(schema)).validate(value)
+        rfc8785.dumps(value)
+    except ValidationError as error:
+        return None, "ajv_failed", f"at {error.json_path}: {error.message}"[:_MAX_PROBLEM_CHARS]
+    except (rfc8785.CanonicalizationError, ValueError):
+        return None, "ajv_failed", "a number is too large"
+    if not isinstance(value, dict):
+        return None, "ajv_failed", "it is not an object"
+    return value, "ok", ""

@@ -1,0 +1,220 @@
+"""The engine that executes the parts of work orders.
+
+It wraps the fleet's other engines: it decrypts the part's content, reserves each model call, calls the engine of the
+policy's model, checks the answer and stores it encrypted. What it returns to the run is a fingerprint and figures, so
+nothing of the content reaches the ledger's messages, live events, logs or spans.
+
+The transaction that stores the answer also moves the order on. A run that is executed again after a crash finds the
+stored answer, and returns at once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from contextlib import nullcontext
+from typing import Any
+
+import orjson
+import structlog
+from opentelemetry import trace
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import JsonObject, Message, text_block
+from nova_workers.contracts.engine import (
+    Engine,
+    EngineError,
+    EngineOptions,
+    EngineResult,
+    EngineUsage,
+    StepRecord,
+    TrustLevel,
+    TurnListener,
+)
+from nova_workers.contracts.ports import ModelPrices
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.errors import NovaError, RunLost
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.orders.ends import TrailEntry
+from nova_workers.ledger.orders.parts import BegunPart, PartEnd, begin_part, end_part, stored_part
+from nova_workers.ledger.orders.records import PartRow, list_parts, lock_order
+from nova_workers.observability.redaction import sealing
+from nova_workers.orders.advance import ENGINE, NOTHING_FOLLOWS, After, advance
+from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.calling import Answer, PartCaller
+from nova_workers.orders.content import open_content, open_outputs
+from nova_workers.orders.policies.choosing import models_of
+from nova_workers.orders.prompts import prompt_of, role_named
+from nova_workers.orders.sealing import OrderKeys, OrderSeal
+from nova_workers.orders.trail import record
+from nova_workers.runs.persist import persist
+
+__all__ = ["WorkOrderEngine"]
+
+_log = structlog.get_logger(__name__)
+
+
+class WorkOrderEngine:
+    """Implements `nova_workers.contracts.engine.Engine`."""
+
+    name = ENGINE
+
+    def __init__(
+        self,
+        database: Database,
+        keys: OrderKeys,
+        engines: Mapping[str, Engine],
+        prices: ModelPrices,
+        notifier: OrderNotifier,
+        *,
+        spans_have_content: bool = False,
+    ) -> None:
+        """Store the parts.
+
+        Args:
+            database: The ledger.
+            keys: Opens the keys of orders.
+            engines: What calls models, by name.
+            prices: Of models: without a price, no cost can be reserved.
+            notifier: Does what follows a commit.
+            spans_have_content: Whether spans of model calls record content; then parts have none.
+        """
+        self._database = database
+        self._keys = keys
+        self._caller = PartCaller(database, engines, prices)
+        self._notifier = notifier
+        self._spans_have_content = spans_have_content
+
+    async def run(  # noqa: PLR0917 - the contract's signature
+        self,
+        message: str | tuple[JsonObject, ...],
+        options: EngineOptions,
+        trust: TrustLevel,
+        session_id: str | None = None,
+        callbacks: TurnListener | None = None,
+        abort: AbortSignal | None = None,
+    ) -> EngineResult:
+        """Execute the part of a run. See `nova_workers.contracts.engine.Engine.run`."""
+        listener, signal, run_id = callbacks or TurnListener(), abort or AbortSignal(), options.run_id or ""
+        part = await persist(self._database, signal, lambda c: begin_part(c, run_id))
+        if part is None:
+            stored = await persist(self._database, signal, lambda c: stored_part(c, run_id))
+            return await _reported(stored, listener)
+        seal = self._keys.open(part.tenant_id, part.order_id, part.data_key_id, part.data_key)
+        answer = await self._answer(part, seal, run_id, signal)
+        if answer.aborted:
+            return EngineResult("", "aborted", _used(answer.usage, 1), model=answer.model)
+        end = _end_of(answer, part, seal)
+        after = await persist(self._database, signal, lambda c: self._store(c, part, end, run_id), transaction=True)
+        await self._notifier.apply(part.order_id, after)
+        stored = await persist(self._database, signal, lambda c: stored_part(c, run_id))
+        return await _reported(stored, listener)
+
+    async def close(self) -> None:
+        """Do nothing: the owner of the other engines closes them."""
+
+    async def _answer(self, part: BegunPart, seal: OrderSeal, run_id: str, abort: AbortSignal) -> Answer:
+        """Call the part's models. Within, log lines and spans have fingerprints in place of texts."""
+        spans = _without_spans() if self._spans_have_content else nullcontext()
+        with sealing(seal.fingerprint), spans:
+            try:
+                assert part.sealed is not None  # noqa: S101 - it is destroyed only together with the key
+                content = open_content(seal, part.sealed)
+                rows = await persist(self._database, abort, lambda c: list_parts(c, part.order_id))
+                role = role_named(content, part.role)
+                prompt = prompt_of(content, role, kind=role.kind, round=part.round, outputs=open_outputs(seal, rows))
+                return await self._caller.answer(
+                    part,
+                    prompt,
+                    models_of(content.order, content.policy, role),
+                    max_tokens=role.max_output_tokens,
+                    run_id=run_id,
+                    abort=abort,
+                )
+            except RunLost:
+                raise
+            except NovaError as error:
+                return Answer("provider_failed", failure=f"{error.code}: {error.message}")
+            except Exception as error:
+                # A defect of an engine. Its message may quote content, so it is not passed on as an exception.
+                _log.exception("order.part_raised", error_type=type(error).__name__)
+                return Answer("provider_failed", failure=repr(error))
+
+    async def _store(self, connection: Connection, part: BegunPart, end: PartEnd, run_id: str) -> After:
+        row = await lock_order(connection, part.order_id)
+        if row is None or not await end_part(connection, part.id, end, attempt=part.attempts):
+            stored = await stored_part(connection, run_id)
+            if stored is None:
+                raise RunLost(f"Part {part.id!r} was begun again by another worker.", part_id=part.id)
+            # The order has ended meanwhile, or this attempt stored it and only the reply was lost.
+            return NOTHING_FOLLOWS
+        await record(connection, row, [TrailEntry("internal", "part_ended", _figures(part, end))])
+        return await advance(connection, row, self._keys)
+
+
+def _end_of(answer: Answer, part: BegunPart, seal: OrderSeal) -> PartEnd:
+    value, choice = answer.value, answer.choice
+    confidence = None if value is None else value.get("confidence")
+    is_number = isinstance(confidence, int | float) and 0 <= confidence <= 1
+    content = None if value is None else orjson.dumps(value)
+    return PartEnd(
+        answer.stop_reason,
+        answer.usage,
+        answer.last_call,
+        sealed_output=None if content is None else seal.seal(part.id, content),
+        fingerprint=seal.fingerprint(answer.failure if content is None else content),
+        confidence=float(confidence) if is_number and confidence is not None else None,
+        approved=bool(value["approve"]) if value is not None and part.kind == "review" else None,
+        engine=None if choice is None else choice.engine,
+        model=answer.model,
+        provider=None if choice is None else choice.provider,
+    )
+
+
+def _figures(part: BegunPart, end: PartEnd) -> dict[str, Any]:
+    return {
+        "part": part.id,
+        "role": part.role,
+        "round": part.round,
+        "stopReason": end.stop_reason,
+        "model": end.model,
+        "provider": end.provider,
+        "fingerprint": end.fingerprint,
+        "attempt": part.attempts,
+        "inputTokens": end.usage.total_tokens - end.usage.output_tokens,
+        "outputTokens": end.usage.output_tokens,
+        "costUsd": end.usage.cost_usd,
+    }
+
+
+async def _reported(part: PartRow | None, listener: TurnListener) -> EngineResult:
+    """Report an ended part to its run: fingerprint, figures and stop reason."""
+    if part is None:
+        error = EngineError("unknown", "The run belongs to no part of a work order.", retryable=False)
+        return EngineResult("", "error", error=error)
+    text = f"{part.stop_reason}: {part.fingerprint or 'ended with its order'}"
+    usage = TokenUsage(**part.usage)
+    step = StepRecord(0, (Message("assistant", (text_block(text),)),), (), usage, part.model, final=True)
+    await listener.on_step(step)
+    used = _used(usage, part.calls)
+    failed = part.stop_reason != "ok"
+    error = EngineError("model_error", f"The part of the work order ended with {text}", retryable=False)
+    return EngineResult(
+        text,
+        "error" if failed else "end_turn",
+        used,
+        messages=step.messages,
+        model=part.model,
+        provider=part.provider,
+        error=error if failed else None,
+    )
+
+
+def _used(usage: TokenUsage, calls: int) -> EngineUsage:
+    return EngineUsage(tokens=usage, turns=calls)
+
+
+def _without_spans() -> Any:
+    """Return a context in which samplers that follow the parent span drop every span."""
+    present = trace.get_current_span().get_span_context()
+    unsampled = trace.SpanContext(present.trace_id, present.span_id, is_remote=False, trace_flags=trace.TraceFlags(0))
+    return trace.use_span(trace.NonRecordingSpan(unsampled))

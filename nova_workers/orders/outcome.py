@@ -1,0 +1,163 @@
+"""The outcome of an order: its results as they are stored, one for each mode of presentation, and its figures."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nova_workers.contracts.orders import (
+    CostBreakdown,
+    CostShare,
+    ExecutionMeta,
+    OrderProblem,
+    SpecialistMeta,
+    SwarmMeta,
+)
+from nova_workers.ledger.orders.records import PartRow
+from nova_workers.orders.checker import ResultDraft, check_result
+from nova_workers.orders.content import OrderContent
+from nova_workers.orders.presentation import Proposal, present
+from nova_workers.vocabulary import WorkStopReason
+
+__all__ = ["Outcome", "figures_of", "outcome_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What is known of an order at its end, or when a person has to decide.
+
+    Attributes:
+        stop_reason: The internal one. It is not the given one if no artifact passed the check.
+        needs_human: Whether a person is needed, as the result says.
+        results: For customers, by mode of presentation, as parsed JSON.
+        internal: Extensions for internal readers, as parsed JSON.
+        left_out: What did not pass the check, without its content.
+    """
+
+    stop_reason: WorkStopReason
+    needs_human: bool
+    results: dict[str, dict[str, Any]]
+    internal: dict[str, Any]
+    left_out: Sequence[OrderProblem]
+
+    def stored(self) -> dict[str, Any]:
+        """Return it as the ledger stores it."""
+        return {"results": self.results, "internal": self.internal}
+
+
+def outcome_of(
+    order_id: str,
+    content: OrderContent,
+    parts: Sequence[PartRow],
+    proposals: Sequence[Proposal],
+    stop_reason: WorkStopReason,
+    *,
+    in_review: bool = False,
+    needs_human: bool | None = None,
+) -> Outcome:
+    """Return the outcome of an order.
+
+    Args:
+        order_id: The order.
+        content: The order and its policy.
+        parts: Its parts.
+        proposals: The proposals that the result shows.
+        stop_reason: The internal reason.
+        in_review: Whether a person is to decide.
+        needs_human: Whether a person is still needed; None follows from the reason.
+    """
+    policy = content.policy
+    meta, swarm, costs = figures_of(content, parts)
+    results: dict[str, dict[str, Any]] = {}
+    left_out: Sequence[OrderProblem] = ()
+    needs, reason = False, stop_reason
+    for mode in policy.presentation.modes:
+        shown = present(proposals, policy, mode)
+        draft = ResultDraft(
+            trace_id=order_id,
+            stop_reason=stop_reason,
+            artifacts=shown.artifacts,
+            alternatives=shown.alternatives,
+            in_review=in_review,
+            needs_human=needs_human,
+            swarm=swarm,
+            meta=meta,
+        )
+        checked = check_result(draft, policy)
+        results[mode] = checked.result.to_wire()
+        if mode == policy.presentation.default:
+            left_out, needs = checked.left_out, checked.result.needs_human
+            if stop_reason == "ok" and not checked.result.artifacts:
+                reason = "ajv_failed"
+    internal = {
+        "costBreakdown": costs.to_wire(),
+        "meta": meta.to_wire(),
+        **({} if swarm is None else {"swarm": swarm.to_wire()}),
+    }
+    return Outcome(reason, needs, results, internal, left_out)
+
+
+def figures_of(
+    content: OrderContent, parts: Sequence[PartRow]
+) -> tuple[ExecutionMeta, SwarmMeta | None, CostBreakdown]:
+    """Return the figures of an order: of its execution, of its swarm if its policy has one, and of its cost."""
+    policy = content.policy
+    called = [part for part in parts if part.calls]
+    meta = ExecutionMeta(
+        cached=False,
+        attempt_count=max((part.attempts for part in parts), default=0),
+        rounds=max((part.round for part in parts), default=0),
+        calls=sum(part.calls for part in parts),
+        models=list(dict.fromkeys(part.model for part in called if part.model is not None)),
+        estimated_usd=sum(part.used_usd for part in parts),
+        input_tokens=sum(_input_tokens(part) for part in parts),
+        output_tokens=sum(int(part.usage.get("output_tokens", 0)) for part in parts),
+    )
+    swarm = None
+    if policy.general is not None or policy.roles_of("review"):
+        swarm = SwarmMeta(
+            field_general_model=next((part.model for part in called if part.kind == "general"), None),
+            specialists=[
+                SpecialistMeta(
+                    role=part.role,
+                    model=part.model,
+                    stop_reason=part.stop_reason or "in_progress",
+                    confidence=part.confidence,
+                )
+                for part in _latest(parts)
+            ],
+            swirls=meta.rounds,
+        )
+    return meta, swarm, _costs(called)
+
+
+def _latest(parts: Sequence[PartRow]) -> list[PartRow]:
+    """Return the last part of each specialist."""
+    latest: dict[tuple[str, int], PartRow] = {}
+    for part in parts:
+        if part.kind != "general":
+            latest[part.kind, part.position] = part
+    return list(latest.values())
+
+
+def _input_tokens(part: PartRow) -> int:
+    return sum(int(part.usage.get(name, 0)) for name in ("input_tokens", "cache_read_tokens", "cache_write_tokens"))
+
+
+def _costs(parts: Sequence[PartRow]) -> CostBreakdown:
+    models: defaultdict[str, list[PartRow]] = defaultdict(list)
+    providers: defaultdict[str, list[PartRow]] = defaultdict(list)
+    for part in parts:
+        models[part.model or "unknown"].append(part)
+        providers[part.provider or "unknown"].append(part)
+    return CostBreakdown(
+        by_model={name: _share(of) for name, of in models.items()},
+        by_provider={name: _share(of) for name, of in providers.items()},
+        total=sum(part.used_usd for part in parts),
+    )
+
+
+def _share(parts: Sequence[PartRow]) -> CostShare:
+    return CostShare(calls=sum(part.calls for part in parts), cost_usd=sum(part.used_usd for part in parts))

@@ -1,0 +1,104 @@
+"""A person's decision on the outcome of an order. It ends the order, once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from jsonschema import ValidationError
+from jsonschema.validators import validator_for
+
+from nova_workers.errors import Conflict, InvalidInput, NotFound
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.orders.records import lock_order
+from nova_workers.orders.advance import OpenOrder, finish, open_draft, open_order
+from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.checker import ResultDraft, check_result
+from nova_workers.orders.presentation import Proposal, present
+from nova_workers.orders.sealing import OrderKeys
+from nova_workers.vocabulary import ReviewVerdict
+
+__all__ = ["OrderReviews"]
+
+
+class OrderReviews:
+    """Applies decisions."""
+
+    def __init__(self, database: Database, keys: OrderKeys, notifier: OrderNotifier) -> None:
+        self._database = database
+        self._keys = keys
+        self._notifier = notifier
+
+    async def decide(
+        self, tenant_id: str, trace_id: str, verdict: ReviewVerdict, *, payload: dict[str, Any] | None, by: str
+    ) -> None:
+        """End an order in review.
+
+        Args:
+            tenant_id: The tenant.
+            trace_id: The order.
+            verdict: ``approve`` returns the proposals as they are, ``edit`` the given payload, ``reject`` none.
+            payload: With ``edit``: the payload of the artifact.
+            by: The key of the person.
+
+        Raises:
+            NotFound: No such order in this tenant.
+            Conflict: It is not in review, or there is nothing to approve.
+            InvalidInput: The payload does not fulfil its schema, or is not safe for customers.
+        """
+        async with self._database.transaction() as connection:
+            row = await lock_order(connection, trace_id)
+            if row is None or row.tenant_id != tenant_id:
+                raise NotFound(f"No work order {trace_id!r}.", kind="work_order")
+            if row.state != "review":
+                raise Conflict(
+                    f"Work order {trace_id!r} is not in review: its state is {row.state!r}. Read its result with "
+                    f"GET /v1/work-orders/{trace_id}.",
+                    state=row.state,
+                )
+            order = await open_order(connection, row, self._keys)
+            proposals = _decided(order, verdict, payload)
+            after = await finish(
+                connection,
+                order,
+                proposals,
+                "needs_human" if verdict == "reject" else "ok",
+                cached=True,
+                needs_human=False,
+                reviewed=verdict,
+                reviewed_by=by,
+            )
+        await self._notifier.apply(trace_id, after)
+
+
+def _decided(order: OpenOrder, verdict: ReviewVerdict, payload: dict[str, Any] | None) -> list[Proposal]:
+    if (payload is not None) != (verdict == "edit"):
+        raise InvalidInput("payload: give it with the verdict 'edit', and only then.", field="payload")
+    if verdict == "reject":
+        return []
+    if payload is None:
+        proposals = open_draft(order)
+        if not proposals:
+            raise Conflict("There is no proposal to approve. Edit: give the payload of the artifact; or reject.")
+        _check_safe(order, proposals)
+        return proposals
+    schema = order.content.policy.payload_schema()
+    try:
+        validator_for(schema)(schema).validate(payload)
+    except ValidationError as error:
+        raise InvalidInput(
+            f"payload: at {error.json_path} it does not fulfil the schema of {order.content.policy.produces!r} "
+            f"({error.validator}).",
+            field="payload",
+        ) from None
+    proposals = [Proposal(payload, final=True)]
+    _check_safe(order, proposals)
+    return proposals
+
+
+def _check_safe(order: OpenOrder, proposals: list[Proposal]) -> None:
+    policy = order.content.policy
+    shown = present(proposals, policy, policy.presentation.default)
+    checked = check_result(ResultDraft(order.row.id, "ok", artifacts=shown.artifacts), policy)
+    if not checked.result.artifacts:
+        rules = "; ".join(dict.fromkeys(problem.rule for problem in checked.left_out))
+        raise InvalidInput(f"payload: it is not safe for customers: {rules}. Edit it.", field="payload")

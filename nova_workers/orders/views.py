@@ -1,0 +1,73 @@
+"""The result of an order as a reader gets it: while it runs, in review, and after its end."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_workers.contracts.orders import AiWorkResultV1, customer_stop, status_of
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.orders.records import OrderRow
+from nova_workers.orders.advance import open_draft, open_order
+from nova_workers.orders.outcome import outcome_of
+from nova_workers.orders.sealing import OrderKeys
+from nova_workers.vocabulary import PresentationMode
+
+__all__ = ["OrderViews"]
+
+
+class OrderViews:
+    """Builds results."""
+
+    def __init__(self, keys: OrderKeys) -> None:
+        self._keys = keys
+
+    async def result(
+        self, connection: Connection, row: OrderRow, *, mode: PresentationMode | None, shared: bool, internal: bool
+    ) -> AiWorkResultV1:
+        """Return the result of an order. See `Orders.result_of`."""
+        if row.state == "running":
+            return AiWorkResultV1(
+                version="v1",
+                status="in_progress",
+                stop_reason="in_progress",
+                needs_human=False,
+                trace_id=row.id,
+                artifacts=[],
+                customer_safe=True,
+            )
+        stored = row.outcome if row.state == "ended" else await self._draft(connection, row)
+        return _result(row, stored or {}, mode=mode, shared=shared, internal=internal)
+
+    async def _draft(self, connection: Connection, row: OrderRow) -> dict[str, Any]:
+        order = await open_order(connection, row, self._keys)
+        reason = row.stop_reason or "needs_human"
+        return outcome_of(row.id, order.content, order.parts, open_draft(order), reason, in_review=True).stored()
+
+
+def _result(
+    row: OrderRow, stored: dict[str, Any], *, mode: PresentationMode | None, shared: bool, internal: bool
+) -> AiWorkResultV1:
+    results: dict[str, dict[str, Any]] = stored.get("results", {})
+    wire = results.get(mode or "") or results.get(row.presentation_mode or "") or next(iter(results.values()), None)
+    if wire is None:
+        return _without_outcome(row)
+    extensions: dict[str, Any] = dict(wire.get("extensions", {}))
+    if internal:
+        extensions |= stored["internal"]
+    if shared and "meta" in extensions:
+        extensions["meta"] = {**extensions["meta"], "cached": True}
+    return AiWorkResultV1.from_wire({**wire, "extensions": extensions})
+
+
+def _without_outcome(row: OrderRow) -> AiWorkResultV1:
+    """Return the result of an order that could not be completed because of a defect."""
+    stop, _ = customer_stop(row.stop_reason or "provider_failed")
+    return AiWorkResultV1(
+        version="v1",
+        status=status_of(stop),
+        stop_reason=stop,
+        needs_human=row.needs_human,
+        trace_id=row.id,
+        artifacts=[],
+        customer_safe=True,
+    )

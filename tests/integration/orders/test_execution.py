@@ -1,0 +1,164 @@
+"""Orders are executed by runs: rounds of proposals and reviews, caps, and results."""
+
+from __future__ import annotations
+
+import pytest
+
+from nova_workers.contracts.engine import EngineError
+from nova_workers.contracts.orders import EngineConstraints, OrderExtensions
+from nova_workers.contracts.usage import TokenUsage
+from tests.support.harness.orders import OrderDesk, critique, policy, proposal
+
+SWARM = {"craft": "craft", "critic": "review", "compliance": "review", "general": "general"}
+
+
+async def test_an_order_of_one_role_gets_its_proposal(desk: OrderDesk) -> None:
+    result = await desk.run(policy())
+    assert (result.status, result.stop_reason, result.needs_human) == ("succeeded", "ok", False)
+    (artifact,) = result.artifacts
+    assert artifact.to_wire()["payload"]["value"] == "A better headline"
+    assert result.extensions is not None
+    assert result.extensions.meta is not None
+    meta = result.extensions.meta
+    assert (meta.calls, meta.rounds, meta.models, meta.cached) == (1, 1, ["craft"], False)
+    assert meta.estimated_usd == pytest.approx(0.01)
+    assert (meta.input_tokens, meta.output_tokens) == (100, 50)
+
+
+async def test_a_swarm_reviews_in_parallel_and_repeats_with_the_critiques_until_its_policy_is_satisfied(
+    desk: OrderDesk,
+) -> None:
+    desk.engine.answers = {
+        "craft": [proposal("First"), proposal("Second", 0.95)],
+        "critic": [critique(approve=False, issues=["Too long"]), critique()],
+        "compliance": critique(),
+        "general": proposal("Final", 0.92),
+    }
+    result = await desk.run(policy(SWARM))
+    assert result.stop_reason == "ok"
+    assert [artifact.to_wire()["payload"]["value"] for artifact in result.artifacts] == ["Final"]
+    assert result.extensions is not None
+    swarm = result.extensions.swarm
+    assert swarm is not None
+    assert (swarm.field_general_model, swarm.swirls) == ("general", 2)
+    assert [(each.role, each.stop_reason, each.confidence) for each in swarm.specialists] == [
+        ("craft", "ok", 0.95),
+        ("critic", "ok", 0.8),
+        ("compliance", "ok", 0.8),
+    ]
+    assert [call.model for call in desk.engine.calls].count("craft") == 2
+    assert len(desk.engine.calls) == 7
+    second = [call for call in desk.engine.calls if call.model == "craft"][1]
+    assert "Too long" in second.user
+    assert "First" in second.user
+
+
+async def test_an_unsatisfied_policy_stops_at_the_cap_of_rounds_with_the_best_proposal(desk: OrderDesk) -> None:
+    desk.engine.answers = {"critic": critique(approve=False)}
+    order = desk.order(constraints=EngineConstraints(max_rounds=2))
+    result = await desk.run(policy({"craft": "craft", "critic": "review"}), order)
+    assert (result.status, result.stop_reason) == ("failed", "round_cap_exceeded")
+    assert len(result.artifacts) == 1
+    assert len(desk.engine.calls) == 4
+
+
+async def test_a_specialist_that_fails_costs_its_part_and_not_the_order(desk: OrderDesk) -> None:
+    failure = EngineError("model_error", "The provider is down", retryable=True)
+    desk.engine.answers = {"critic": failure, "compliance": critique()}
+    result = await desk.run(
+        policy({"craft": "craft", "critic": "review", "compliance": "review"}, satisfied={"minApprovals": 1})
+    )
+    assert result.stop_reason == "ok"
+    assert result.extensions is not None
+    assert result.extensions.swarm is not None
+    assert [each.stop_reason for each in result.extensions.swarm.specialists] == ["ok", "needs_human", "ok"]
+
+
+async def test_no_call_is_made_that_the_order_cannot_afford(desk: OrderDesk) -> None:
+    order = desk.order(constraints=EngineConstraints(max_tokens_total=300))
+    result = await desk.run(policy(), order)
+    assert (result.status, result.stop_reason) == ("failed", "cost_cap_exceeded")
+    assert not desk.engine.calls
+
+
+async def test_a_call_gets_no_more_tokens_than_are_left(desk: OrderDesk) -> None:
+    order = desk.order(constraints=EngineConstraints(max_tokens_total=1_000))
+    await desk.run(policy(), order)
+    (call,) = desk.engine.calls
+    assert 256 <= call.max_tokens < 500
+
+
+async def test_cost_that_was_used_counts_before_each_further_call(desk: OrderDesk) -> None:
+    desk.engine.usage = TokenUsage(input_tokens=10, output_tokens=10, cost_usd=0.6)
+    desk.engine.answers = {"critic": critique(approve=False)}
+    order = desk.order(constraints=EngineConstraints(cost_cap_usd=1.0))
+    result = await desk.run(policy({"craft": "craft", "critic": "review"}), order)
+    assert result.stop_reason == "cost_cap_exceeded"
+    assert len(desk.engine.calls) == 2
+    assert len(result.artifacts) == 1
+
+
+@pytest.mark.parametrize(("answer", "reason"), [("no JSON", "json_parse_failed"), ('{"targetKey": 1}', "ajv_failed")])
+async def test_an_answer_of_the_wrong_form_is_sent_back_once(desk: OrderDesk, answer: str, reason: str) -> None:
+    desk.engine.answers = {"craft": [answer, proposal("Corrected")]}
+    result = await desk.run(policy())
+    assert result.stop_reason == "ok"
+    assert len(desk.engine.calls) == 2
+    desk.engine.answers = {"craft": answer}
+    desk.engine.calls.clear()
+    accepted = await desk.accept(desk.order({"another": "order"}), policy())
+    await desk.settle()
+    result = await desk.result(accepted.trace_id)
+    assert (result.status, result.stop_reason, result.needs_human) == ("failed", "needs_human", True)
+    assert result.extensions is not None
+    assert result.extensions.message == "We need to review this manually"
+    assert (await desk.row(accepted.trace_id)).stop_reason == reason
+    assert len(desk.engine.calls) == 2
+
+
+async def test_another_model_of_the_role_answers_if_a_provider_fails(desk: OrderDesk) -> None:
+    document = policy().to_wire()
+    document["roles"][0]["models"].append({"engine": "scripted", "model": "spare", "provider": "other"})
+    desk.engine.answers = {"craft": EngineError("rate_limit", "Slow down", retryable=True)}
+    result = await desk.run(type(policy()).from_wire(document))
+    assert result.stop_reason == "ok"
+    assert [call.model for call in desk.engine.calls] == ["craft", "spare"]
+
+
+async def test_a_role_without_a_model_of_the_fleet_is_a_failure_of_the_router(desk: OrderDesk) -> None:
+    document = policy().to_wire()
+    document["roles"][0]["models"] = [{"engine": "missing", "model": "any", "provider": "none"}]
+    accepted = await desk.accept(desk.order(), type(policy()).from_wire(document))
+    await desk.settle()
+    assert (await desk.row(accepted.trace_id)).stop_reason == "router_failed"
+    result = await desk.result(accepted.trace_id)
+    assert result.extensions is not None
+    assert result.extensions.message == "We're reviewing your request"
+
+
+async def test_an_equal_order_gets_the_result_of_the_first_one_in_its_own_presentation(desk: OrderDesk) -> None:
+    crafts = policy({"craft": "craft", "second": "craft"})
+    desk.engine.answers = {"craft": proposal("One", 0.8), "second": proposal("Two", 0.9)}
+    first = await desk.accept(desk.order(), crafts)
+    await desk.settle()
+    again = await desk.accept(desk.order(extensions=OrderExtensions(presentation_mode="ranked")), crafts)
+    assert (again.trace_id, again.shared) == (first.trace_id, True)
+    result = await desk.result(first.trace_id, mode="ranked", shared=True)
+    assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["Two", "One"]
+    assert result.extensions is not None
+    assert result.extensions.meta is not None
+    assert result.extensions.meta.cached
+    assert len(desk.engine.calls) == 2
+
+
+async def test_another_version_of_the_policy_is_executed_anew(desk: OrderDesk) -> None:
+    await desk.run(policy())
+    again = await desk.accept(desk.order(), policy(version="2"))
+    assert not again.shared
+
+
+async def test_a_failure_of_the_provider_is_not_kept_for_equal_orders(desk: OrderDesk) -> None:
+    desk.engine.answers = {"craft": EngineError("model_error", "Down", retryable=True)}
+    await desk.run(policy())
+    desk.engine.answers = {}
+    assert (await desk.run(policy())).stop_reason == "ok"
