@@ -15,6 +15,7 @@ from api.routes import reference
 from api.routes.operations import fleet, health, keys, tenant, tenants, usage
 from api.routes.orchestrations import config as orchestration_config
 from api.routes.orchestrations import events as orchestration_events
+from api.routes.orchestrations import masters as orchestration_masters
 from api.routes.orchestrations import models as orchestration_models
 from api.routes.orchestrations import starts as orchestration_starts
 from api.routes.orchestrations import trees as orchestration_trees
@@ -84,6 +85,7 @@ _ROUTERS = (
     orchestration_models.router,
     orchestration_starts.router,
     orchestration_trees.router,
+    orchestration_masters.router,
     orchestration_events.router,
     webhooks.router,
 )

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Index, text
 
 from models.base import Table
-from models.columns import big, count, fk, id_ref, json, one_of, pk, string, time, words
+from models.columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time, words
 from nova_workers.vocabulary import ENDED_AGENTS, AgentRole, AgentState, PermissionMode, RoutedMessageType, sql_list
 
 __all__ = ["Orchestration", "OrchestrationAgent", "OrchestrationMessage"]
@@ -49,6 +49,12 @@ class Orchestration(Table, table=True):
     )
     start_key: str | None = string(null=True, comment="Turn and tool call that started it")
     report_thread_id: str | None = id_ref(null=True, comment="The thread that gets a message when it ends")
+    is_external: bool = boolean(comment="Its master is a program outside of the fleet, which acts over HTTP")
+    master_seen_at: datetime | None = time(null=True, comment="Latest request of an external master")
+    master_waits: dict[str, Any] = json(
+        default="'{}'",
+        comment="By call, what an external master waits for: contracts.waits.AwaitMessages",
+    )
     created_at: datetime = time(now=True)
     finished_at: datetime | None = time(null=True, comment="When its master ended; null again after a continuation")
 

@@ -93,30 +93,42 @@ class TreeFollower:
     async def wait(
         self, target: TreeTarget, until_gone: Coroutine[Any, Any, None], *, timeout_s: float
     ) -> Ending | Literal["timeout"]:
-        """Wait until an orchestration has ended or one of its agents asks a person. Driven by its events.
+        """Wait until an orchestration has ended or one of its agents asks a person.
+
+        Raises:
+            NotFound: No such orchestration in this tenant.
+        """
+
+        async def is_settled() -> bool:
+            head = await self.find(target)
+            return head.finished_at is not None or head.asks
+
+        return await self.wait_until(target, is_settled, _may_settle, until_gone, timeout_s=timeout_s)
+
+    async def wait_until(
+        self,
+        target: TreeTarget,
+        is_done: Callable[[], Awaitable[bool]],
+        is_noteworthy: Callable[[JsonObject], bool],
+        until_gone: Coroutine[Any, Any, None],
+        *,
+        timeout_s: float,
+    ) -> Ending | Literal["timeout"]:
+        """Wait for a state of an orchestration, driven by its events.
 
         The ledger decides: an event is only a reason to read it, and so is silence, in case the event was lost.
 
         Args:
             target: The orchestration.
+            is_done: Reads the ledger.
+            is_noteworthy: Whether an event is a reason to read it.
             until_gone: Returns once the client has disconnected.
             timeout_s: Longest wait.
-
-        Raises:
-            NotFound: No such orchestration in this tenant.
         """
         async with self._hub.follow_tree(target.orchestration_id) as feed:
             with self._watch.watch(target.orchestration_id) as woken:
-                ending = await until_first(self._until_settled(target, feed), woken, until_gone, timeout_s)
+                ending = await until_first(_until(feed, is_done, is_noteworthy), woken, until_gone, timeout_s)
         return "over" if ending == "done" else ending
-
-    async def _until_settled(self, target: TreeTarget, feed: TreeFeed) -> None:
-        seen = await _newest(feed)
-        while True:
-            head = await self.find(target)
-            if head.finished_at is not None or head.asks:
-                return
-            seen = await _next_noteworthy(feed, seen)
 
     async def has_more(self, target: TreeTarget) -> bool:
         """Whether there are events after the target's cursor: in the stream, or in the ledger if the stream is gone."""
@@ -224,6 +236,14 @@ class _Pump:
             await self._send([TreeItem(cursor, items[-1].record)])
 
 
+async def _until(
+    feed: TreeFeed, is_done: Callable[[], Awaitable[bool]], is_noteworthy: Callable[[JsonObject], bool]
+) -> None:
+    seen = await _newest(feed)
+    while not await is_done():
+        seen = await _next_noteworthy(feed, seen, is_noteworthy)
+
+
 async def _newest(feed: TreeFeed) -> TreeCursor:
     """Return a cursor after the newest event. The start if Redis does not answer."""
     try:
@@ -232,8 +252,8 @@ async def _newest(feed: TreeFeed) -> TreeCursor:
         return _START
 
 
-async def _next_noteworthy(feed: TreeFeed, seen: TreeCursor) -> TreeCursor:
-    """Wait for an event by which the orchestration may have ended or may ask a person; return the cursor after it.
+async def _next_noteworthy(feed: TreeFeed, seen: TreeCursor, is_noteworthy: Callable[[JsonObject], bool]) -> TreeCursor:
+    """Wait for a noteworthy event, and return the cursor after it.
 
     Without such an event it returns after some seconds.
     """
@@ -243,7 +263,7 @@ async def _next_noteworthy(feed: TreeFeed, seen: TreeCursor) -> TreeCursor:
         try:
             while items := await feed.read(seen):
                 seen = items[-1].cursor
-                if any(_is_noteworthy(item.record["event"]) for item in items):
+                if any(is_noteworthy(item.record["event"]) for item in items):
                     return seen
         except RedisError as error:
             _log.warning("tree_follower.redis_unavailable", error=str(error))
@@ -252,7 +272,7 @@ async def _next_noteworthy(feed: TreeFeed, seen: TreeCursor) -> TreeCursor:
     return seen
 
 
-def _is_noteworthy(event: JsonObject) -> bool:
+def _may_settle(event: JsonObject) -> bool:
     return event["type"] == "orchestration_end" or (event["type"] == "waiting" and event["kind"] in ANSWERABLE)
 
 

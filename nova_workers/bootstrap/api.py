@@ -27,6 +27,7 @@ from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.service import Orchestrations
 from nova_workers.orchestration.starting import OrchestrationStarter
+from nova_workers.orchestration.tools.external import ExternalMasters
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
@@ -71,6 +72,7 @@ class ApiServices:
     model_catalog: ModelCatalog
     orchestrations: Orchestrations
     orchestration_starter: OrchestrationStarter
+    external_masters: ExternalMasters
     tasks: Tasks
     task_scheduler: TaskScheduler
     triggers: TriggerFirer
@@ -118,8 +120,9 @@ def build_api(settings: Settings) -> ApiServices:
     embeddings = remote_embeddings(settings.effects)
     capabilities = default_registry(database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
     catalog, configs = build_catalog(database, redis, settings), build_configs(database, settings)
+    models = RankedModels(catalog)
     orchestrations = Orchestrations(
-        database, dispatcher, canceller, RankedModels(catalog), idempotency_ttl_s=settings.runs.idempotency_ttl_s
+        database, dispatcher, canceller, models, idempotency_ttl_s=settings.runs.idempotency_ttl_s
     )
     starter = OrchestrationStarter(orchestrations, configs)
     return ApiServices(
@@ -143,6 +146,7 @@ def build_api(settings: Settings) -> ApiServices:
         model_catalog=catalog,
         orchestrations=orchestrations,
         orchestration_starter=starter,
+        external_masters=ExternalMasters(database, dispatcher, canceller, models),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics, notifier=canceller, planner=starter),

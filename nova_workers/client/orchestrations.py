@@ -13,6 +13,10 @@ from nova_workers.contracts.http.orchestrations import (
     AgentKill,
     AgentPrompt,
     FileChange,
+    MasterCall,
+    MasterComplete,
+    MasterReply,
+    MasterTool,
     OrchestrationContinue,
     OrchestrationCreate,
     OrchestrationMessageView,
@@ -138,6 +142,28 @@ class Orchestrations:
     async def kill(self, orchestration_id: str, kill: AgentKill | None = None) -> OrchestrationView:
         """Kill an agent and all below it; without one the whole tree."""
         return await self._change(orchestration_id, "kill", kill or AgentKill())
+
+    async def master_tools(self, orchestration_id: str) -> Page[MasterTool]:
+        """Return the tools of the external master of an orchestration."""
+        return await self._transport.fetch(Page[MasterTool], "GET", f"{_PATH}/{orchestration_id}/master/tools")
+
+    async def master_call(
+        self, orchestration_id: str, call: MasterCall, *, key: str, timeout_s: float = 660.0
+    ) -> MasterReply:
+        """Call a tool as the external master. While the reply is `pending`, repeat the call with the same key."""
+        return await self._transport.fetch(
+            MasterReply,
+            "POST",
+            f"{_PATH}/{orchestration_id}/master/calls",
+            body=call,
+            headers={"Idempotency-Key": key},
+            timeout_s=timeout_s,
+        )
+
+    async def complete(self, orchestration_id: str, result: MasterComplete) -> OrchestrationView:
+        """End an orchestration as its external master."""
+        path = f"{_PATH}/{orchestration_id}/master/complete"
+        return await self._transport.fetch(OrchestrationView, "POST", path, body=result)
 
     async def prompt(self, orchestration_id: str, agent: str, prompt: AgentPrompt) -> OrchestrationView:
         """Send a message to an agent."""

@@ -19,10 +19,10 @@ from nova_workers.errors import (
     MaxDepthExceededError,
     MessageRoutingError,
 )
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations.locking import lock_tree_of_run
+from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree_of_external, lock_tree_of_run
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.config.values import OrchestrationConfig
@@ -44,6 +44,7 @@ class Caller:
     Attributes:
         agent_id: The agent within the orchestration.
         key: Names the tool call; None if the engine does not, and a repeated call then acts again.
+        is_external: It is an external master, which has no run: `run_id` only names its activation.
     """
 
     tenant_id: str
@@ -52,6 +53,7 @@ class Caller:
     run_id: str
     fence: int
     key: str | None = None
+    is_external: bool = False
 
 
 class AgentActions:
@@ -94,13 +96,7 @@ class AgentActions:
     async def _prepare(self, caller: Caller, requests: Sequence[SpawnRequest]) -> list[PreparedSpawn]:
         """Resolve models, plugins and configurations, before the tree is locked."""
         async with self._database.connection() as connection:
-            tree = await lock_tree_of_run(
-                connection,
-                caller.orchestration_id,
-                agent_id=caller.agent_id,
-                run_id=caller.run_id,
-                fence=caller.fence,
-            )
+            tree = await _lock(connection, caller)
             owner = (await get_agent(connection, tree.tenant_id, tree.agent_id)).spec
             agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
         mode = pick_agent(agents, caller.agent_id, what="agent").permission_mode
@@ -283,18 +279,24 @@ class AgentActions:
     async def _changed(self, caller: Caller) -> AsyncGenerator[TreeChange]:
         """Change the tree within the block, as its agent; then ring and cancel what follows from the change."""
         async with self._database.transaction() as connection:
-            tree = await lock_tree_of_run(
-                connection,
-                caller.orchestration_id,
-                agent_id=caller.agent_id,
-                run_id=caller.run_id,
-                fence=caller.fence,
-            )
+            tree = await _lock(connection, caller)
             change = TreeChange(connection, tree)
             yield change
             after = await after_change(change)
         if self._dispatcher is not None and self._notifier is not None:
             await apply_change(self._dispatcher, self._notifier, after)
+
+
+async def _lock(connection: Connection, caller: Caller) -> LockedTree:
+    if caller.is_external:
+        return await lock_tree_of_external(connection, caller.tenant_id, caller.orchestration_id, run_id=caller.run_id)
+    return await lock_tree_of_run(
+        connection,
+        caller.orchestration_id,
+        agent_id=caller.agent_id,
+        run_id=caller.run_id,
+        fence=caller.fence,
+    )
 
 
 async def _own(change: TreeChange, caller: Caller) -> AgentDescriptor:

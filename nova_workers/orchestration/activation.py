@@ -27,6 +27,11 @@ async def activate(
     Raises:
         AgentSpawnError: The agent has not ended, or its thread or configuration was deleted.
     """
+    if agent.parent_id is None and change.tree.is_external:
+        raise AgentSpawnError(
+            f"The master of orchestration {change.tree.id!r} is a program outside of the fleet and has ended. Start "
+            "another orchestration."
+        )
     if not can_restart(agent.state):
         raise AgentSpawnError(
             f"Agent {agent.id!r} is {agent.state}; only one that has ended can be restarted. "

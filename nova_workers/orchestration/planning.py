@@ -30,6 +30,7 @@ class NewOrchestration:
         origin: The run whose agent starts it; a repeated call finds the first one's orchestration by its key.
         idempotency_key: A request with a key that was used before returns the first one's orchestration.
         body_hash: Hash of the request's body; compared if the key is used again.
+        is_external: Its master is a program outside of the fleet, which acts over HTTP.
     """
 
     tenant_id: str
@@ -46,6 +47,7 @@ class NewOrchestration:
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     idempotency_key: str | None = None
     body_hash: bytes | None = None
+    is_external: bool = False
 
 
 async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestration) -> NewTree:
@@ -79,6 +81,7 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
         cwd=cwd,
         permission_mode="BYPASS",
         category=chosen.category,
+        state="RUNNING" if new.is_external else "PENDING",
     )
     return NewTree(
         tenant_id=new.tenant_id,
@@ -90,9 +93,17 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
         queue=new.queue,
         source=new.source,
         metadata=new.metadata,
-        start_key=None if origin is None else origin.key,
+        start_key=_start_key(new),
         report_thread_id=None if origin is None else origin.report_thread_id,
+        is_external=new.is_external,
     )
+
+
+def _start_key(new: NewOrchestration) -> str | None:
+    """Return what a repeated request is found by. Without a run, an idempotency key cannot be bound to one."""
+    if new.is_external and new.idempotency_key is not None:
+        return f"http {new.idempotency_key}"
+    return None if new.origin is None else new.origin.key
 
 
 def limits_of(config: OrchestrationConfig) -> OrchestrationLimits:
@@ -103,6 +114,7 @@ def limits_of(config: OrchestrationConfig) -> OrchestrationLimits:
         max_concurrent_agents=engine.max_concurrent_agents,
         agent_timeout_seconds=engine.agent_timeout_seconds,
         tool_call_timeout_seconds=engine.tool_call_timeout_seconds,
+        master_idle_seconds=engine.master_idle_seconds,
     )
 
 

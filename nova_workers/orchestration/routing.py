@@ -205,7 +205,7 @@ async def break_deadlocks(change: TreeChange, waits: Sequence[OpenWait]) -> None
         if not any(wait.messages is not None for wait in waits):
             return
         agents = {a.id: a for a in await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)}
-        victim = find_victim(_waiters(waits, agents))
+        victim = find_victim([*_waiters(waits, agents), *_external_waiter(change.tree, agents)])
         if victim is None:
             return
         error = DeadlockDetectedError(
@@ -238,3 +238,17 @@ def _waiters(waits: Iterable[OpenWait], agents: Mapping[str, AgentDescriptor]) -
         for agent_id, found in groups.items()
         if agent_id not in awake
     ]
+
+
+def _external_waiter(tree: LockedTree, agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
+    """Return the external master if it waits. It may have several calls open, and acts once any of them is answered."""
+    if not tree.master_waits or any(request.timeout_s is not None for request in tree.master_waits):
+        return []
+    active = {agent.id for agent in agents.values() if agent.state not in ENDED_AGENTS}
+    children = {agent.id for agent in agents.values() if agent.parent_id == tree.master_id}
+    awaited = {
+        agent_id
+        for request in tree.master_waits
+        for agent_id in (children if request.sender == "any" else request.agent_ids)
+    }
+    return [Waiter(tree.master_id, 0, (frozenset(awaited & active),))]

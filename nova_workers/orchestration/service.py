@@ -61,15 +61,16 @@ class Orchestrations:
         tree = await self.plan(new)
         run_id = new_id("run")
         async with self._database.transaction() as connection:
-            if new.idempotency_key is not None and not await take_idempotency_key(
+            bound = None if new.is_external else new.idempotency_key
+            if bound is not None and not await take_idempotency_key(
                 connection,
                 new.tenant_id,
-                new.idempotency_key,
+                bound,
                 body_hash=new.body_hash,
                 run_id=run_id,
                 ttl_s=self._idempotency_ttl_s,
             ):
-                return await _replay(connection, new, new.idempotency_key)
+                return await _replay(connection, new, bound)
             if tree.start_key is not None:
                 before = await spawning.find_started(connection, new.tenant_id, tree.start_key)
                 if before is not None:
@@ -79,9 +80,10 @@ class Orchestrations:
                 raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
             orchestration_id, master_id, bell = inserted
             news = await changed_now(connection, orchestration_id)
-        self._dispatcher.ring_runs([bell])
+        if bell is not None:
+            self._dispatcher.ring_runs([bell])
         self._notifier.announce_tree(news)
-        return Started(orchestration_id, master_id, bell.run_id)
+        return Started(orchestration_id, master_id, run_id)
 
     async def continue_(self, tenant_id: str, orchestration_id: str, task: str) -> Started:
         """Restart the ended master with a follow-up task. It keeps its identity and its conversation.

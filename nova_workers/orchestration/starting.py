@@ -86,4 +86,5 @@ class OrchestrationStarter:
             metadata=wanted.metadata,
             idempotency_key=idempotency_key,
             body_hash=body_hash,
+            is_external=wanted.master == "external",
         )

@@ -1,10 +1,13 @@
 """The tick of orchestrations: repeats what a crash, or an end outside a worker, left undone in open trees.
 
 It reports ends of runs that no worker reported (canceled in the queue), delivers messages, breaks deadlocks, and ends
-trees whose time budget is spent. Each is guarded, so any number of ticks may run at once.
+trees whose time budget is spent or whose external master is idle. Each is guarded, so any number of ticks may run at
+once.
 """
 
 from __future__ import annotations
+
+from datetime import timedelta
 
 import structlog
 
@@ -15,7 +18,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.ledger.orchestrations.locking import skip_locked_trees
+from nova_workers.ledger.orchestrations.locking import LockedTree, skip_locked_trees
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, kill_branch, report_end
 from nova_workers.orchestration.transitions import after_change, apply_change
@@ -61,8 +64,9 @@ class OrchestrationTicker:
                     return False
                 change = TreeChange(connection, tree)
                 reported = await self._report_ends(change)
-                if tree.deadline_at is not None and tree.deadline_at <= self._clock.now():
-                    await self._end_overdue(change)
+                overdue = self._why_overdue(tree)
+                if overdue is not None:
+                    await self._end_overdue(change, overdue)
                 else:
                     await break_deadlocks(change, await deliver(change))
                 if not (reported or change.bells or change.cancels):
@@ -108,7 +112,16 @@ class OrchestrationTicker:
                 await report_end(change, agent, result)
         return len(rows)
 
-    async def _end_overdue(self, change: TreeChange) -> None:
+    def _why_overdue(self, tree: LockedTree) -> str | None:
+        now = self._clock.now()
+        if tree.deadline_at is not None and tree.deadline_at <= now:
+            return "the time budget of the orchestration is spent"
+        idle_s = tree.limits.master_idle_seconds
+        if tree.master_seen_at is not None and tree.master_seen_at + timedelta(seconds=idle_s) <= now:
+            return f"its external master sent no request for {idle_s:g} s"
+        return None
+
+    async def _end_overdue(self, change: TreeChange, why: str) -> None:
         master = await ledger.get_agent(change.connection, change.tree.tenant_id, change.tree.master_id)
         if master is not None:
-            await kill_branch(change, master, why="the time budget of the orchestration is spent")
+            await kill_branch(change, master, why=why)

@@ -1,14 +1,14 @@
 """The HTTP contract of orchestrations: trees of agents, and the messages between them."""
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.http.wire import Metadata, UsageView
-from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, OrchestrationLimits
+from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, MAX_SUMMARY_CHARS, OrchestrationLimits
 from nova_workers.contracts.waits import WaitView
 from nova_workers.vocabulary import AgentRole, AgentState, HistoryEntryType, PermissionMode, RoutedMessageType, RunQueue
 
@@ -18,6 +18,10 @@ __all__ = [
     "AgentKill",
     "AgentProgress",
     "AgentPrompt",
+    "MasterCall",
+    "MasterComplete",
+    "MasterReply",
+    "MasterTool",
     "OrchestrationContinue",
     "OrchestrationCreate",
     "OrchestrationError",
@@ -54,8 +58,25 @@ class OrchestrationCreate(Body):
     max_concurrent_agents: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
     agent_timeout_seconds: Annotated[float, Field(gt=0, le=31_536_000)] | None = None
     tool_call_timeout_seconds: Annotated[float, Field(gt=0, le=31_536_000)] | None = None
+    master_idle_seconds: Annotated[float, Field(gt=0, le=31_536_000)] | None = None
+    master: Literal["agent", "external"] = "agent"
+    """An agent of the fleet, or a program outside that acts with `POST /v1/orchestrations/{id}/master/calls`."""
     queue: RunQueue = "interactive"
     metadata: Metadata = Field(default_factory=dict[str, Any])
+
+
+class MasterCall(Body):
+    """A call of a tool by an external master."""
+
+    tool: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
+
+
+class MasterComplete(Body):
+    """The result of an orchestration with an external master."""
+
+    summary: Annotated[str, StringConstraints(min_length=1, max_length=MAX_SUMMARY_CHARS, pattern=r"\S")]
+    artifacts: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
 class OrchestrationContinue(Body):
@@ -76,6 +97,22 @@ class AgentKill(Body):
     agent_id: Annotated[str, StringConstraints(min_length=1, max_length=80)] | None = None
     """An agent's id, or a part of it that no other agent's id has. None is the master, and so the whole tree."""
     reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)] = "a person asked for it"
+
+
+class MasterTool(View):
+    """A tool of external masters."""
+
+    name: str
+    description: str
+    input_schema: dict[str, Any]
+
+
+class MasterReply(View):
+    """The result of a call. With `pending` there is none yet: send the call again with the same Idempotency-Key."""
+
+    text: str = ""
+    failed: bool = False
+    pending: bool = False
 
 
 class OrchestrationError(View):
@@ -119,6 +156,8 @@ class OrchestrationView(View):
     model: str | None
     queue: RunQueue
     source: str
+    is_external: bool
+    """Whether its master is a program outside of the fleet; `run_id` is then no run."""
     config_version: int | None
     limits: OrchestrationLimits
     usage: UsageView

@@ -77,6 +77,8 @@ class OrchestrationPlace(_Value):
     depth: int
     permission_mode: PermissionMode
     limits: OrchestrationLimits
+    is_external: bool = False
+    """Whether it is a master outside of the fleet, which has no run."""
     cwd: str | None = None
     """Working directory, instead of that of the agent whose configuration bounds the tree."""
     deadline_at: datetime | None = None

@@ -33,6 +33,8 @@ class OrchestrationLimits(BaseModel):
     """Reasoning time of one activation: time of model calls, without the time of tools and waits."""
     tool_call_timeout_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 7_200.0
     """Wall-clock time of one tool call."""
+    master_idle_seconds: Annotated[float, Field(gt=0, le=31_536_000)] = 3_600.0
+    """An external master that sends no request for this long is killed, with its tree."""
     token_budget: Annotated[int, Field(ge=1, le=10**12)] | None = None
     """Tokens, read and produced, of all agents together."""
     cost_budget_usd: Annotated[float, Field(gt=0, allow_inf_nan=False)] | None = None

@@ -7,14 +7,29 @@ from datetime import datetime
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import OrchestrationLimits
-from nova_workers.errors import NotFound, RunLost
+from nova_workers.contracts.waits import AwaitMessages
+from nova_workers.errors import NotFound, OrchestrationError, RunLost
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.vocabulary import RunQueue
 
-__all__ = ["LockedTree", "frozen_config", "lock_tree", "lock_tree_of_run", "skip_locked_trees"]
+__all__ = [
+    "EXTERNAL_WAIT_S",
+    "LockedTree",
+    "frozen_config",
+    "lock_tree",
+    "lock_tree_of_external",
+    "lock_tree_of_run",
+    "skip_locked_trees",
+]
 
-_COLUMNS = """
-o.id, o.tenant_id, o.agent_id, o.master_id, o.config, o.limits, o.queue, o.deadline_at, o.finished_at
+EXTERNAL_WAIT_S = 30
+"""A wait of an external master that was not renewed for this long is ignored: its request has ended."""
+
+_COLUMNS = f"""
+o.id, o.tenant_id, o.agent_id, o.master_id, o.config, o.limits, o.queue, o.deadline_at, o.finished_at, o.is_external,
+o.master_seen_at,
+(SELECT jsonb_agg(w.value->'request') FROM jsonb_each(o.master_waits) w
+  WHERE (w.value->>'at')::timestamptz > now() - interval '{EXTERNAL_WAIT_S} seconds') AS master_waits
 """
 
 _LOCK = f"SELECT {_COLUMNS} FROM orchestrations o WHERE o.tenant_id = :tenant_id AND o.id = :id FOR UPDATE"
@@ -33,6 +48,16 @@ SELECT {_COLUMNS}
 
 _SKIP_LOCKED = f"SELECT {_COLUMNS} FROM orchestrations o WHERE o.id = :id FOR UPDATE SKIP LOCKED"
 
+# The same for a request of an external master, which it records.
+_LOCK_OF_EXTERNAL = f"""
+UPDATE orchestrations o SET master_seen_at = now()
+ WHERE o.tenant_id = :tenant_id AND o.id = :id AND o.is_external
+   AND EXISTS (SELECT 1 FROM orchestration_agents a
+                WHERE a.id = o.master_id AND a.run_id = :run_id
+                  AND a.state NOT IN ('COMPLETED', 'FAILED', 'KILLED'))
+RETURNING {_COLUMNS}
+"""
+
 _CONFIG = "SELECT config FROM orchestrations WHERE tenant_id = :tenant_id AND id = :id"
 
 
@@ -50,6 +75,12 @@ class LockedTree:
     queue: RunQueue
     deadline_at: datetime | None
     finished_at: datetime | None
+    is_external: bool
+    """Whether its master is a program outside of the fleet."""
+    master_seen_at: datetime | None
+    """Latest request of an external master."""
+    master_waits: tuple[AwaitMessages, ...]
+    """What an external master waits for now."""
 
 
 async def frozen_config(connection: Connection, tenant_id: str, orchestration_id: str) -> JsonObject:
@@ -91,6 +122,20 @@ async def lock_tree_of_run(
     return _tree(row)
 
 
+async def lock_tree_of_external(
+    connection: Connection, tenant_id: str, orchestration_id: str, *, run_id: str
+) -> LockedTree:
+    """Lock the orchestration of an external master for one of its requests.
+
+    Raises:
+        OrchestrationError: The master has ended.
+    """
+    row = await connection.fetchrow(_LOCK_OF_EXTERNAL, tenant_id=tenant_id, id=orchestration_id, run_id=run_id)
+    if row is None:
+        raise OrchestrationError(f"The master of orchestration {orchestration_id!r} has ended. Start another one.")
+    return _tree(row)
+
+
 async def skip_locked_trees(connection: Connection, orchestration_id: str) -> LockedTree | None:
     """Lock an orchestration; None if another transaction changes it now, or it is gone."""
     row = await connection.fetchrow(_SKIP_LOCKED, id=orchestration_id)
@@ -108,4 +153,7 @@ def _tree(row: Row) -> LockedTree:
         queue=row["queue"],
         deadline_at=row["deadline_at"],
         finished_at=row["finished_at"],
+        is_external=row["is_external"],
+        master_seen_at=row["master_seen_at"],
+        master_waits=tuple(AwaitMessages.model_validate(each) for each in row["master_waits"] or ()),
     )

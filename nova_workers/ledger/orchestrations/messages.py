@@ -17,6 +17,7 @@ from nova_workers.vocabulary import RoutedMessageType
 
 __all__ = [
     "OpenWait",
+    "delivered_to",
     "find_question",
     "find_sent",
     "idle_agents",
@@ -47,6 +48,10 @@ SELECT {_COLUMNS} FROM orchestration_messages m
 _PENDING = f"""
 SELECT {_COLUMNS} FROM orchestration_messages m
  WHERE m.target_id = ANY(:agent_ids::text[]) AND m.delivered_at IS NULL ORDER BY m.id
+"""
+_DELIVERED_TO = f"""
+SELECT {_COLUMNS} FROM orchestration_messages m
+ WHERE m.orchestration_id = :orchestration_id AND m.target_id = :target_id AND m.delivered_to = :to ORDER BY m.id
 """
 _OF_TREE = f"""
 SELECT {_COLUMNS} FROM orchestration_messages m
@@ -179,6 +184,13 @@ async def messages_of(
         await connection.fetch(
             _OF_TREE, tenant_id=tenant_id, orchestration_id=orchestration_id, after=after, limit=limit
         )
+    )
+
+
+async def delivered_to(connection: Connection, orchestration_id: str, target_id: str, to: str) -> list[RoutedMessage]:
+    """Return the messages of an agent that were delivered to this wait, run or call, oldest first."""
+    return _messages(
+        await connection.fetch(_DELIVERED_TO, orchestration_id=orchestration_id, target_id=target_id, to=to)
     )
 
 

@@ -13,7 +13,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.orchestrations.locking import LockedTree
-from nova_workers.vocabulary import AgentRole, PermissionMode, RunQueue, RunSource
+from nova_workers.vocabulary import AgentRole, AgentState, PermissionMode, RunQueue, RunSource
 
 __all__ = ["NewAgent", "NewTree", "find_started", "insert_agent", "insert_tree"]
 
@@ -33,8 +33,8 @@ _RUN = insert_runs(
     meta=":metadata",
 )
 
-# The agent's thread and its first run, if the agent whose configuration bounds the tree still exists.
-_THREAD_AND_RUN = f"""
+# The agent's thread, if the agent whose configuration bounds the tree still exists.
+_THREAD = f"""
 thread AS (
     {
     insert_threads(
@@ -45,34 +45,37 @@ thread AS (
     )
 }
     RETURNING id, tenant_id
-), run AS (
+)
+"""
+_THREAD_AND_RUN = f"""{_THREAD}, run AS (
     {_RUN}
 )
 """
 
 _AGENT = """
 INSERT INTO orchestration_agents (id, tenant_id, orchestration_id, parent_id, thread_id, run_id, role, depth, name,
-                                  prompt, tools, model, cwd, plugins, permission_mode, expert_id, category, spec)
+                                  prompt, tools, model, cwd, plugins, permission_mode, expert_id, category, spec, state)
 SELECT :id, :tenant_id, :orchestration_id, :parent_id, :thread_id, :run_id, :role, :depth, :name,
-       :prompt, :tools, :model, :cwd, :plugins, :permission_mode, :expert_id, :category, :spec
+       :prompt, :tools, :model, :cwd, :plugins, :permission_mode, :expert_id, :category, :spec, :state
 """
 
 _INSERT = f"WITH {_THREAD_AND_RUN}, agent AS ({_AGENT} FROM run) SELECT id FROM run"
 
-# An orchestration with its master.
-_INSERT_TREE = f"""
-WITH {_THREAD_AND_RUN}, tree AS (
+_TREE = """
     INSERT INTO orchestrations (id, tenant_id, agent_id, master_id, thread_id, task, config, config_version, limits,
-                                queue, source, source_run_id, meta, deadline_at, start_key, report_thread_id)
+                                queue, source, source_run_id, meta, deadline_at, start_key, report_thread_id,
+                                is_external, master_seen_at)
     SELECT :orchestration_id, :tenant_id, :agent_id, :id, :thread_id, :task, :config, :config_version, :limits,
            :queue, :source, :parent_run_id, :metadata, now() + :time_budget_s::float8 * interval '1 second',
-           :start_key, :report_thread_id
-      FROM run
-    RETURNING id
-), agent AS (
-    {_AGENT} FROM tree
-)
-SELECT id FROM run
+           :start_key, :report_thread_id, :is_external::bool, CASE WHEN :is_external::bool THEN now() END
+"""
+
+# An orchestration with its master. An external master has no run.
+_INSERT_TREE = f"""
+WITH {_THREAD_AND_RUN}, tree AS ({_TREE} FROM run RETURNING id), agent AS ({_AGENT} FROM tree) SELECT id FROM run
+"""
+_INSERT_EXTERNAL = f"""
+WITH {_THREAD}, tree AS ({_TREE} FROM thread RETURNING id), agent AS ({_AGENT} FROM tree) SELECT id FROM thread
 """
 
 # Two statements, so that the second one sees what was committed while the first waited.
@@ -101,6 +104,7 @@ class NewAgent:
     permission_mode: PermissionMode = "DEFAULT"
     expert_id: str | None = None
     category: str | None = None
+    state: AgentState = "PENDING"
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,6 +115,7 @@ class NewTree:
         start_key: Unique in the tenant; see `find_started`.
         report_thread_id: The thread that gets a message when it ends.
         trigger_id: The trigger that fired it.
+        is_external: Its master is a program outside of the fleet, and gets no run.
     """
 
     tenant_id: str
@@ -125,36 +130,43 @@ class NewTree:
     start_key: str | None = None
     report_thread_id: str | None = None
     trigger_id: str | None = None
+    is_external: bool = False
 
 
-async def insert_tree(connection: Connection, new: NewTree, *, run_id: str) -> tuple[str, str, Doorbell] | None:
+async def insert_tree(connection: Connection, new: NewTree, *, run_id: str) -> tuple[str, str, Doorbell | None] | None:
     """Insert an orchestration with its master, whose run `run_id` is queued.
 
     Returns:
-        Ids of the orchestration and the master, and the doorbell of the run; None if there is no such agent.
+        Ids of the orchestration and the master, and the doorbell of the run, which an external master does not have;
+        None if there is no such agent.
     """
     ids = {**_ids(new_id("orc")), "run_id": run_id}
-    run = await connection.fetchval(
-        _INSERT_TREE,
+    values = {
         **_values(new.master),
         **ids,
-        tenant_id=new.tenant_id,
-        agent_id=new.agent_id,
-        task=new.master.prompt,
-        config=new.config,
-        config_version=new.config_version,
-        limits=new.limits,
-        time_budget_s=new.limits.get("time_budget_s"),
-        queue=new.queue,
-        source=new.source,
-        metadata=dict(new.metadata),
-        start_key=new.start_key,
-        report_thread_id=new.report_thread_id,
-        trigger_id=new.trigger_id,
-    )
-    if run is None:
+        "tenant_id": new.tenant_id,
+        "agent_id": new.agent_id,
+        "task": new.master.prompt,
+        "config": new.config,
+        "config_version": new.config_version,
+        "limits": new.limits,
+        "time_budget_s": new.limits.get("time_budget_s"),
+        "queue": new.queue,
+        "source": new.source,
+        "metadata": dict(new.metadata),
+        "start_key": new.start_key,
+        "report_thread_id": new.report_thread_id,
+        "is_external": new.is_external,
+    }
+    if new.is_external:
+        del values["content"]
+        found = await connection.fetchval(_INSERT_EXTERNAL, **values)
+    else:
+        found = await connection.fetchval(_INSERT_TREE, **values, trigger_id=new.trigger_id)
+    if found is None:
         return None
-    return ids["orchestration_id"], ids["id"], Doorbell(ids["run_id"], ids["thread_id"], new.queue)
+    bell = None if new.is_external else Doorbell(ids["run_id"], ids["thread_id"], new.queue)
+    return ids["orchestration_id"], ids["id"], bell
 
 
 async def find_started(connection: Connection, tenant_id: str, start_key: str) -> tuple[str, str, str] | None:
@@ -216,4 +228,5 @@ def _values(agent: NewAgent) -> dict[str, Any]:
         "expert_id": agent.expert_id,
         "category": agent.category,
         "spec": agent.spec,
+        "state": agent.state,
     }

@@ -49,7 +49,7 @@ SELECT COALESCE(jsonb_agg(DISTINCT e.id), '[]')
 
 _ORCHESTRATIONS = f"""
 SELECT o.id, o.agent_id, o.master_id, o.thread_id, o.task, o.queue, o.source, o.config_version, o.limits, o.meta,
-       o.created_at, o.deadline_at, o.finished_at,
+       o.created_at, o.deadline_at, o.finished_at, o.is_external,
        m.run_id, m.state, m.summary, m.error_code, m.error_message, m.model, used.*,
        (SELECT jsonb_object_agg(c.state, c.agents)
           FROM (SELECT a.state, count(*) AS agents FROM orchestration_agents a
@@ -213,6 +213,7 @@ def _view(row: Row) -> OrchestrationView:
         model=row["model"],
         queue=row["queue"],
         source=row["source"],
+        is_external=row["is_external"],
         config_version=row["config_version"],
         limits=OrchestrationLimits.model_validate(row["limits"]),
         usage=_usage(row),

@@ -213,7 +213,7 @@ async def _write(
         inserted = await insert_tree(connection, tree, run_id=str(firing.run_id))
         if inserted is not None:
             orchestration_id, _, bell = inserted
-            begun.bells.append(bell)
+            begun.bells += [bell] if bell is not None else []
             begun.news.append(await changed_now(connection, orchestration_id))
     return begun
 

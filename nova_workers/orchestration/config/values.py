@@ -90,6 +90,8 @@ class EngineConfig(_Value):
     """Most time that an agent may reason; time in tools does not count."""
     tool_call_timeout_seconds: _Timeout = 7_200.0
     """Most time of one tool call."""
+    master_idle_seconds: _Timeout = 3_600.0
+    """Most time between two requests of an external master."""
     command_policy: CommandPolicy = Field(default_factory=CommandPolicy)
 
 

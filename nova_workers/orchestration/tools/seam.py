@@ -41,6 +41,7 @@ def caller_of(context: CapabilityContext) -> Caller:
         run_id=context.run_id,
         fence=context.fence,
         key=None if context.call_id is None else f"{context.turn_id} {context.call_id}",
+        is_external=context.place.is_external,
     )
 
 

@@ -1,0 +1,193 @@
+"""External masters: programs outside of the fleet that use a master's tools over HTTP.
+
+Such a master has no run that could be suspended: a call that waits returns what it waits for, and the API asks again
+(`receive`) when messages of the tree arrive. Each call has a key. A repeated call finds what the first one did, and the
+messages that it received, so a reply that was lost is given again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic import ValidationError
+
+from nova_workers.capabilities.seam import CapabilityContext, input_schema
+from nova_workers.contracts.http.orchestrations import MasterTool
+from nova_workers.contracts.orchestration import (
+    AgentDescriptor,
+    AgentResult,
+    OrchestrationLimits,
+    OrchestrationPlace,
+)
+from nova_workers.contracts.ports import CancelNotifier, Dispatcher
+from nova_workers.contracts.waits import AwaitMessages
+from nova_workers.errors import InvalidInput, NotFound, OrchestrationError
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.orchestrations import activations, messages
+from nova_workers.ledger.orchestrations.external import end_wait, find_external_master, record_wait
+from nova_workers.ledger.orchestrations.locking import lock_tree, lock_tree_of_external
+from nova_workers.orchestration.actions import AgentActions
+from nova_workers.orchestration.matching import Match, match
+from nova_workers.orchestration.models.choosing import ModelChooser
+from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, report_end
+from nova_workers.orchestration.tools.children import child_tools
+from nova_workers.orchestration.tools.conversation import conversation_tools
+from nova_workers.orchestration.tools.experts import expert_tools
+from nova_workers.orchestration.tools.intelligence import intelligence_tools
+from nova_workers.orchestration.tools.observing import observing_tools
+from nova_workers.orchestration.tools.seam import Declarations
+from nova_workers.orchestration.transitions import after_change, apply_change
+from nova_workers.orchestration.views import AgentViews
+from nova_workers.validation import place_of
+from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
+
+__all__ = ["ExternalMasters", "MasterAnswer"]
+
+_CHILD_ONLY = frozenset({"ask_parent"})
+_WAITING: tuple[AgentState, ...] = ("WAITING_FOR_CHILD", "WAITING_FOR_EXPERT")
+
+
+@dataclass(frozen=True, slots=True)
+class MasterAnswer:
+    """The result of a call."""
+
+    text: str
+    failed: bool = False
+
+
+class ExternalMasters:
+    """Acts for external masters. One object per process."""
+
+    def __init__(
+        self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, models: ModelChooser
+    ) -> None:
+        self._database = database
+        self._dispatcher = dispatcher
+        self._notifier = notifier
+        actions, views = AgentActions(database, dispatcher, notifier, models), AgentViews(database, models)
+        declared: Declarations = (
+            *conversation_tools(actions),
+            *child_tools(actions),
+            *expert_tools(actions, views),
+            *observing_tools(views),
+            *intelligence_tools(views),
+        )
+        self._tools = {tool.name: tool for tool in declared if tool.name not in _CHILD_ONLY}
+
+    def describe(self) -> list[MasterTool]:
+        """Return the tools of external masters."""
+        return [
+            MasterTool(name=tool.name, description=tool.description, input_schema=input_schema(tool.input))
+            for tool in self._tools.values()
+        ]
+
+    async def call(
+        self, tenant_id: str, orchestration_id: str, tool: str, arguments: Mapping[str, Any], key: str
+    ) -> MasterAnswer | AwaitMessages:
+        """Call a tool; return its result, or what it waits for.
+
+        Raises:
+            NotFound: No such orchestration in this tenant, or no such tool.
+            OrchestrationError: The master is not external, has ended, or the tool refuses.
+            InvalidInput: The arguments have the wrong form.
+        """
+        declared = self._tools.get(tool)
+        if declared is None:
+            raise NotFound(f"There is no tool {tool!r}. There are: {', '.join(self._tools)}.", kind="tool")
+        try:
+            given = declared.input.model_validate(dict(arguments))
+        except ValidationError as error:
+            wrong = "; ".join(f"{place_of(item) or 'arguments'}: {item['msg']}" for item in error.errors())
+            raise InvalidInput(f"{tool}: {wrong}", field="arguments") from error
+        async with self._database.connection() as connection:
+            master = await find_external_master(connection, tenant_id, orchestration_id)
+        reply = await declared.run(_context(master, key), given)
+        if isinstance(reply, AwaitMessages):
+            return reply
+        await self._seen(master)
+        return MasterAnswer(str(reply))
+
+    async def receive(
+        self, tenant_id: str, orchestration_id: str, request: AwaitMessages, key: str
+    ) -> MasterAnswer | None:
+        """Return the messages that a call waits for, once they are there; None while they are not.
+
+        Until they are, the wait is recorded, so that cycles of waits are found.
+
+        Raises:
+            OrchestrationError: The master has ended.
+        """
+        async with self._database.transaction() as connection:
+            master = await find_external_master(connection, tenant_id, orchestration_id)
+            tree = await lock_tree_of_external(connection, tenant_id, orchestration_id, run_id=master.run_id)
+            change = TreeChange(connection, tree)
+            before = await messages.delivered_to(connection, tree.id, master.id, key)
+            found = match(request, before or await messages.pending(connection, [master.id]))
+            if found is not None:
+                await self._deliver(change, master, found, key)
+            else:
+                await record_wait(connection, tree.id, key, request)
+                waiting: AgentState = "WAITING_FOR_EXPERT" if request.sender == "expert" else "WAITING_FOR_CHILD"
+                await activations.move(connection, [master.id], waiting, ("RUNNING",), run_id=master.run_id)
+                change.tree = await lock_tree(connection, tenant_id, orchestration_id)
+                await break_deadlocks(change, await deliver(change))
+            after = await after_change(change)
+        await apply_change(self._dispatcher, self._notifier, after)
+        return None if found is None else MasterAnswer(found.text, found.failed)
+
+    async def _deliver(self, change: TreeChange, master: AgentDescriptor, found: Match, key: str) -> None:
+        await messages.mark_delivered(change.connection, [message.id for message in found.messages], key)
+        await end_wait(change.connection, change.tree.id, key)
+        await activations.move(change.connection, [master.id], "RUNNING", _WAITING, run_id=master.run_id)
+
+    async def complete(self, tenant_id: str, orchestration_id: str, summary: str, artifacts: Mapping[str, Any]) -> None:
+        """End an orchestration with a result. Children that still work are killed. Repeating it changes nothing.
+
+        Raises:
+            NotFound: No such orchestration in this tenant.
+            OrchestrationError: The master is not external, or was killed.
+        """
+        async with self._database.transaction() as connection:
+            master = await find_external_master(connection, tenant_id, orchestration_id)
+            if master.state == "COMPLETED":
+                return
+            tree = await lock_tree_of_external(connection, tenant_id, orchestration_id, run_id=master.run_id)
+            change = TreeChange(connection, tree)
+            await activations.set_summary(connection, master.id, master.run_id, summary, artifacts)
+            ended = await activations.end_activation(
+                connection, master.id, master.run_id, "COMPLETED", ACTIVE_AGENTS, summary=summary
+            )
+            if ended is None or not ended.moved:
+                raise OrchestrationError(f"The master of orchestration {orchestration_id!r} has ended.")
+            result = AgentResult(master.id, success=True, summary=summary, artifacts=artifacts)
+            await report_end(change, ended.agent, result, has_children=ended.has_active_children)
+            after = await after_change(change)
+        await apply_change(self._dispatcher, self._notifier, after)
+
+    async def _seen(self, master: AgentDescriptor) -> None:
+        """Record the request of a call that changed nothing, such as one that only reads."""
+        async with self._database.connection() as connection:
+            await lock_tree_of_external(connection, master.tenant_id, master.orchestration_id, run_id=master.run_id)
+
+
+def _context(master: AgentDescriptor, key: str) -> CapabilityContext:
+    place = OrchestrationPlace(
+        orchestration_id=master.orchestration_id,
+        agent_id=master.id,
+        role="MASTER",
+        depth=master.depth,
+        permission_mode=master.permission_mode,
+        limits=OrchestrationLimits(),
+        is_external=True,
+    )
+    return CapabilityContext(
+        tenant_id=master.tenant_id,
+        agent_id=master.id,
+        thread_id=master.thread_id,
+        run_id=master.run_id,
+        place=place,
+        turn_id="external",
+        call_id=key,
+    )
