@@ -290,6 +290,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "channel.once": "An update of a channel has one effect however often it comes: one run, or one answer.",
     # orchestrations
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
+    "orchestration.answer-in-place": "Questions and approvals of agents of a tree are answered on its terminal.",
     "orchestration.rationale": "Each change of a file is listed with its agent and the text that gave the reason.",
     "orchestration.tenants": "An orchestration, its agents and its messages are reachable for their tenant only.",
     "orchestration.agents-start": "An agent's call starts one orchestration, whose end comes back, whatever dies.",

@@ -20,7 +20,6 @@ from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["TreeView"]
 
-_SILENT_AFTER_S = 30.0
 _STYLES = {"COMPLETED": "green", "FAILED": "red", "KILLED": "red", "RUNNING": "cyan"}
 _MARKS = {"COMPLETED": "✓", "FAILED": "✗", "KILLED": "✗", "RUNNING": "●"}
 
@@ -48,9 +47,14 @@ class _Agent:
 
 
 class TreeView:
-    """Follows records, and draws what they say."""
+    """Follows records, and draws what they say.
 
-    def __init__(self) -> None:
+    Args:
+        silent_after_s: After how many seconds without an event a reader should know of it.
+    """
+
+    def __init__(self, *, silent_after_s: float = 30.0) -> None:
+        self._silent_after_s = silent_after_s
         self._agents: dict[str, _Agent] = {}
         self._began_s = self._latest_s = time.monotonic()
         self.end: OrchestrationEnd | None = None
@@ -60,7 +64,7 @@ class TreeView:
     def silent_s(self) -> float:
         """Seconds since the latest event, if they are so many that a reader should know; otherwise 0."""
         silent_s = time.monotonic() - self._latest_s
-        return silent_s if silent_s >= _SILENT_AFTER_S else 0.0
+        return silent_s if silent_s >= self._silent_after_s else 0.0
 
     def take(self, record: TreeRecord) -> str | None:
         """Take a record, and return the line that a pipe gets for it, if any."""

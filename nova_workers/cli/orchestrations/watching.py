@@ -2,30 +2,48 @@
 
 import asyncio
 import signal
-from collections.abc import Callable, Generator
-from contextlib import aclosing, contextmanager
-
-from rich.live import Live
-from rich.text import Text
+import sys
+from contextlib import aclosing
+from dataclasses import dataclass
 
 from nova_workers.cli.command import Session
+from nova_workers.cli.orchestrations.asking import Questions
 from nova_workers.cli.orchestrations.changes import note_changes
+from nova_workers.cli.orchestrations.drawing import Drawing
 from nova_workers.cli.orchestrations.tree_view import TreeView
-from nova_workers.cli.terminal.output import money, printable
+from nova_workers.cli.terminal.output import money
 from nova_workers.errors import NovaError
+from nova_workers.stopping import stop_tasks
 
-__all__ = ["watch"]
+__all__ = ["Pace", "watch"]
 
 EXIT_FAILED = 1
 EXIT_INTERRUPTED = 130
-_DETACH_AFTER_S = 2.0
-_LOOK_EVERY_S = 5.0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How long a follower waits for what.
+
+    Attributes:
+        detach_after_s: For a second Ctrl-C after the first.
+        silent_after_s: Without an event, until the reader gets to know of it.
+        look_every_s: Between two looks for such a silence.
+    """
+
+    detach_after_s: float = 2.0
+    silent_after_s: float = 30.0
+    look_every_s: float = 5.0
+
+
+_PACE = Pace()
 
 
 class _Interrupt:
     """Ctrl-C: the first detaches in a moment, a second one before that kills the orchestration."""
 
-    def __init__(self, session: Session, orchestration_id: str, view: TreeView) -> None:
+    def __init__(self, session: Session, orchestration_id: str, view: TreeView, detach_after_s: float) -> None:
+        self._detach_after_s = detach_after_s
         self._session = session
         self._id = orchestration_id
         self._view = view
@@ -43,8 +61,8 @@ class _Interrupt:
         self._task = asyncio.create_task(self._detach() if self.pressed == 1 else self._kill())
 
     async def _detach(self) -> None:
-        self._say(f"detaching; Ctrl-C again within {_DETACH_AFTER_S:g} s kills the orchestration")
-        await asyncio.sleep(_DETACH_AFTER_S)
+        self._say(f"detaching; Ctrl-C again within {self._detach_after_s:g} s kills the orchestration")
+        await asyncio.sleep(self._detach_after_s)
         if self._leave is not None:
             self._leave.cancel()
 
@@ -61,20 +79,20 @@ class _Interrupt:
             self._session.out.note(text)
 
 
-async def watch(session: Session, orchestration_id: str) -> int:
-    """Show an orchestration until it ends, then its summary; return the exit code. With ``--json`` events are lines."""
-    view = TreeView()
-    interrupt = _Interrupt(session, orchestration_id, view)
+async def watch(session: Session, orchestration_id: str, *, pace: Pace = _PACE) -> int:
+    """Show an orchestration until it ends, then its summary; return the exit code. With ``--json`` events are lines.
+
+    On a terminal, questions and approvals of agents are asked in place.
+    """
+    view = TreeView(silent_after_s=pace.silent_after_s)
+    interrupt = _Interrupt(session, orchestration_id, view, pace.detach_after_s)
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGINT, interrupt.press)
     try:
-        with _shown(session, view) as line:
-            silence = asyncio.create_task(_note_silence(session, view))
-            try:
-                await _follow(session, orchestration_id, view, line)
-            finally:
-                silence.cancel()
-                await asyncio.gather(silence, return_exceptions=True)
+        if session.out.tty:
+            await _draw(session, orchestration_id, view, interrupt)
+        else:
+            await _write_lines(session, orchestration_id, view, pace)
     except asyncio.CancelledError:
         if not interrupt.pressed:
             raise
@@ -86,32 +104,44 @@ async def watch(session: Session, orchestration_id: str) -> int:
     return await _show_end(session, orchestration_id, interrupted=interrupt.pressed > 1)
 
 
-async def _follow(session: Session, orchestration_id: str, view: TreeView, line: Callable[[str], None]) -> None:
-    async with aclosing(session.client.orchestrations.events(orchestration_id)) as feed:
-        async for cursor, record in feed:
-            text = view.take(record)
-            if session.out.json:
-                session.out.line({"id": str(cursor), **record.model_dump(mode="json", exclude_none=True)})
-            elif text is not None and (not session.out.tty or text.startswith("?")):
-                line(text)
+async def _draw(session: Session, orchestration_id: str, view: TreeView, interrupt: _Interrupt) -> None:
+    """Draw the tree until it ends. If stdin is a terminal too, ask there what agents ask."""
+    drawing = Drawing(session.out.console, view)
+    questions = Questions(session, orchestration_id, drawing, interrupt.press) if sys.stdin.isatty() else None
+    with drawing.shown():
+        asking = [] if questions is None else [asyncio.create_task(questions.ask())]
+        try:
+            async with aclosing(session.client.orchestrations.events(orchestration_id)) as feed:
+                async for _, record in feed:
+                    text = view.take(record)
+                    if questions is not None:
+                        questions.on_record(record)
+                    elif text is not None and text.startswith("?"):
+                        drawing.write(text)
+        finally:
+            await stop_tasks(asking)
 
 
-@contextmanager
-def _shown(session: Session, view: TreeView) -> Generator[Callable[[str], None]]:
-    """Draw the view while the block runs, and yield the function that writes a line."""
-    if not session.out.tty:
-        yield session.out.note
-        return
-    console = session.out.console
-    with Live(console=console, get_renderable=view.render, refresh_per_second=4) as live:
-        yield lambda text: live.console.print(Text(printable(text), style="yellow"))
+async def _write_lines(session: Session, orchestration_id: str, view: TreeView, pace: Pace) -> None:
+    """Write a line for each event until the orchestration ends, and one for each silence."""
+    silence = asyncio.create_task(_note_silence(session, view, pace.look_every_s))
+    try:
+        async with aclosing(session.client.orchestrations.events(orchestration_id)) as feed:
+            async for cursor, record in feed:
+                text = view.take(record)
+                if session.out.json:
+                    session.out.line({"id": str(cursor), **record.model_dump(mode="json", exclude_none=True)})
+                elif text is not None:
+                    session.out.note(text)
+    finally:
+        await stop_tasks([silence])
 
 
-async def _note_silence(session: Session, view: TreeView) -> None:
-    """Write that no events come, once per silence. A terminal shows it in the drawing."""
+async def _note_silence(session: Session, view: TreeView, look_every_s: float) -> None:
+    """Write that no events come, once per silence."""
     said = False
-    while not session.out.tty:
-        await asyncio.sleep(_LOOK_EVERY_S)
+    while True:
+        await asyncio.sleep(look_every_s)
         if view.silent_s and not said:
             session.out.note(f"no events for {view.silent_s:.0f} s")
         said = bool(view.silent_s)

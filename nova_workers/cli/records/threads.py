@@ -142,6 +142,7 @@ def _show_facts(session: Session, thread: ThreadView) -> None:
             ("active run", thread.active_run_id or ""),
             ("waiting for", thread.waiting_for or ""),
             ("forked from", origin),
+            ("orchestration", thread.orchestration_id or ""),
             ("metadata", json.dumps(thread.metadata) if thread.metadata else ""),
             ("created", stamp(thread.created_at)),
         )

@@ -12,20 +12,19 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, build, remote
+from nova_workers.cli.talk.answers import read_answer
 from nova_workers.cli.talk.chat_input import COMMANDS, message_of, messages, typed_lines
 from nova_workers.cli.talk.follow import follow, on_interrupt, why_it_waits
 from nova_workers.cli.talk.live import LiveView
 from nova_workers.cli.terminal.output import short
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import NovaError
+from nova_workers.errors import InvalidInput, NovaError
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-_VERDICTS = {"y": True, "yes": True, "n": False, "no": False}
 _HELP = "\n".join(f"{name:10}{what}" for name, what in COMMANDS.items())
 _KEYS = """Alt-Enter begins another line, and a paste may have many; Enter sends.
 Ctrl-C cancels the turn that runs. A line typed meanwhile joins it, or answers what it asks."""
@@ -69,12 +68,15 @@ class _Talk:
         self._reasoning = reasoning
         self._steering: list[asyncio.Task[str | None]] = []
         self._run_id = ""
+        self._orchestrated = False
+        """Whether the thread is that of an agent of an orchestration."""
         self.thread = thread
 
     async def open(self) -> None:
         """Fail before the first message if the fleet, key, thread or agent does not exist."""
         if self.thread:
-            self._agent = (await self._session.client.threads.get(self.thread)).agent_id
+            thread = await self._session.client.threads.get(self.thread)
+            self._agent, self._orchestrated = thread.agent_id, thread.orchestration_id is not None
         agent = await self._session.client.agents.get(self._agent)
         if not self._session.out.json:
             self._session.out.note(f"{agent.spec.name} · Ctrl-C cancels a turn, Ctrl-D leaves, /help says more")
@@ -86,7 +88,7 @@ class _Talk:
             case "/quit" | "/exit":
                 return False
             case "/new":
-                self.thread = None
+                self.thread, self._orchestrated = None, False
                 out.note("the next message begins a new thread")
             case "/thread":
                 out.note(self.thread or "none yet")
@@ -110,7 +112,9 @@ class _Talk:
     async def _turn(self, text: str) -> None:
         started_s = time.monotonic()
         answers_here = sys.stdin.isatty() and not self._session.out.json
-        view = LiveView(self._session.out, reasoning=self._reasoning, answers_here=answers_here)
+        view = LiveView(
+            self._session.out, reasoning=self._reasoning, answers_here=answers_here, lasting=self._orchestrated
+        )
         async with on_interrupt(self._session, view) as interrupt:
             run = await self._session.client.runs.create(self._message(text, "enqueue"))
             self.thread = run.thread_id
@@ -146,15 +150,15 @@ class _Talk:
         self._steering.append(asyncio.get_running_loop().create_task(send()))
 
     async def _answer(self, asked: Waiting, text: str, view: LiveView) -> None:
-        """Answer the run's question with a line. Only an explicit yes or no permits or refuses a call."""
-        answer = RunAnswer(text=text)
-        if asked.kind == "approval":
-            approve = _VERDICTS.get(text.strip().casefold())
-            if approve is None:
-                view.note(f"✗ {short(text)!r} is neither yes nor no, and was not sent", "red")
-                view.ask(asked)
-                return
-            answer = RunAnswer(approve=approve)
+        """Answer the run's question with a line; ask again if it is no answer."""
+        try:
+            answer = read_answer(
+                text, options=asked.options, approval=asked.kind == "approval", lasting=self._orchestrated
+            )
+        except InvalidInput as error:
+            view.note(f"✗ {error.message}", "red")
+            view.ask(asked)
+            return
         await self._session.client.runs.answer(self._run_id, answer)
 
     def _message(self, text: str, on_busy: str) -> StatelessRunCreate:

@@ -7,6 +7,7 @@ on a terminal only, and wiped before anything else is written.
 
 import shlex
 
+from nova_workers.cli.talk.answers import wait_line
 from nova_workers.cli.terminal.markdown_stream import MarkdownStream
 from nova_workers.cli.terminal.output import Output, age, money, short
 from nova_workers.cli.terminal.thinking_text import ThinkingText
@@ -30,7 +31,7 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 
-__all__ = ["LiveView", "cost_line", "limit_line", "tool_line", "wait_line"]
+__all__ = ["LiveView", "cost_line", "limit_line", "tool_line"]
 
 _WIPE = "\r\x1b[2K"
 _SUMMARY_CHARS = 100
@@ -46,12 +47,16 @@ class LiveView:
         out: The output.
         reasoning: Whether to show extended thinking.
         answers_here: Whether a typed line answers the run's question.
+        lasting: Whether a permission may hold for all agents of the run's orchestration from now on.
     """
 
-    def __init__(self, out: Output, *, reasoning: bool = False, answers_here: bool = False) -> None:
+    def __init__(
+        self, out: Output, *, reasoning: bool = False, answers_here: bool = False, lasting: bool = False
+    ) -> None:
         self._out = out
         self._reasoning = reasoning
         self._answers_here = answers_here
+        self._lasting = lasting
         self._shares_terminal = out.tty and out.stderr.isatty()
         self._markdown = MarkdownStream(out.console) if out.tty else None
         self._thoughts = ThinkingText(out.width or 80)
@@ -112,13 +117,14 @@ class LiveView:
 
     def ask(self, event: Waiting) -> None:
         """Print what the run waits for and, for a question, how to answer."""
-        self.note(wait_line(event), "yellow" if event.question else "dim")
+        self.note(wait_line(event, lasting=self._lasting), "yellow" if event.question else "dim")
         if not event.question:
             return
         self.asked = event
         approval = event.kind == "approval"
         if self._answers_here:
-            self.note("  type y to permit it, n to refuse it" if approval else "  type the answer")
+            always = ", always to permit it to all agents of the orchestration" if self._lasting else ""
+            self.note(f"  type y to permit it, n to refuse it{always}" if approval else "  type the answer")
         else:
             answer = "--approve" if approval else shlex.quote(next(iter(event.options), "…"))
             self.note(f"  answer with `nova runs answer {self._run_id} {answer}`")
@@ -275,18 +281,6 @@ def tool_line(event: ToolStatus, asked: str | None) -> str:
     parts = [name, asked if asked and asked.replace(" ", "_").casefold() != name.casefold() else None, came]
     mark = "✓" if event.status == "completed" else "✗"
     return f"{mark} " + " · ".join(short(part, _SUMMARY_CHARS) for part in parts if part)
-
-
-def wait_line(event: Waiting) -> str:
-    """Return in one line what a run waits for."""
-    if event.question:
-        options = (
-            f" [{' | '.join(event.options)}]" if event.options else " [yes | no]" if event.kind == "approval" else ""
-        )
-        return f"⏸ asks: {short(event.question, 500)}{options}"
-    if event.agent_id:
-        return f"⏸ waits for {event.agent_id}"
-    return f"⏸ waits until {event.until}" if event.until else f"⏸ waits ({event.kind})"
 
 
 def limit_line(limit: Limit) -> str:

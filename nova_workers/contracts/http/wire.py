@@ -139,6 +139,8 @@ class ThreadView(View):
     turn_count: int
     forked_from_thread_id: str | None
     forked_from_turn_id: str | None
+    orchestration_id: str | None
+    """The orchestration that one of its agents has it for."""
     metadata: dict[str, Any]
     created_at: datetime
     updated_at: datetime

@@ -20,7 +20,7 @@ __all__ = ["create_thread", "delete_thread", "fork_thread", "get_thread", "list_
 
 _COLUMNS = """
 t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
-t.forked_from_turn_id, t.meta, t.created_at, t.updated_at,
+t.forked_from_turn_id, t.orchestration_id, t.meta, t.created_at, t.updated_at,
 ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
 
@@ -280,6 +280,7 @@ def _view(row: Row) -> ThreadView:
         turn_count=row["turn_count"],
         forked_from_thread_id=row["forked_from_thread_id"],
         forked_from_turn_id=row["forked_from_turn_id"],
+        orchestration_id=row["orchestration_id"],
         metadata=row["meta"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],

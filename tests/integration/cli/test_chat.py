@@ -2,13 +2,7 @@
 
 import asyncio
 import json
-import os
-import pty
 import re
-import signal
-import subprocess
-import sys
-import termios
 from collections.abc import AsyncGenerator, Callable, Generator
 from datetime import UTC, datetime
 from pathlib import Path
@@ -20,79 +14,13 @@ from starlette.responses import Response, StreamingResponse
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.events import Event, StreamEnd, StreamStart, Waiting
 from nova_workers.contracts.http.wire import AgentView
-from tests.support.processes.command_line import Nova, wait_for
+from tests.support.processes.command_line import Nova
+from tests.support.processes.terminal import PROMPT, Terminal
 from tests.support.servers.api_stub import ApiStub, all_frames, api_stub, run_view, says
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 
 Script = Callable[..., str]
-
-
-PROMPT = "(the prompt reads)"
-
-
-class Terminal:
-    """A command on a pseudo-terminal of its own."""
-
-    def __init__(self, nova: Nova, *arguments: str) -> None:
-        self._master, slave = pty.openpty()
-        termios.tcsetwinsize(slave, (40, 200))
-        # This terminal does not answer queries for the cursor position.
-        env = {**os.environ, **nova.env, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "nova_workers.cli", *arguments],
-            env=env,
-            stdin=slave,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            close_fds=True,
-        )
-        os.close(slave)
-        os.set_blocking(self._master, False)
-        self.screen = ""
-
-    def shows(self, text: str, timeout_s: float = 30.0) -> None:
-        """Wait until the terminal shows this, and forget everything up to it."""
-        wait_for(lambda: text in self._pull(), timeout_s, f"{text!r} on a terminal that shows {self.screen!r}")
-        self.screen = self.screen.partition(text)[2]
-
-    def type(self, text: str) -> None:
-        """Press keys; Enter is a carriage return."""
-        os.write(self._master, text.replace("\n", "\r").encode())
-
-    def paste(self, text: str) -> None:
-        """Paste text, as a terminal brackets it."""
-        os.write(self._master, f"\x1b[200~{text}\x1b[201~".encode())
-
-    def interrupt(self) -> None:
-        """Press Ctrl-C: the session has no controlling terminal, so the signal is sent by hand."""
-        self.process.send_signal(signal.SIGINT)
-
-    def ended(self) -> int:
-        """Wait for its end, and return its exit code."""
-
-        def look() -> bool:
-            self._pull()
-            return self.process.poll() is not None
-
-        wait_for(look, what="its end")
-        return self.process.returncode
-
-    def close(self) -> None:
-        self.process.kill()
-        self.process.wait()
-        os.close(self._master)
-
-    def _pull(self) -> str:
-        try:
-            while data := os.read(self._master, 65536):
-                # A prompt that reads asks for pastes in brackets; other switches of the terminal do not count.
-                shown = data.decode().replace("\x1b[?2004h", PROMPT)
-                self.screen += re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown)
-        except OSError:
-            pass  # Nothing to read now, or the other end is closed.
-        return self.screen
 
 
 @pytest.fixture

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from pathlib import Path
 
 import pytest
@@ -9,6 +10,15 @@ import pytest
 from tests.support.processes.command_line import Nova
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+
+
+@pytest.fixture(autouse=True)
+def restored(nova: Nova, tmp_path: Path) -> Generator[None]:
+    """Other tests of this fleet start orchestrations with the defaults."""
+    yield
+    file = tmp_path / "defaults.yaml"
+    file.write_text("defaults: {}\n")
+    nova.good("orchestrations", "config", "set", str(file))
 
 
 def test_a_file_is_checked_without_a_fleet(nova: Nova, tmp_path: Path) -> None:

@@ -1,0 +1,108 @@
+"""A command on a pseudo-terminal, for tests of what a person sees and types."""
+
+import os
+import pty
+import re
+import signal
+import subprocess
+import sys
+import termios
+
+from tests.support.processes.command_line import Nova, wait_for
+
+__all__ = ["PROMPT", "Terminal"]
+
+PROMPT = "(the prompt reads)"
+"""Appears on the screen where a prompt begins to read."""
+
+
+class Terminal:
+    """A command on a pseudo-terminal of its own.
+
+    Args:
+        nova: The command's environment.
+        arguments: Of the command.
+        columns: Width of the terminal.
+        program: What Python runs with the arguments, instead of the command.
+        stdin: Whether stdin is the terminal too.
+    """
+
+    def __init__(
+        self,
+        nova: Nova,
+        *arguments: str,
+        columns: int = 200,
+        program: tuple[str, ...] = ("-m", "nova_workers.cli"),
+        stdin: bool = True,
+    ) -> None:
+        self._master, slave = pty.openpty()
+        termios.tcsetwinsize(slave, (40, columns))
+        # This terminal does not answer queries for the cursor position.
+        self.env = {**os.environ, **nova.env, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+        self.command = [sys.executable, *program, *arguments]
+        self.process = subprocess.Popen(
+            self.command,
+            env=self.env,
+            stdin=slave if stdin else subprocess.DEVNULL,
+            stdout=slave,
+            stderr=slave,
+            start_new_session=True,
+            close_fds=True,
+        )
+        self._slave = slave
+        os.set_blocking(self._master, False)
+        self.screen = ""
+        self.log = ""
+
+    def shows(self, text: str, timeout_s: float = 30.0) -> None:
+        """Wait until the terminal shows this, and forget everything up to it."""
+        try:
+            wait_for(lambda: text in self._pull(), timeout_s)
+        except AssertionError:
+            raise AssertionError(f"{text!r} is not on a terminal that shows {self.screen!r}") from None
+        self.screen = self.screen.partition(text)[2]
+
+    def type(self, text: str) -> None:
+        """Press keys; Enter is a carriage return."""
+        os.write(self._master, text.replace("\n", "\r").encode())
+
+    def paste(self, text: str) -> None:
+        """Paste text, as a terminal brackets it."""
+        os.write(self._master, f"\x1b[200~{text}\x1b[201~".encode())
+
+    def interrupt(self) -> None:
+        """Press Ctrl-C: the session has no controlling terminal, so the signal is sent by hand."""
+        self.process.send_signal(signal.SIGINT)
+
+    def ended(self) -> int:
+        """Wait for its end, and return its exit code."""
+
+        def look() -> bool:
+            self._pull()
+            return self.process.poll() is not None
+
+        wait_for(look, what="its end")
+        return self.process.returncode
+
+    @property
+    def echoes(self) -> bool:
+        """Whether the terminal shows what is typed, as it does when no prompt reads."""
+        return bool(termios.tcgetattr(self._slave)[3] & termios.ECHO)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._master)
+        os.close(self._slave)
+
+    def _pull(self) -> str:
+        try:
+            while data := os.read(self._master, 65536):
+                # A prompt that reads asks for pastes in brackets; other switches of the terminal do not count.
+                shown = data.decode().replace("\x1b[?2004h", PROMPT)
+                plain = re.sub(r"\x1b\[[?0-9;]*[a-zA-Z]", "", shown)
+                self.screen += plain
+                self.log += plain
+        except OSError:
+            pass  # Nothing to read now, or the other end is closed.
+        return self.screen
