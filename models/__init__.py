@@ -9,7 +9,7 @@ from models.effects import Delivery, Effect, Embedding, Memory, MessageText
 from models.orchestration_configs import OrchestrationConfig
 from models.orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
 from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
-from models.rankings import ModelRanking
+from models.rankings import ModelJudgement, ModelRanking
 from models.runs import IdempotencyKey, Run, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
@@ -33,6 +33,7 @@ __all__ = [
     "Memory",
     "Message",
     "MessageText",
+    "ModelJudgement",
     "ModelRanking",
     "Note",
     "Orchestration",

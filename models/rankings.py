@@ -2,12 +2,13 @@
 
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from models.base import Table
-from models.columns import count, fk, money, number, one_of, string, time
-from nova_workers.vocabulary import TaskCategory
+from models.columns import count, fk, json, money, number, one_of, string, time
+from nova_workers.vocabulary import JudgementStatus, TaskCategory
 
-__all__ = ["ModelRanking"]
+__all__ = ["ModelJudgement", "ModelRanking"]
 
 
 class ModelRanking(Table, table=True):
@@ -25,3 +26,20 @@ class ModelRanking(Table, table=True):
     mean_duration_ms: float | None = number(null=True, comment="Of a run")
     score: float = number(comment="0 to 1: success, with cost and time in relation to the best of the category")
     refreshed_at: datetime = time(now=True)
+
+
+class ModelJudgement(Table, table=True):
+    """What a tenant's judge, a model, was asked last about models, and what it last answered. At most once a day."""
+
+    __tablename__ = "model_judgements"
+    __table_args__ = (one_of("status", JudgementStatus),)
+
+    tenant_id: str = fk("tenants.id", primary=True)
+    judge: str = string(comment="The id of the model that was asked last")
+    status: str = string(comment="Of the last question")
+    asked_at: datetime = time()
+    ended_at: datetime | None = time(null=True)
+    error: str | None = string(null=True, comment="Why the last question had no valid answer")
+    scores: dict[str, Any] = json(default="'{}'", comment="Of the last valid answer: by model and category, 0 to 1")
+    judged_at: datetime | None = time(null=True, comment="When `scores` were given")
+    judged_by: str | None = string(null=True, comment="The model that gave `scores`")

@@ -142,7 +142,7 @@ class Compaction(Table, table=True):
 
 
 class Usage(Table, table=True):
-    """Tokens and cost: one row per run, written when it ends, and one per compaction."""
+    """Tokens and cost: one row per run, written when it ends, one per compaction, and one per judgement of models."""
 
     __tablename__ = "usage"
     __table_args__ = (
@@ -153,10 +153,10 @@ class Usage(Table, table=True):
 
     id: str = pk()
     tenant_id: str = id_ref()
-    run_id: str | None = id_ref(null=True, comment="Null for a compaction")
-    turn_id: str = id_ref()
-    thread_id: str = id_ref()
-    agent_id: str = id_ref()
+    run_id: str | None = id_ref(null=True, comment="Null for a compaction and for a judgement")
+    turn_id: str | None = id_ref(null=True, comment="Null for a judgement of models, which belongs to no run")
+    thread_id: str | None = id_ref(null=True, comment="Null for a judgement")
+    agent_id: str | None = id_ref(null=True, comment="Null for a judgement")
     model: str | None = string(null=True)
     provider: str | None = string(null=True)
     input_tokens: int = big()

@@ -44,6 +44,7 @@ __all__ = [
     "HeadMove",
     "HistoryDetail",
     "HistoryEntryType",
+    "JudgementStatus",
     "KeptTurns",
     "Limit",
     "LiveQueue",
@@ -58,6 +59,7 @@ __all__ = [
     "PermissionMode",
     "PresentationMode",
     "Queue",
+    "RankingSource",
     "ReasoningEffort",
     "ResolvedWaitStatus",
     "ResourceKind",
@@ -236,6 +238,10 @@ HistoryEntryType = Literal["TEXT", "THINKING", "TOOL_CALL", "TOOL_RESULT", "USER
 """What an entry of an agent's conversation is."""
 HistoryDetail = Literal["full", "summary"]
 """How much of a conversation is shown: everything, or texts and the names of tools."""
+JudgementStatus = Literal["asking", "succeeded", "failed"]
+"""State of the question that a tenant's judge of models was asked last."""
+RankingSource = Literal["ledger", "judgement", "static"]
+"""What a score of a model is from: ended runs, the judge's answer, or the affinity."""
 TaskCategory = Literal[
     "architecture",
     "complex-reasoning",

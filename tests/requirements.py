@@ -300,6 +300,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "orchestration.model-fits": "A model outside peer_models, of an unavailable provider or too weak is never taken.",
     "orchestration.probes": "A provider that workers do not reach, or that refuses their keys, is not chosen.",
     "orchestration.rankings": "Models are ranked by the ended runs of agents, by one statement that may be repeated.",
+    "orchestration.judgement": "A judge of models is asked at most once a day, and a bad answer changes no score.",
     "orchestration.discovery": "Discovery of models changes nothing that a person set, and no program can fail it.",
 }
 

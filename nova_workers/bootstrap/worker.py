@@ -16,7 +16,7 @@ from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
 from nova_workers.bootstrap.engines import build_engines, build_shell
 from nova_workers.bootstrap.executor import build_executor
-from nova_workers.bootstrap.model_choice import build_discovery, build_model_chooser
+from nova_workers.bootstrap.model_choice import build_catalog, build_configs, build_discovery, build_model_chooser
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.bootstrap.orders import build_order_ticker
 from nova_workers.bootstrap.triggers import build_trigger_ticker
@@ -35,6 +35,7 @@ from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.models.discovering import ModelDiscovery
+from nova_workers.orchestration.models.judging import ModelJudge
 from nova_workers.orchestration.models.probing import ProviderProbes
 from nova_workers.orchestration.models.refreshing import RankingRefresher
 from nova_workers.orchestration.tick import OrchestrationTicker
@@ -79,6 +80,7 @@ class WorkerServices:
     task_scheduler: TaskScheduler
     trigger_ticker: TriggerTicker
     model_rankings: RankingRefresher
+    model_judge: ModelJudge
     model_discovery: ModelDiscovery
     provider_probes: ProviderProbes
     orchestrations: OrchestrationTicker
@@ -120,8 +122,9 @@ class WorkerServices:
         await self.orders.tick()
 
     async def learn_about_models(self) -> None:
-        """Compute old rankings of models again, then discover models: both at most once a day."""
+        """Compute old rankings of models again, ask the judges of models, and discover models: each once a day."""
         await self.model_rankings.tick()
+        await self.model_judge.tick()
         await self.model_discovery.tick()
 
     async def aclose(self) -> None:
@@ -215,6 +218,14 @@ def build_worker(settings: Settings) -> WorkerServices:
             scheduled=Scheduled(database, dispatcher, publisher),
         ),
         model_rankings=RankingRefresher(database, settings.orchestration),
+        model_judge=ModelJudge(
+            database,
+            build_configs(database, settings),
+            build_catalog(database, redis, settings),
+            engines,
+            settings=settings.orchestration,
+            metrics=metrics,
+        ),
         model_discovery=build_discovery(database, settings, clock),
         provider_probes=ProviderProbes(redis, engines, settings.orchestration, clock),
         orchestrations=OrchestrationTicker(database, dispatcher, canceller, clock),

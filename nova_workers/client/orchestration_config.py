@@ -3,6 +3,7 @@
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestration_config import (
+    JudgementView,
     OrchestrationConfigInfo,
     OrchestrationConfigPut,
     OrchestrationConfigView,
@@ -49,3 +50,7 @@ class OrchestrationModels:
     async def list(self) -> Page[OrchestrationModelView]:
         """Return every model with its scores, in one page."""
         return await self._transport.fetch(Page[OrchestrationModelView], "GET", "/v1/orchestrations/models")
+
+    async def judgement(self) -> JudgementView:
+        """Return what the judge of models was asked last; `NotFound` if none was."""
+        return await self._transport.fetch(JudgementView, "GET", "/v1/orchestrations/models/judgement")

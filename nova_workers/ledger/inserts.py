@@ -98,9 +98,6 @@ class NewUsage(TypedDict):
 
     id: str
     tenant_id: str
-    turn_id: str
-    thread_id: str
-    agent_id: str
     model: str
     provider: str
     input_tokens: str
@@ -112,6 +109,9 @@ class NewUsage(TypedDict):
     model_calls: str
     duration_ms: str
     run_id: NotRequired[str]
+    turn_id: NotRequired[str]
+    thread_id: NotRequired[str]
+    agent_id: NotRequired[str]
 
 
 class NewEffect(TypedDict):

@@ -96,6 +96,7 @@ class WorkerProcess:
         services = self.services
         services.executor.draining = True
         services.effects.drain()
+        services.model_judge.drain()
         services.backfill.drain()
         services.retention.drain()
         services.deliveries.drain()

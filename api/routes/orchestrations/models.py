@@ -6,7 +6,9 @@ from api.auth import AgentsCaller
 from api.openapi import problems
 from api.state import State
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.orchestration_config import OrchestrationModelView
+from nova_workers.contracts.http.orchestration_config import JudgementView, OrchestrationModelView
+from nova_workers.errors import NotFound
+from nova_workers.ledger.orchestrations.judgements import get_judgement
 
 __all__ = ["router"]
 
@@ -19,3 +21,16 @@ async def list_orchestration_models(caller: AgentsCaller, state: State) -> Page[
     services = state.services
     models = await services.model_catalog.describe(caller.tenant_id, services.orchestration_configs)
     return Page(items=models)
+
+
+@router.get("/judgement", responses=problems(404))
+async def get_model_judgement(caller: AgentsCaller, state: State) -> JudgementView:
+    """Get what the judge of models (`judge_model` of the configuration) was asked last."""
+    async with state.services.database.connection() as connection:
+        judgement = await get_judgement(connection, caller.tenant_id)
+    if judgement is None:
+        raise NotFound(
+            "No model was asked about models yet. Set `defaults.judge_model` in the configuration of orchestrations.",
+            kind="judgement",
+        )
+    return judgement

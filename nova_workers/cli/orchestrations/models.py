@@ -3,6 +3,7 @@
 import os
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -17,6 +18,7 @@ from nova_workers.contracts.http.orchestration_config import (
     OrchestrationModelView,
     RankedScoreView,
 )
+from nova_workers.errors import NotFound
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.models.installed import known_models
 from nova_workers.orchestration.models.merging import merge_models
@@ -32,10 +34,11 @@ app = typer.Typer(
 )
 
 _COLUMNS: tuple[Column, ...] = (
-    *("model", "tier", ("", "spare"), "score", "runs", "cost"),
+    *("model", "tier", ("", "spare"), "score", "from", "runs", "cost"),
     *(("speed", "spare"), ("window", "spare"), ("names", "text"), ("cannot be had", "text")),
 )
 _BAR_CELLS = 12
+_MINUTES_FROM_S = 180
 
 
 @app.callback(invoke_without_command=True)
@@ -55,7 +58,8 @@ async def list_models(
 ) -> None:
     """List models with their scores for a kind of work, the best of the highest tier first.
 
-    A score is learned from ended runs of agents; with too few of them it is the model's affinity.
+    A score is learned from ended runs of agents (from: ledger). With too few of them it is what the configured judge
+    answered (judgement), or the model's affinity (static).
     """
     page = await session.client.orchestration_models.list()
     if session.out.json:
@@ -70,6 +74,8 @@ async def list_models(
     if ranked:
         session.out.table(_COLUMNS, [_row(model, score) for model, score in ranked])
     session.out.note(_last_check(page.items))
+    if (judgement := await _judgement(session)) is not None:
+        session.out.note(judgement)
     hidden = 0 if all_models else len(page.items) - len(usable)
     if hidden:
         session.out.note(f"{hidden} models cannot be had or are not permitted; --all shows them.")
@@ -141,6 +147,7 @@ def _row(model: OrchestrationModelView, score: RankedScoreView) -> tuple[str, ..
         model.tier,
         bar(score.score, 1, _BAR_CELLS),
         f"{score.score:.2f}",
+        score.source,
         str(score.samples),
         f"{model.cost_factor:g}",
         f"{model.speed_factor:g}",
@@ -154,8 +161,23 @@ def _last_check(models: Iterable[OrchestrationModelView]) -> str:
     checked_at = next((model.checked_at for model in models), None)
     if checked_at is None:
         return "Which providers answer was not tried recently; the settings of the API say which can be had."
-    age_s = (SystemClock().now() - checked_at).total_seconds()
-    return f"A worker tried the providers {max(age_s, 0):.0f} s ago."
+    return f"A worker tried the providers {_ago(checked_at)}."
+
+
+async def _judgement(session: Session) -> str | None:
+    """Return what came of the last question to the judge of models; None if none was asked."""
+    try:
+        asked = await session.client.orchestration_models.judgement()
+    except NotFound:
+        return None
+    if asked.status == "failed":
+        return f"The judge {asked.judge} gave no valid answer {_ago(asked.asked_at)}: {asked.error}"
+    return f"The judge {asked.judge} was asked about models {_ago(asked.asked_at)} ({asked.status})."
+
+
+def _ago(moment: datetime) -> str:
+    age_s = max((SystemClock().now() - moment).total_seconds(), 0)
+    return f"{age_s:.0f} s ago" if age_s < _MINUTES_FROM_S else f"{age_s / 60:.0f} min ago"
 
 
 def _why_not(model: OrchestrationModelView) -> str:

@@ -46,9 +46,11 @@ def show_report(out: Output, report: UsageReport) -> None:
     priced = bool(report.total.cost_usd)
     most = max(_size(group, priced=priced) for group in report.groups)
     cells = bar_cells(out.width)
+    # Judgements of models belong to no agent.
+    unnamed = "no agent" if report.group_by == "agent" else "unknown"
     out.table(
         (report.group_by, "cost" if priced else "tokens", "", "in", "cached", "out", "runs"),
-        [_row(group, group.key or "unknown", bar(_size(group, priced=priced), most, cells)) for group in report.groups]
+        [_row(group, group.key or unnamed, bar(_size(group, priced=priced), most, cells)) for group in report.groups]
         + [_row(report.total, "all", " " * cells)],
     )
     if report.groups_total > len(report.groups):

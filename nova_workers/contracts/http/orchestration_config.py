@@ -6,10 +6,11 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from nova_workers.contracts.bodies import Body, View
-from nova_workers.vocabulary import ModelTier, TaskCategory
+from nova_workers.vocabulary import JudgementStatus, ModelTier, RankingSource, TaskCategory
 
 __all__ = [
     "MAX_CONFIG_CHARS",
+    "JudgementView",
     "OrchestrationConfigInfo",
     "OrchestrationConfigPut",
     "OrchestrationConfigView",
@@ -58,10 +59,15 @@ class RankedScoreView(View):
     category: TaskCategory
     score: float
     """From 0 to 1: what the choice compares."""
+    source: RankingSource
+    """`ledger`: ended runs, and with few of them also what follows. `judgement`: the judge's answer. `static`: the
+    affinity."""
     affinity: float
-    """The score before anything is learned."""
+    """The score before anything is learned or judged."""
+    judgement: float | None = None
+    """What the tenant's judge answered. It takes the place of the affinity, unless the configuration sets that."""
     samples: int
-    """Ended runs of agents that `score` was learned from; with too few it is `affinity`."""
+    """Ended runs of agents that `score` was learned from; too few do not count."""
     success_rate: float | None = None
     mean_cost_usd: float | None = None
     mean_duration_ms: float | None = None
@@ -91,3 +97,19 @@ class OrchestrationModelView(View):
     """When a worker last tried the providers. Null: no report is fresh, and the settings of the API process decide."""
     scores: list[RankedScoreView]
     """One for each kind of work."""
+
+
+class JudgementView(View):
+    """What the tenant's judge of models was asked last."""
+
+    judge: str
+    """The model that was asked last."""
+    status: JudgementStatus
+    asked_at: datetime
+    ended_at: datetime | None = None
+    error: str | None = None
+    """Why the last question had no valid answer; the scores of an earlier one stay."""
+    judged_at: datetime | None = None
+    """When the scores that count were given; null if none ever were."""
+    judged_by: str | None = None
+    """The model that gave them."""

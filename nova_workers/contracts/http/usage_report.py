@@ -17,8 +17,8 @@ class UsageSum(View):
     """The usage of one agent, day or model, or the total."""
 
     key: str | None = None
-    """The agent's id, the day (``2026-01-31``) or the model's id. Null for the total, and for runs in which no model
-    answered."""
+    """The agent's id, the day (``2026-01-31``) or the model's id. Null for the total, for runs in which no model
+    answered, and by agent for judgements of models, which belong to none."""
     runs: int = 0
     model_calls: int = 0
     input_tokens: int = 0
@@ -29,7 +29,7 @@ class UsageSum(View):
     cost_usd: float | None = None
     """The sum of the known costs; null if none is known."""
     unpriced: int = 0
-    """Runs and compactions of unknown cost, which `cost_usd` does not include."""
+    """Runs, compactions and judgements of unknown cost, which `cost_usd` does not include."""
 
 
 class UsageReport(View):

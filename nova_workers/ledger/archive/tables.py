@@ -150,6 +150,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "secrets": "their names only: values are encrypted for this fleet",
     "orchestration_configs": "programs, profiles and models of this fleet; `nova orchestrations config show` writes it",
     "model_rankings": "computed again from runs",
+    "model_judgements": "asked again, if the configuration names a judge",
     "webhooks": "an address of this fleet, and a secret encrypted for it",
     "idempotency_keys": "belong to requests to this fleet, for a day",
     "switches": "a pause is a state of this fleet",

@@ -86,6 +86,7 @@ SWEPT: Final = (
     "work_orders",
     "orchestration_configs",
     "model_rankings",
+    "model_judgements",
     "webhooks",
     "upkeep_cursors",
     "triggers",

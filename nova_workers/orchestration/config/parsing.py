@@ -25,6 +25,8 @@ CONFIG_FILE: Final = "orchestration.yaml"
 MODELS_FILE: Final = "models.yaml"
 
 _MAX_PROBLEMS: Final = 100
+_DEFAULT_MODELS: Final = ("model", "peer_model", "master_model", "judge_model")
+"""Fields of `defaults` that name a model."""
 _KEY: Final = "[key]"
 """What pydantic puts after the key of a mapping that has the wrong form."""
 
@@ -174,7 +176,7 @@ def _named(value: Mapping[str, Any]) -> Iterator[tuple[Path, str]]:
     """Yield the names of models in defaults and experts, also of those with other errors."""
     places: list[tuple[Path, Any]] = []
     if isinstance(defaults := value.get("defaults"), dict):
-        places += [(("defaults", name), defaults.get(name)) for name in ("model", "peer_model", "master_model")]
+        places += [(("defaults", name), defaults.get(name)) for name in _DEFAULT_MODELS]
         if isinstance(peers := defaults.get("peer_models"), list):
             places += [(("defaults", "peer_models", index), name) for index, name in enumerate(peers)]
     if isinstance(experts := value.get("experts"), dict):

@@ -164,6 +164,8 @@ class Defaults(_Value):
     peer_models: Annotated[tuple[ModelName, ...], Field(max_length=50)] = ()
     """With any, agents may have these models only."""
     master_model: ModelName | None = None
+    judge_model: ModelName | None = None
+    """The model that is asked once a day how good models are; None asks none."""
 
 
 class ExpertProfile(_Value):

@@ -23,6 +23,7 @@ class ModelCapability(BaseModel):
         max_context_window: In tokens; None is unknown.
         source: Whether an installed library lists the model, or only the configuration.
         enabled: Whether the choice may take it.
+        given: Kinds of work whose affinity a person set.
     """
 
     model_config = ConfigDict(frozen=True)
@@ -36,6 +37,7 @@ class ModelCapability(BaseModel):
     max_context_window: int | None = None
     source: Literal["installed", "configured"] = "configured"
     enabled: bool = True
+    given: frozenset[TaskCategory] = frozenset()
 
     def affinity(self, category: TaskCategory) -> float:
         """Return the score for a kind of work; 0.5 where nothing is known."""
@@ -48,7 +50,10 @@ class ModelCapability(BaseModel):
             # Everything else was inferred from a wrong tier.
             inferred = infer_capability(self.model_id, self.provider, given["tier"])
             return inferred.overridden(override.model_copy(update={"tier": None}))
-        return self.model_copy(update={**given, "affinities": {**self.affinities, **override.affinities}})
+        # An entry that discovery wrote repeats what is inferred.
+        changed = {kind for kind, score in override.affinities.items() if score != self.affinities.get(kind)}
+        affinities = {**self.affinities, **override.affinities}
+        return self.model_copy(update={**given, "affinities": affinities, "given": self.given | changed})
 
 
 _WORDS: Final[Mapping[ModelTier, str]] = {

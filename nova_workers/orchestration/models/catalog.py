@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from dataclasses import dataclass
+from typing import Final
 
 from nova_workers.contracts.http.orchestration_config import OrchestrationModelView, RankedScoreView
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.orchestrations.judgements import get_scores
 from nova_workers.ledger.orchestrations.rankings import list_rankings
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.config.values import OrchestrationConfig
@@ -18,6 +20,9 @@ from nova_workers.orchestration.models.registry import ModelRegistry
 from nova_workers.vocabulary import TASK_CATEGORIES
 
 __all__ = ["ModelCatalog"]
+
+_JUDGEMENT_DAYS: Final = 7
+"""How long a judgement counts: a judge that gives no valid answer for a week is no judge."""
 
 
 @dataclass(frozen=True)
@@ -34,7 +39,7 @@ class ModelCatalog:
 
     async def selector(self, tenant_id: str, config: OrchestrationConfig) -> ModelSelector:
         """Return what chooses models for the agents of a tenant's orchestration."""
-        return await self._selector(config, await self._rankings(tenant_id))
+        return await self._selector(config, await self._rankings(tenant_id, config))
 
     async def describe(self, tenant_id: str, configs: OrchestrationConfigs) -> list[OrchestrationModelView]:
         """Return every model with its scores, by provider, tier and id.
@@ -43,7 +48,7 @@ class ModelCatalog:
             InvalidInput: The stored configuration names what this version of the fleet does not have any more.
         """
         config, _ = await configs.load(tenant_id)
-        rankings = await self._rankings(tenant_id)
+        rankings = await self._rankings(tenant_id, config)
         selector = await self._selector(config, rankings)
         names: dict[str, list[str]] = {}
         for name, model in config.models.items():
@@ -58,9 +63,12 @@ class ModelCatalog:
         unavailable = unavailable_providers(config.providers, availability)
         return ModelSelector(registry, unavailable, config.peers(), rankings.score, availability.checked_at)
 
-    async def _rankings(self, tenant_id: str) -> Rankings:
+    async def _rankings(self, tenant_id: str, config: OrchestrationConfig) -> Rankings:
         async with self.database.connection() as connection:
-            return Rankings(await list_rankings(connection, tenant_id))
+            learned = await list_rankings(connection, tenant_id)
+            if config.defaults.judge_model is None:
+                return Rankings(learned)
+            return Rankings(learned, await get_scores(connection, tenant_id, days=_JUDGEMENT_DAYS))
 
 
 def _view(
@@ -69,11 +77,14 @@ def _view(
     scores: list[RankedScoreView] = []
     for category in TASK_CATEGORIES:
         learned = rankings.get(model, category)
+        score, source = rankings.score_of(model, category)
         scores.append(
             RankedScoreView(
                 category=category,
-                score=round(selector.score(model, category), 4),
+                score=round(score, 4),
+                source=source,
                 affinity=model.affinity(category),
+                judgement=rankings.judged(model, category),
                 samples=0 if learned is None else learned.samples,
                 success_rate=None if learned is None else learned.success_rate,
                 mean_cost_usd=None if learned is None else learned.mean_cost_usd,

@@ -148,21 +148,23 @@ class ModelSelector:
             )
         return self._sorted(of_tier, _MASTER_CATEGORY)[0]
 
+    def candidates(self) -> list[ModelCapability]:
+        """Return the models that are permitted and available, from the strongest tier, the newest of each first."""
+        return sorted(
+            self._available(self._permitted()),
+            key=lambda model: (-tier_rank(model.tier), *_newest_first(model)),
+        )
+
     def best_of(self, provider: str) -> ModelCapability | None:
         """Return the strongest model of a provider that is permitted and available; None if there is none."""
-        models = [
-            model
-            for model in self._available(self.registry)
-            if model.provider == provider and (not self.peer_models or model.model_id in self.peer_models)
-        ]
+        models = [model for model in self._available(self._permitted()) if model.provider == provider]
         tier = max((tier_rank(model.tier) for model in models), default=None)
         strongest = [model for model in models if tier_rank(model.tier) == tier]
         return self._sorted(strongest, _PEER_CATEGORY)[0] if strongest else None
 
     def _ranked(self, category: TaskCategory, tier: ModelTier) -> list[ModelCapability]:
         """Return the models that suffice, by tier from the lowest, and the best of each first; never none."""
-        permitted = (model for model in self.registry if not self.peer_models or model.model_id in self.peer_models)
-        fitting = [model for model in self._available(permitted) if tier_rank(model.tier) >= tier_rank(tier)]
+        fitting = [model for model in self._available(self._permitted()) if tier_rank(model.tier) >= tier_rank(tier)]
         if not fitting:
             missing = "".join(f" {name}: {why}." for name, why in sorted(self.unavailable.items()))
             among = f" among {', '.join(sorted(self.peer_models))}" if self.peer_models else ""
@@ -171,6 +173,9 @@ class ModelSelector:
                 tier=tier,
             )
         return self._sorted(fitting, category)
+
+    def _permitted(self) -> Iterable[ModelCapability]:
+        return (model for model in self.registry if not self.peer_models or model.model_id in self.peer_models)
 
     def _available(self, models: Iterable[ModelCapability]) -> Iterable[ModelCapability]:
         return (model for model in models if model.enabled and model.provider not in self.unavailable)
@@ -184,9 +189,7 @@ class ModelSelector:
                 -round(self.score(model, category), 4),
                 model.cost_factor,
                 -model.speed_factor,
-                # The newest first: 5.5 before 5, which the last number sees to.
-                (*(-number for number in version_of(model.model_id)), 1),
-                model.model_id,
+                *_newest_first(model),
             ),
         )
 
@@ -207,3 +210,8 @@ class ModelSelector:
                 provider=model.provider,
                 model=model.model_id,
             )
+
+
+def _newest_first(model: ModelCapability) -> tuple[tuple[int, ...], str]:
+    # 5.5 before 5, which the last number sees to.
+    return (*(-number for number in version_of(model.model_id)), 1), model.model_id

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+import pytest
 from redis.asyncio import Redis
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
+from nova_workers.errors import NotFound
 from nova_workers.keys import provider_reports
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.orchestrations.judgements import Answer, begin_judgement, end_judgement
 from nova_workers.orchestration.models.availability import ProviderReport
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
@@ -50,3 +53,18 @@ async def test_a_model_that_workers_do_not_reach_has_the_reason_and_its_time(api
     opus, sol = models["claude-opus-5-5"], models["gpt-6-sol"]
     assert (opus.unavailable, opus.checked_at) == ("it refuses the key (401)", checked_at)
     assert sol.unavailable == "the workers have no engine 'openai'"
+
+
+async def test_the_last_judgement_is_its_tenants_own(api: Api, database: Database, other_tenant: Tenant) -> None:
+    async with NovaClient(api.url, api.tenant.key) as nova, NovaClient(api.url, other_tenant.key) as other:
+        with pytest.raises(NotFound, match="judge_model"):
+            await nova.orchestration_models.judgement()
+        async with database.transaction() as connection:
+            asked_at = await begin_judgement(connection, api.tenant.id, "claude-opus-5-5", fresh_s=60)
+            assert asked_at is not None
+            await end_judgement(connection, api.tenant.id, asked_at, Answer(error="It was cut off."))
+        judgement = await nova.orchestration_models.judgement()
+        assert (judgement.judge, judgement.status, judgement.error) == ("claude-opus-5-5", "failed", "It was cut off.")
+        assert judgement.asked_at == asked_at
+        with pytest.raises(NotFound):
+            await other.orchestration_models.judgement()
