@@ -4,8 +4,8 @@ import asyncio
 import inspect
 from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Annotated, Any, Concatenate, ParamSpec, TypeVar
+from dataclasses import dataclass, fields, is_dataclass
+from typing import Annotated, Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 
 import typer
 from pydantic import BaseModel, ValidationError
@@ -80,7 +80,8 @@ def build(model: type[M], values: Mapping[str, Any]) -> M:
 def remote(app: typer.Typer, name: str, **settings: Any) -> Callable[[Body[P]], Body[P]]:
     """Register an async function as a command of `app`, whose first argument is the session.
 
-    Its docstring is the command's help. The three common options are added after its own.
+    Its docstring is the command's help. A parameter that is a dataclass stands for its fields: options that several
+    commands share. The three common options are added after its own.
     """
 
     def register(body: Body[P]) -> Body[P]:
@@ -91,24 +92,40 @@ def remote(app: typer.Typer, name: str, **settings: Any) -> Callable[[Body[P]], 
 
 
 def _entry(body: Callable[..., Awaitable[None]]) -> Callable[..., None]:
-    def entry(json_mode: bool, api_url: str | None, api_key: str | None, **own: Any) -> None:
+    # The body's parameters without the session.
+    own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+    groups = {parameter.name: parameter.annotation for parameter in own if _is_group(parameter.annotation)}
+
+    def entry(json_mode: bool, api_url: str | None, api_key: str | None, **given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+
         async def run() -> None:
             async with open_session(json_mode=json_mode, api_url=api_url, api_key=api_key) as session:
-                await body(session, **own)
+                await body(session, **given)
 
         asyncio.run(run())
 
-    # Typer reads the signature: the body's parameters without the session, then the common ones.
-    own = list(inspect.signature(body, eval_str=True).parameters.values())[1:]
+    # Typer reads the signature: the body's parameters, then the common ones.
     keyword = inspect.Parameter.KEYWORD_ONLY
     common = [
         inspect.Parameter("json_mode", keyword, default=False, annotation=JsonOption),
         inspect.Parameter("api_url", keyword, default=None, annotation=ApiUrlOption),
         inspect.Parameter("api_key", keyword, default=None, annotation=ApiKeyOption),
     ]
-    parameters = [*(parameter.replace(kind=keyword) for parameter in own), *common]
+    parameters = [option.replace(kind=keyword) for parameter in own for option in _options(parameter)] + common
     entry.__signature__ = inspect.Signature(parameters)  # pyright: ignore[reportFunctionMemberAccess] - Typer reads it
     entry.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     entry.__doc__ = body.__doc__
     entry.__name__ = getattr(body, "__name__", "command")
     return entry
+
+
+def _options(parameter: inspect.Parameter) -> list[inspect.Parameter]:
+    """Return the options that a parameter stands for: the fields of a dataclass, else itself."""
+    annotation = parameter.annotation
+    return [*inspect.signature(annotation, eval_str=True).parameters.values()] if _is_group(annotation) else [parameter]
+
+
+def _is_group(annotation: object) -> TypeGuard[type[Any]]:
+    return isinstance(annotation, type) and is_dataclass(annotation)

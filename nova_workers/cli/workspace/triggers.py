@@ -9,29 +9,7 @@ import typer
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
-from nova_workers.cli.workspace.trigger_options import (
-    ActionOption,
-    AtOption,
-    CatchupOption,
-    CatchupWindowOption,
-    CronOption,
-    EndsOption,
-    EveryOption,
-    GateOption,
-    JitterOption,
-    MaxCostOption,
-    MaxRunsOption,
-    OverlapOption,
-    PauseAfterOption,
-    StartsOption,
-    ThreadOption,
-    TimezoneOption,
-    TitleOption,
-    TriggerArgument,
-    bounds,
-    given,
-    when,
-)
+from nova_workers.cli.workspace.trigger_options import TriggerArgument, TriggerOptions
 from nova_workers.contracts.http.triggers import (
     Firing,
     TriggerCreate,
@@ -82,33 +60,15 @@ async def create(
     session: Session,
     agent: Annotated[str, typer.Argument(help="The agent that starts.")],
     prompt: Annotated[str, typer.Argument(help="The message of each run.")],
-    cron: CronOption = None,
-    at: AtOption = None,
-    every: EveryOption = None,
-    timezone: TimezoneOption = None,
-    action: ActionOption = None,
-    title: TitleOption = None,
-    thread: ThreadOption = None,
-    starts: StartsOption = None,
-    ends: EndsOption = None,
-    jitter: JitterOption = None,
-    overlap: OverlapOption = None,
-    catchup: CatchupOption = None,
-    catchup_window: CatchupWindowOption = None,
-    max_runs: MaxRunsOption = None,
-    max_cost: MaxCostOption = None,
-    pause_after: PauseAfterOption = None,
-    gate: GateOption = None,
+    options: TriggerOptions,
     off: Annotated[bool, typer.Option("--off", help="Make it switched off.")] = False,
 ) -> None:
     """Create a trigger."""
-    timing = when(cron, at, every)
+    timing = options.timing()
     if not timing:
         raise InvalidInput("Say when: give --cron, --at or --every.")
-    values = given(prompt, timezone, title, thread, starts, ends, action)
-    values |= bounds(jitter, overlap, catchup, catchup_window, max_runs, max_cost, pause_after, gate)
-    values = {name: value for name, value in values.items() if value != ""}
-    body = build(TriggerCreate, {"agent_id": agent, **timing, **values, "enabled": not off})
+    values = {name: value for name, value in options.others().items() if value != ""}
+    body = build(TriggerCreate, {"agent_id": agent, "prompt": prompt, **timing, **values, "enabled": not off})
     await _show(session, await session.client.triggers.create(body))
 
 
@@ -116,28 +76,11 @@ async def create(
 async def edit(
     session: Session,
     trigger: TriggerArgument,
+    options: TriggerOptions,
     prompt: Annotated[str | None, typer.Option(help="The message of each run.")] = None,
-    cron: CronOption = None,
-    at: AtOption = None,
-    every: EveryOption = None,
-    timezone: TimezoneOption = None,
-    action: ActionOption = None,
-    title: TitleOption = None,
-    thread: ThreadOption = None,
-    starts: StartsOption = None,
-    ends: EndsOption = None,
-    jitter: JitterOption = None,
-    overlap: OverlapOption = None,
-    catchup: CatchupOption = None,
-    catchup_window: CatchupWindowOption = None,
-    max_runs: MaxRunsOption = None,
-    max_cost: MaxCostOption = None,
-    pause_after: PauseAfterOption = None,
-    gate: GateOption = None,
 ) -> None:
     """Change a trigger. An empty --title, --thread, --starts, --ends or --gate removes it."""
-    changes = when(cron, at, every) | given(prompt, timezone, title, thread, starts, ends, action)
-    changes |= bounds(jitter, overlap, catchup, catchup_window, max_runs, max_cost, pause_after, gate)
+    changes = options.timing() | options.others() | ({} if prompt is None else {"prompt": prompt})
     if not changes:
         raise InvalidInput("Nothing to change: give an option such as --cron.")
     body = build(TriggerPatch, {name: None if value == "" else value for name, value in changes.items()})
