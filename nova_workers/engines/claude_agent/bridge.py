@@ -6,27 +6,16 @@ tool errors. The turn runs its own calls, with its timeouts and authorization, a
 and results. Calls of subagents are run by the bridge.
 """
 
-import base64
 from typing import Any
 
 from mcp.server import Server
-from mcp.types import (
-    BlobResourceContents,
-    CallToolRequestParams,
-    CallToolResult,
-    EmbeddedResource,
-    ImageContent,
-    ListToolsResult,
-    TextContent,
-    Tool,
-    ToolAnnotations,
-)
-from mcp.types import ContentBlock as McpContent
+from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
+from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.names import BRIDGE
+from nova_workers.engines.mcp.blocks import to_mcp
 from nova_workers.engines.native import TurnTools
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.engines.turn.calls import without_deferral
@@ -76,7 +65,7 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
             outcome = await gate.ask(call_id, given)
         else:
             outcome = within_bounds(await _carry_out(tools, call_id, params.name, given), max_output_chars)
-        return CallToolResult(content=[_to_mcp(block) for block in outcome.content], is_error=outcome.failed)
+        return CallToolResult(content=[to_mcp(block) for block in outcome.content], is_error=outcome.failed)
 
     return Server(BRIDGE, on_list_tools=list_tools, on_call_tool=call_tool)
 
@@ -87,23 +76,3 @@ async def _carry_out(tools: TurnTools, call_id: str, name: str, given: JsonObjec
         return without_deferral(outcome)
     except ToolFailure as failure:
         return ToolOutcome((text_block(failure.message),), failed=True)
-
-
-def _to_mcp(block: ContentBlock) -> McpContent:
-    source: dict[str, Any] = block.get("source") or {}
-    match block.get("type"), source.get("type"):
-        case "text", _:
-            return TextContent(text=block["text"])
-        case "image", "base64":
-            return ImageContent(data=source["data"], mime_type=source["media_type"])
-        case "document", "base64":
-            return _document(source["data"], source["media_type"])
-        case "document", "text":
-            return _document(base64.b64encode(source["data"].encode()).decode(), source["media_type"])
-        case kind, _:
-            return TextContent(text=f"[{kind}]")
-
-
-def _document(data: str, media_type: str) -> McpContent:
-    contents = BlobResourceContents(uri="nova:document", mime_type=media_type, blob=data)
-    return EmbeddedResource(resource=contents)

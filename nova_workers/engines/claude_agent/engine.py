@@ -42,7 +42,7 @@ from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import WebFetcher
 from nova_workers.engines.anthropic.catalog import Prices, Windows
 from nova_workers.engines.anthropic.credentials import Profile
-from nova_workers.engines.claude_agent.home import inherited, make_home, sweep
+from nova_workers.engines.claude_agent.home import make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
 from nova_workers.engines.claude_agent.program import why_not_started
@@ -50,6 +50,7 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.prices import ModelPrice
+from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.errors import EngineFailure
 

@@ -20,27 +20,8 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.skills import SKILL_MD, SkillDirectory
 from nova_workers.errors import EngineFailure
 
-__all__ = ["Home", "inherited", "make_home", "sweep"]
+__all__ = ["Home", "make_home", "sweep"]
 
-_INHERITED = frozenset(
-    {
-        "PATH",
-        "LANG",
-        "LC_ALL",
-        "LC_CTYPE",
-        "TZ",
-        "SSL_CERT_FILE",
-        "SSL_CERT_DIR",
-        "NODE_EXTRA_CA_CERTS",
-        "HTTP_PROXY",
-        "HTTPS_PROXY",
-        "NO_PROXY",
-        "http_proxy",
-        "https_proxy",
-        "no_proxy",
-    }
-)
-"""The only variables of the worker's environment that the program gets."""
 _QUIET = (
     "CLAUDE_CODE_DISABLE_NONESSENTIAL_TRAFFIC",
     "DISABLE_TELEMETRY",
@@ -187,11 +168,6 @@ def sweep() -> None:
         with suppress(OSError):
             if time.time() - path.stat().st_mtime > _STALE_S:
                 shutil.rmtree(path, ignore_errors=True)
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """Return the variables of an environment that the program may have."""
-    return {name: value for name, value in environment.items() if name in _INHERITED}
 
 
 def _resolved(path: str) -> Path:

@@ -10,27 +10,24 @@ Not the SDK's own transport (0.2.187, `_internal/transport/subprocess_cli.py`), 
 
 import asyncio
 import contextlib
-import json
 import os
 import signal
 from collections import deque
 from collections.abc import AsyncIterator, Callable, Mapping
 from dataclasses import dataclass
-from typing import Any, cast
+from typing import Any
 
 from claude_agent_sdk import Transport
 
 from nova_workers.child_process import end_supervised, supervised
 from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.programs.lines import json_object, read_lines
 
 __all__ = ["KEY_FD_VARIABLE", "ClaudeProcess", "Launch"]
 
 KEY_FD_VARIABLE = "CLAUDE_CODE_API_KEY_FILE_DESCRIPTOR"
 """The program reads its key from this descriptor, so that the key is in no environment that a shell could print."""
 
-_CHUNK_BYTES = 1 << 16
-_MAX_LINE_BYTES = 128 << 20
-"""Limit of a line. A message may contain images, but is never longer than this."""
 _STDERR_LINES = 20
 
 
@@ -125,8 +122,8 @@ class ClaudeProcess(Transport):
     async def _messages(self) -> AsyncIterator[dict[str, Any]]:
         stdout = self._running().stdout
         assert stdout is not None  # noqa: S101 - it was asked for as a pipe
-        async for line in _lines(stdout):
-            message = _parsed(line)
+        async for line in read_lines(stdout):
+            message = json_object(line)
             if message is not None:
                 self._on_message(message)
                 yield message
@@ -137,7 +134,7 @@ class ClaudeProcess(Transport):
     async def _read_stderr(self) -> None:
         stderr = self._running().stderr
         assert stderr is not None  # noqa: S101 - it was asked for as a pipe
-        async for line in _lines(stderr):
+        async for line in read_lines(stderr):
             self._stderr.append(line.decode(errors="replace"))
 
     def freeze(self) -> None:
@@ -174,29 +171,3 @@ def _readable(secret: str) -> int:
     finally:
         os.close(writer)
     return reader
-
-
-async def _lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    rest = bytearray()
-    while chunk := await stream.read(_CHUNK_BYTES):
-        *lines, tail = chunk.split(b"\n")
-        for line in lines:
-            rest += line
-            yield bytes(rest)
-            rest.clear()
-        rest += tail
-        if len(rest) > _MAX_LINE_BYTES:
-            raise ConnectionError(f"The Claude Code program wrote a line of more than {_MAX_LINE_BYTES} bytes")
-    if rest:
-        yield bytes(rest)
-
-
-def _parsed(line: bytes) -> JsonObject | None:
-    """Return the message of a line; None for other text, which some builds of the program write."""
-    if not line.lstrip().startswith(b"{"):
-        return None
-    try:
-        return cast("JsonObject", json.loads(line))
-    except ValueError:
-        # The program was killed within a line.
-        return None

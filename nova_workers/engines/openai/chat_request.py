@@ -7,10 +7,10 @@ import orjson
 
 from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, Message
 from nova_workers.engines.mcp.toolbox import ToolDefinition
-from nova_workers.engines.openai.answer_format import is_strict
 from nova_workers.engines.openai.content import Media, Text, foreign_thinking, parts_of, result_text, splits
 from nova_workers.engines.openai.names import wire_id, wire_name
 from nova_workers.engines.openai.wire import TurnRequest, answer_schema
+from nova_workers.engines.strict_schemas import is_strict
 
 __all__ = ["DETAILS_FIELD", "chat_body"]
 

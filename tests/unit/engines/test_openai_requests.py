@@ -6,12 +6,12 @@ import pytest
 
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions
-from nova_workers.engines.openai.answer_format import is_strict
 from nova_workers.engines.openai.catalog import Target
 from nova_workers.engines.openai.names import ToolNames, wire_name
 from nova_workers.engines.openai.provider import OpenAIProvider
 from nova_workers.engines.openai.responses_request import responses_body
 from nova_workers.engines.openai.wire import TurnRequest
+from nova_workers.engines.strict_schemas import is_strict
 
 CLOSED: dict[str, Any] = {"type": "object", "additionalProperties": False}
 NUMBER = {"type": "integer"}

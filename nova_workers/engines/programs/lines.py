@@ -1,0 +1,52 @@
+"""Reads what a program writes: lines of limited length, each one JSON object."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import cast
+
+from nova_workers.contracts.content import JsonObject
+
+__all__ = ["LineTooLong", "json_object", "read_lines"]
+
+_CHUNK_BYTES = 1 << 16
+_MAX_LINE_BYTES = 128 << 20
+"""Limit of a line. A message may contain images, but is never longer than this."""
+
+
+class LineTooLong(ConnectionError):
+    """A program wrote a line over the limit."""
+
+    def __init__(self) -> None:
+        super().__init__(f"The program wrote a line of more than {_MAX_LINE_BYTES} bytes")
+
+
+async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+    """Yield the lines of a stream, without their ends.
+
+    Raises:
+        LineTooLong: A line is over the limit.
+    """
+    rest = bytearray()
+    while chunk := await stream.read(_CHUNK_BYTES):
+        *lines, tail = chunk.split(b"\n")
+        for line in lines:
+            rest += line
+            yield bytes(rest)
+            rest.clear()
+        rest += tail
+        if len(rest) > _MAX_LINE_BYTES:
+            raise LineTooLong
+    if rest:
+        yield bytes(rest)
+
+
+def json_object(line: bytes) -> JsonObject | None:
+    """Return the object of a line; None for other text, which some builds of the programs write."""
+    if not line.lstrip().startswith(b"{"):
+        return None
+    try:
+        return cast("JsonObject", json.loads(line))
+    except ValueError:
+        # The program was killed within a line.
+        return None
