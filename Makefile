@@ -12,9 +12,10 @@ RUNTIME := .venv/.runtime-ready
 DEV := .venv/.dev-ready
 DOCS := .venv/.docs-ready
 AIMOCK := tests/support/servers/aimock
+PROGRAMS := tests/support/servers/vendor_programs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test aimock check format bench docs lock clean
+.PHONY: help demo up test aimock programs check format bench docs lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -25,7 +26,7 @@ demo: $(RUNTIME) ## One message from the command line to a streamed answer, on a
 up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
 	@$(BIN)/nova up
 
-test: check aimock ## Everything that `check` does, then all tests against real servers
+test: check aimock programs ## Everything that `check` does, then all tests against real servers
 	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench"
 
 aimock: ## Install the model server that some tests run against, where npm is (without it they are skipped)
@@ -34,6 +35,14 @@ aimock: ## Install the model server that some tests run against, where npm is (w
 
 $(AIMOCK)/node_modules/.ready: $(AIMOCK)/package-lock.json
 	@npm ci --prefix $(AIMOCK) --ignore-scripts --no-audit --no-fund --fetch-retries 1
+	@touch $@
+
+programs: ## Install the programs of the engines codex and gemini for tests, where npm is (without them these are skipped)
+	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(PROGRAMS)/node_modules/.ready || \
+		echo "make: the programs could not be installed; their tests will be skipped"; fi
+
+$(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
+	@npm ci --prefix $(PROGRAMS) --ignore-scripts --no-audit --no-fund --fetch-retries 1
 	@touch $@
 
 check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling, commit messages

@@ -261,6 +261,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.probe": "A probe of a model that was down, if it is stopped, lets the next call probe at once.",
     "engine.windows": "Compaction and fallback go by the same context windows.",
     "engine.waits": "A call whose result comes from outside ends the program; another continues when it is there.",
+    "engine.programs": "A vendor's program acts through the turn's tools only, and ends with all that it started.",
     "engine.sandbox": "A command cannot undo its own confinement, also where the worker is root.",
     # backfill and retention
     "backfill.finds": "What was said while effects were off is found once they are on.",

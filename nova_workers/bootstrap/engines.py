@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from nova_workers import keys
 from nova_workers.bootstrap.openai import build_openai, openai_catalog
 from nova_workers.bootstrap.pricing import model_price
+from nova_workers.bootstrap.programs import PROGRAMS, build_program, program_key, program_models
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.config.models import ModelRateLimit, ModelSettings
@@ -73,6 +74,9 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
         limits = {name: limit for name, limit in model.rate_limits.items() if name == ANY_MODEL or "/" in name}
         shared = _resilience("openai", model, catalog.profiles(), limits, connected)
         engines["openai"] = build_openai(settings, catalog, shared, native, connections)
+    for name in PROGRAMS:
+        shared = _resilience(name, model, [("default", program_key(settings, name) or "")], {}, connected)
+        engines[name] = build_program(name, settings, shared, native, connections)
     if settings.environment != "production":
         engines["scripted"] = ScriptedEngine(environment=settings.environment, connections=connections)
     if find_spec("claude_agent_sdk") is not None:
@@ -86,9 +90,12 @@ class EngineWindows:
     def __init__(self, settings: Settings) -> None:
         self._default = _anthropic_windows(settings.model)
         self._openai = openai_catalog(settings)
+        self._programs = {name: program_models(settings, name) for name in PROGRAMS}
 
     def context_tokens(self, engine: str, model: str) -> int:
         """See `ModelWindows.context_tokens`."""
+        if engine in self._programs:
+            return self._programs[engine].context_tokens(model)
         windows = self._openai if engine == "openai" and self._openai is not None else self._default
         return windows.context_tokens(model)
 

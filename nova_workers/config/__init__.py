@@ -4,6 +4,7 @@ from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAIProviderSetting, OpenAISettings
 from nova_workers.config.orchestration import OrchestrationSettings
+from nova_workers.config.programs import VendorProgramSettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
@@ -41,6 +42,7 @@ __all__ = [
     "TelemetrySettings",
     "ToolSettings",
     "TriggerSettings",
+    "VendorProgramSettings",
     "WorkerSettings",
     "load_settings",
     "unknown_variables",

@@ -16,6 +16,7 @@ from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAISettings
 from nova_workers.config.orchestration import OrchestrationSettings
+from nova_workers.config.programs import VendorProgramSettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
@@ -88,6 +89,7 @@ class Settings(BaseSettings):
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)
     claude_agent: ClaudeAgentSettings = Field(default_factory=ClaudeAgentSettings)
     openai: OpenAISettings = Field(default_factory=OpenAISettings)
+    codex: VendorProgramSettings = Field(default_factory=VendorProgramSettings)
     orchestration: OrchestrationSettings = Field(default_factory=OrchestrationSettings)
 
     @property

@@ -23,6 +23,8 @@ __all__ = ["agent_spec", "check_cwd", "check_tools", "expert_descriptions", "is_
 _READ_ONLY_ROLES: tuple[AgentRole, ...] = ("MASTER", "EXPERT", "REVIEWER")
 
 
+_EFFORT_ENGINES = frozenset({"codex", "openai"})
+"""Engines that take the effort by its name."""
 _THINKING_TOKENS: Mapping[ReasoningEffort, int | None] = {
     "none": None,
     "minimal": 1_024,
@@ -84,11 +86,11 @@ def agent_spec(
 
 
 def _reasoning(owner: AgentSpec, chosen: ChosenModel) -> dict[str, object]:
-    """Return the fields that ask for a reasoning effort. Engines other than `openai` take a budget of tokens."""
+    """Return the fields that ask for a reasoning effort. Other engines take a budget of tokens."""
     effort = chosen.reasoning_effort
     if effort is None:
         return {}
-    if chosen.engine == "openai":
+    if chosen.engine in _EFFORT_ENGINES:
         return {"engine_config": {**owner.engine_config, "reasoning_effort": effort}, "thinking_budget_tokens": None}
     budget_tokens = _THINKING_TOKENS[effort]
     # A model that thinks takes no temperature.

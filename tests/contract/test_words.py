@@ -22,6 +22,7 @@ NOT_READ = (
     "models/migrations/versions/",
     # Modules of npm.
     "tests/support/servers/aimock/node_modules/",
+    "tests/support/servers/vendor_programs/node_modules/",
 )
 KEPT = {
     # Names that are not ours.

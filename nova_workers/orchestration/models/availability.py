@@ -37,6 +37,8 @@ _OPENAI_VARIABLES: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 _DISABLED: Final = "the configuration disables it"
 _DEADLINE_S: Final = 1.0
 """Longest wait for the report: a choice of a model does without it rather than wait."""
+_PROGRAM_VARIABLES: Final = {"codex": "OPENAI_API_KEY"}
+"""The vendors' variables for the keys of the engines that run a program."""
 
 
 class Availability(Protocol):
@@ -173,6 +175,10 @@ def fleet_availability(settings: Settings, environ: Mapping[str, str]) -> FleetA
     if settings.openai.model is not None:
         engines.add("openai")
         profiles["openai"] = _openai_profiles(settings.openai, environ)
+    # Whether a worker has the program is not known here; without it, a run fails with a message that names it.
+    for engine, section in (("codex", settings.codex),):
+        if section.api_key or environ.get(_PROGRAM_VARIABLES[engine]):
+            engines.add(engine)
     if settings.environment != "production":
         engines.add("scripted")
     return FleetAvailability(engines, profiles)

@@ -18,6 +18,8 @@ RESERVED_IDS = frozenset({"person", "seed"})
 """Value of `created_by` for anything that no agent created."""
 
 _QUOTE_CHARS = 200
+_WITHOUT_TEMPERATURE = frozenset({"claude_agent", "codex"})
+"""Engines over programs that have no such option."""
 
 
 def check_agent_id(agent_id: str) -> None:
@@ -67,8 +69,10 @@ def _check_temperature(spec: AgentSpec) -> None:
             "temperature",
             "a model that thinks takes none; leave out either temperature or thinking_budget_tokens",
         )
-    if spec.engine == "claude_agent":
-        raise _wrong("temperature", "the engine 'claude_agent' takes none; leave it out, or use the engine 'anthropic'")
+    if spec.engine in _WITHOUT_TEMPERATURE:
+        raise _wrong(
+            "temperature", f"the engine {spec.engine!r} takes none; leave it out, or use the engine 'anthropic'"
+        )
 
 
 def title_key(title: str) -> str:

@@ -57,12 +57,11 @@ class Forest:
         self.service = harness.orchestrations
 
     async def start(self, *items: dict[str, Any], **fields: Any) -> Started:
-        """Start an orchestration whose master plays items."""
+        """Start an orchestration whose master plays items, or has the task `task`."""
         limits = fields.pop("limits", OrchestrationLimits())
         agent_id = fields.pop("agent_id", "scripted")
-        return await self.service.start(
-            NewOrchestration(self.tenant_id, agent_id, script(*items), limits=limits, **fields)
-        )
+        task = fields.pop("task", None) or script(*items)
+        return await self.service.start(NewOrchestration(self.tenant_id, agent_id, task, limits=limits, **fields))
 
     async def settle(self, *, workers: int = 1) -> None:
         """Let workers answer doorbells until none is rung."""

@@ -192,7 +192,9 @@ class Harness:
             "planned": self.engine,
             "scripted": ScriptedEngine(environment="development"),
         }
-        self.models = RankedModels(ModelCatalog(database, FleetAvailability({"scripted"})))
+        self.available = {"scripted"}
+        """Engines that orchestrations may choose."""
+        self.models = RankedModels(ModelCatalog(database, FleetAvailability(self.available)))
         """Every other engine counts as missing."""
         self.bells = Doorbells()
         self.metrics = Metrics(CollectorRegistry())

@@ -225,6 +225,8 @@ class Responses:
                 call_id, tool, given = part.value
                 at = {"item_id": f"fc_{name}", "output_index": index}
                 item = {"type": "function_call", "id": f"fc_{name}", "call_id": call_id, "name": tool, "arguments": ""}
+                if "/" in tool:
+                    item["namespace"], _, item["name"] = tool.partition("/")
                 pieces = _argument_pieces(given)
                 await self._begin(item)
                 for piece in pieces:

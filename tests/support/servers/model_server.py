@@ -16,7 +16,7 @@ from typing import Any
 from tests.support.servers.dialects import Dialect, chunk, dialect_of, event
 from tests.support.servers.replies import Drop, Hang, Part, Reply, Status, Stream
 
-__all__ = ["Drop", "Hang", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
+__all__ = ["Asks", "Drop", "Hang", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
 
 Json = dict[str, Any]
 

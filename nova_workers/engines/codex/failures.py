@@ -1,0 +1,55 @@
+"""What Codex's error messages mean. It reports most of the provider's errors in words of its own (0.169)."""
+
+import re
+
+from nova_workers.engines.verdicts import (
+    FORBIDDEN,
+    INVALID,
+    NO_MODEL,
+    OUT_OF_ORDER,
+    OVERFLOW,
+    RATE_LIMITED,
+    REFUSED,
+    Verdict,
+)
+
+__all__ = ["verdict"]
+
+_STATUS = re.compile(r"\bstatus:? (\d{3})\b")
+_BY_STATUS = {
+    400: INVALID,
+    401: REFUSED,
+    402: REFUSED,
+    403: FORBIDDEN,
+    404: NO_MODEL,
+    408: OUT_OF_ORDER,
+    413: OVERFLOW,
+    422: INVALID,
+    429: RATE_LIMITED,
+}
+_SERVER_ERRORS = 500
+_BY_WORDS: tuple[tuple[re.Pattern[str], Verdict], ...] = (
+    (re.compile(r"context window|context length|exceeds the maximum length", re.IGNORECASE), OVERFLOW),
+    (re.compile(r"quota exceeded|usage limit|billing|invalid api key|incorrect api key", re.IGNORECASE), REFUSED),
+    (re.compile(r"rate limit|too many requests", re.IGNORECASE), RATE_LIMITED),
+    (re.compile(r"model .*(?:does not exist|not found|not supported)", re.IGNORECASE), NO_MODEL),
+    (
+        re.compile(
+            r"high demand|overloaded|at capacity|stream disconnected|connection failed|error sending request"
+            r"|timed? ?out|idle timeout|internal server error",
+            re.IGNORECASE,
+        ),
+        OUT_OF_ORDER,
+    ),
+    (re.compile(r"invalid (?:request|image|value|type)|bad request|unsupported (?:parameter|value)", re.I), INVALID),
+)
+"""Patterns for messages without a status. The first match counts."""
+
+
+def verdict(message: str) -> Verdict | None:
+    """Return what a message means; None if it is unknown."""
+    status = _STATUS.search(message)
+    if status is not None:
+        code = int(status[1])
+        return OUT_OF_ORDER if code >= _SERVER_ERRORS else _BY_STATUS.get(code, INVALID)
+    return next((found for pattern, found in _BY_WORDS if pattern.search(message)), None)

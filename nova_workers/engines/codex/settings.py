@@ -1,0 +1,105 @@
+"""The settings file of one run of Codex."""
+
+import json
+from collections.abc import Mapping
+from typing import Final
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.programs.bridge import SERVER, relay_command
+from nova_workers.engines.programs.home import Home
+from nova_workers.engines.programs.vendor import ProgramSettings, Request
+
+__all__ = ["KEY_VARIABLE", "settings_file"]
+
+KEY_VARIABLE: Final = "NOVA_PROGRAM_KEY"
+"""The variable in which the program gets its key. No process that it starts gets it: MCP servers get a few variables
+that it names itself, and there are no commands."""
+_OPENAI: Final = "https://api.openai.com/v1"
+_START_S: Final = 60
+"""Longest wait for the relay, which starts in 0.1 s, on a busy machine."""
+_SPARE_S: Final = 3_600
+"""The turn ends a call that takes too long; the program's own limit is only behind that."""
+
+_OFF: Final[Mapping[str, bool]] = dict.fromkeys(
+    (
+        # Tools of its own.
+        "shell_tool",
+        "unified_exec",
+        "view_image",
+        "image_generation",
+        "goals",
+        "sleep_tool",
+        "browser_use",
+        "browser_use_external",
+        "computer_use",
+        "in_app_browser",
+        # What adds tools, instructions or programs from elsewhere.
+        "apps",
+        "plugins",
+        "hooks",
+        "skill_search",
+        "skill_mcp_dependency_install",
+        "tool_suggest",
+        "workspace_dependencies",
+        "shell_snapshot",
+        # Retries are ours.
+        "unbounded_connection_retries",
+    ),
+    False,
+)
+_SETTINGS: Final[JsonObject] = {
+    "approval_policy": "never",
+    "sandbox_mode": "read-only",
+    "web_search": "disabled",
+    "check_for_update_on_startup": False,
+    "project_doc_max_bytes": 0,
+    "include_permissions_instructions": False,
+    "include_environment_context": False,
+    "include_apps_instructions": False,
+    "include_collaboration_mode_instructions": False,
+    "agents": {"enabled": False},
+    "analytics": {"enabled": False},
+    "feedback": {"enabled": False},
+    "history": {"persistence": "none"},
+    "skills": {"include_instructions": False},
+    "features": dict(_OFF),
+}
+
+
+def settings_file(home: Home, settings: ProgramSettings, request: Request) -> str:
+    """Return the text of ``config.toml``."""
+    command, *arguments = relay_command(home.socket)
+    provider: JsonObject = {
+        "name": SERVER,
+        "base_url": settings.base_url or _OPENAI,
+        "env_key": KEY_VARIABLE,
+        "wire_api": "responses",
+        "request_max_retries": 0,
+        "stream_max_retries": 0,
+    }
+    server: JsonObject = {
+        "command": command,
+        "args": arguments,
+        "required": True,
+        "startup_timeout_sec": _START_S,
+        "tool_timeout_sec": round(request.tool_timeout_s) + _SPARE_S,
+        "supports_parallel_tool_calls": True,
+        "default_tools_approval_mode": "approve",
+    }
+    own: JsonObject = {
+        "model": request.model,
+        "model_provider": SERVER,
+        "model_instructions_file": str(home.base / "instructions.md"),
+        "model_providers": {SERVER: provider},
+        "mcp_servers": {SERVER: server},
+    }
+    if request.effort is not None:
+        own["model_reasoning_effort"] = request.effort
+    return "".join(f"{name} = {_toml(value)}\n" for name, value in (_SETTINGS | own).items())
+
+
+def _toml(value: object) -> str:
+    """Return a value in TOML. JSON's strings, numbers, booleans and lists of them are TOML's too."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + "}"
+    return json.dumps(value)

@@ -1,0 +1,143 @@
+"""The turn's tools for a vendor's program: an MCP server on a Unix socket in the private home.
+
+The program starts `relay`, which connects the program's pipes to the socket. The server runs no tool: each call goes
+to the turn, which commits, authorizes and runs it like a call of any other engine, and the program gets the result once
+the step is committed. So permissions, journal, waits, redaction and budgets are those of the turn, and headers and
+environments of MCP servers never reach the program.
+"""
+
+import asyncio
+import contextlib
+import secrets
+import sys
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+from mcp.server import Server
+from mcp.shared.memory import create_client_server_memory_streams
+from mcp.shared.message import SessionMessage
+from mcp.types import (
+    CallToolRequestParams,
+    CallToolResult,
+    ListToolsResult,
+    Tool,
+    ToolAnnotations,
+    jsonrpc_message_adapter,
+)
+
+from nova_workers.engines.mcp.blocks import to_mcp
+from nova_workers.engines.mcp.toolbox import ToolDefinition
+from nova_workers.engines.programs import relay
+from nova_workers.engines.programs.frames import BridgeCall
+from nova_workers.engines.programs.lines import read_lines
+
+__all__ = ["SERVER", "Bridge", "relay_command"]
+
+SERVER = "nova"
+"""The program's only MCP server."""
+_CALL_ID = "callId"
+"""Where a request's metadata has the id of the model's call, if the program passes it on."""
+
+
+def relay_command(socket: Path) -> tuple[str, ...]:
+    """Return the command of the program's MCP server."""
+    return (sys.executable, "-I", "-S", "-B", str(relay.__file__), str(socket))
+
+
+class Bridge:
+    """Serves the tools of one turn to one program. Must be closed."""
+
+    def __init__(
+        self, tools: Callable[[], Awaitable[Mapping[str, ToolDefinition]]], on_call: Callable[[BridgeCall], None]
+    ) -> None:
+        """Take the turn's tools.
+
+        Args:
+            tools: Returns the tools by name.
+            on_call: Receives each call. It answers later with `BridgeCall.answer`.
+        """
+        self._tools = tools
+        self._on_call = on_call
+        self._mcp: Server[Any] = Server(SERVER, on_list_tools=self._list_tools, on_call_tool=self._call_tool)
+        self._listener: asyncio.Server | None = None
+        self._links: set[asyncio.Task[None]] = set()
+
+    async def open(self, path: Path) -> None:
+        """Listen on a socket that only this user can connect to.
+
+        Raises:
+            OSError: The socket cannot be made.
+        """
+        self._listener = await asyncio.start_unix_server(self._accept, path)
+        await asyncio.to_thread(path.chmod, 0o600)
+
+    async def close(self) -> None:
+        """Disconnect the program."""
+        if self._listener is not None:
+            self._listener.close()
+        for link in tuple(self._links):
+            link.cancel()
+        await asyncio.gather(*self._links, return_exceptions=True)
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        link = asyncio.create_task(self._serve(reader, writer), name="program-tools")
+        self._links.add(link)
+        link.add_done_callback(self._links.discard)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        async with create_client_server_memory_streams() as ((answers, requests), (server_read, server_write)):
+
+            async def read() -> None:
+                try:
+                    async for line in read_lines(reader):
+                        with contextlib.suppress(ValueError):
+                            # What is no message of the protocol has no id to answer to.
+                            message = jsonrpc_message_adapter.validate_json(line, by_name=False)
+                            await requests.send(SessionMessage(message))
+                finally:
+                    # The server ends when the program has disconnected.
+                    await requests.aclose()
+
+            async def write() -> None:
+                async for answer in answers:
+                    if isinstance(answer, SessionMessage):
+                        text = answer.message.model_dump_json(by_alias=True, exclude_unset=True)
+                        writer.write(text.encode() + b"\n")
+                        await writer.drain()
+
+            pumps = (asyncio.create_task(read()), asyncio.create_task(write()))
+            try:
+                await self._mcp.run(server_read, server_write, self._mcp.create_initialization_options())
+            finally:
+                for pump in pumps:
+                    pump.cancel()
+                # What goes wrong here is the end of the program, whose process reports why.
+                await asyncio.gather(*pumps, return_exceptions=True)
+                writer.close()
+                with contextlib.suppress(ConnectionError):
+                    await writer.wait_closed()
+
+    async def _list_tools(self, _: Any, __: Any) -> ListToolsResult:
+        return ListToolsResult(
+            tools=[
+                Tool(
+                    name=tool.name,
+                    description=tool.description,
+                    input_schema=tool.input_schema,
+                    # Programs run the calls of a step concurrently, and without asking a person, only if all are
+                    # declared read-only. Here the hint has no other effect: the turn decides what may run.
+                    annotations=ToolAnnotations(read_only_hint=True, destructive_hint=False, open_world_hint=False),
+                )
+                for tool in (await self._tools()).values()
+            ]
+        )
+
+    async def _call_tool(self, _: Any, params: CallToolRequestParams) -> CallToolResult:
+        meta: dict[str, Any] = dict(params.meta or {})
+        given_id = meta.get(_CALL_ID)
+        call_id = given_id if isinstance(given_id, str) and given_id else f"call_{secrets.token_hex(12)}"
+        call = BridgeCall(call_id, params.name, params.arguments or {})
+        self._on_call(call)
+        outcome = await call.outcome
+        return CallToolResult(content=[to_mcp(block) for block in outcome.content], is_error=outcome.failed)

@@ -1,0 +1,99 @@
+"""The private directory of one run of a program: its settings, its working directory, the socket of its tools.
+
+A program's working directory is an empty one in here and never the agent's: so it finds no settings, instructions or
+hooks of a project, and its tools on files are ours, which are confined to the agent's directories.
+"""
+
+import os
+import shutil
+import tempfile
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nova_workers.errors import EngineFailure
+
+__all__ = ["Home", "make_home", "sweep"]
+
+_PREFIX = "nova-program-"
+_STALE_S = 2 * 86_400.0
+"""Age at which a home is stale; no turn lasts this long."""
+_MAX_SOCKET_BYTES = 100
+"""A little less than what a socket's address holds on every system."""
+
+
+@dataclass(frozen=True, slots=True)
+class Home:
+    """A private directory, which only the worker's user can read."""
+
+    base: Path
+
+    @property
+    def user(self) -> Path:
+        """The home directory of the program's user."""
+        return self.base / "home"
+
+    @property
+    def work(self) -> Path:
+        """The program's working directory."""
+        return self.base / "work"
+
+    @property
+    def socket(self) -> Path:
+        """The socket of the turn's tools."""
+        return self.base / "tools"
+
+    def environment(self) -> dict[str, str]:
+        """Return the variables that lead into the home."""
+        return {"HOME": str(self.user), "TMPDIR": str(self.base / "tmp"), "PWD": str(self.work)}
+
+    def write(self, name: str, content: str | bytes) -> Path:
+        """Write a file, for the worker's user only."""
+        path = self.base / name
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(content.encode() if isinstance(content, str) else content)
+        return path
+
+    def remove(self) -> None:
+        """Remove the directory."""
+        shutil.rmtree(self.base, ignore_errors=True)
+
+
+def make_home() -> Home:
+    """Make a private directory.
+
+    Raises:
+        EngineFailure: There is no place for it.
+    """
+    try:
+        base = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+        home = Home(base)
+        for path in (home.user, home.work, base / "tmp"):
+            path.mkdir(mode=0o700)
+    except OSError as error:
+        raise EngineFailure(
+            f"No private directory can be made below {tempfile.gettempdir()!r}: {error.strerror}. Free space there, or "
+            "set TMPDIR of the workers.",
+            kind="unknown",
+            retryable=True,
+        ) from error
+    if len(os.fsencode(home.socket)) > _MAX_SOCKET_BYTES:
+        home.remove()
+        raise EngineFailure(
+            f"The path {str(home.socket)!r} is too long for a socket. Set TMPDIR of the workers to a shorter "
+            "directory.",
+            kind="unknown",
+            retryable=False,
+        )
+    return home
+
+
+def sweep() -> None:
+    """Remove stale homes of killed workers."""
+    for path in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*"):
+        with suppress(OSError):
+            if time.time() - path.stat().st_mtime > _STALE_S:
+                shutil.rmtree(path, ignore_errors=True)

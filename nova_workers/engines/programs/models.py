@@ -1,0 +1,79 @@
+"""What is known of the models behind a vendor's program: names, prices, windows."""
+
+from collections.abc import Mapping
+
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.models import ALIASES
+from nova_workers.engines.prices import ModelPrice, PriceList
+from nova_workers.engines.resilience import ModelLimits
+from nova_workers.errors import EngineFailure
+
+__all__ = ["ProgramModels"]
+
+_UNKNOWN_TOKENS = 200_000
+
+
+class ProgramModels:
+    """The models of one program."""
+
+    def __init__(
+        self,
+        engine: str,
+        *,
+        price_list: str,
+        default: str | None = None,
+        aliases: Mapping[str, str] | None = None,
+        prices: Mapping[str, ModelPrice] | None = None,
+        windows: Mapping[str, int] | None = None,
+        unknown_tokens: int = _UNKNOWN_TOKENS,
+    ) -> None:
+        """Take the operator's settings.
+
+        Args:
+            engine: The engine's name, for messages.
+            price_list: The vendor's id in `genai-prices`.
+            default: What the aliases ``haiku``, ``sonnet`` and ``opus`` mean if `aliases` does not say.
+            aliases: Models by alias.
+            prices: By model, ``*`` for all others.
+            windows: Context windows, likewise.
+            unknown_tokens: The window of an unknown model.
+        """
+        self._engine = engine
+        self._aliases = {**(dict.fromkeys(ALIASES, default) if default else {}), **(aliases or {})}
+        self._prices = PriceList(price_list, prices)
+        self._windows = windows or {}
+        self._unknown_tokens = unknown_tokens
+
+    def id(self, name: str) -> str:
+        """Return the model that `name` means: an alias, or the vendor's name of it.
+
+        Raises:
+            EngineFailure: It is an alias without a model here.
+        """
+        model = self._aliases.get(name, name)
+        if model in ALIASES:
+            raise EngineFailure(
+                f"The model {name!r} means no model of the engine {self._engine!r}. Give the agent a model, or say "
+                f"what the alias means with NOVA_{self._engine.upper()}__MODEL.",
+                kind="model_error",
+                retryable=False,
+            )
+        return model
+
+    def priced(self, tokens: TokenUsage, model: str) -> TokenUsage:
+        """Return `tokens` with their cost."""
+        return self._prices.priced(tokens, (model,))
+
+    def has_price(self, model: str) -> bool:
+        """Return whether the model has a price."""
+        return self._prices.knows(model)
+
+    def context_tokens(self, model: str) -> int:
+        """Return the context window of a model; the default for one that is unknown."""
+        name = self._aliases.get(model, model)
+        configured = self._windows.get(name) or self._windows.get("*")
+        return configured or self._prices.context_tokens(name) or self._unknown_tokens
+
+    def limits(self, model: str) -> ModelLimits:
+        """Return what is known of a model's limits."""
+        return ModelLimits(self.context_tokens(model))

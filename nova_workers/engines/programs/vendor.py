@@ -1,0 +1,121 @@
+"""The seam to one vendor's program: above it what all programs share, below it one command line and its output."""
+
+import os
+import shutil
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Protocol
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.programs.frames import Frame
+from nova_workers.engines.programs.home import Home
+from nova_workers.engines.programs.process import Launch
+from nova_workers.engines.programs.transcript import Prompt
+from nova_workers.engines.verdicts import Verdict
+from nova_workers.errors import EngineFailure
+
+__all__ = ["ProgramSettings", "Request", "Vendor", "find_program"]
+
+
+@dataclass(frozen=True, slots=True)
+class ProgramSettings:
+    """Settings that are the same in all turns of a process.
+
+    Attributes:
+        environment: What the program may have of the worker's environment.
+        program: The executable; None looks on the PATH.
+        api_key: None makes its turns fail as ``auth_failure``.
+        base_url: None is the vendor's own.
+        max_processes: Most turns that have a program at the same time; others wait.
+        fallbacks: Models to use instead, in this order, if the wanted one is unavailable.
+    """
+
+    environment: Mapping[str, str]
+    program: Path | None = None
+    api_key: str | None = field(default=None, repr=False)
+    base_url: str | None = None
+    max_processes: int = 8
+    fallbacks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """What one run of a program is started with.
+
+    Attributes:
+        program: The executable.
+        model: The vendor's name of the model.
+        instructions: The system prompt.
+        prompt: The conversation.
+        effort: The reasoning effort to ask for; None leaves it to the model.
+        tool_timeout_s: Longest wait for a call of a tool.
+        output_schema: The form of the answer, if the program can enforce it.
+    """
+
+    program: str
+    model: str
+    instructions: str
+    prompt: Prompt
+    effort: str | None
+    tool_timeout_s: float
+    output_schema: Mapping[str, Any] | None = None
+
+
+class Vendor(Protocol):
+    """One vendor's program. Stateless: one object serves all turns."""
+
+    @property
+    def name(self) -> str:
+        """The engine's name."""
+        ...
+
+    @property
+    def command(self) -> str:
+        """The name of the executable."""
+        ...
+
+    @property
+    def package(self) -> str:
+        """The npm package that has it."""
+        ...
+
+    @property
+    def key_variable(self) -> str:
+        """The vendor's variable for the key."""
+        ...
+
+    def enforces(self, schema: Mapping[str, Any]) -> bool:
+        """Return whether the program can make the model answer in this form."""
+        ...
+
+    def launch(self, home: Home, settings: ProgramSettings, request: Request) -> Launch:
+        """Write the program's settings into the home, and return how to start it. Blocks briefly."""
+        ...
+
+    def frames(self, message: JsonObject) -> Iterable[Frame]:
+        """Return what an object that the program wrote means; nothing for what has no meaning here."""
+        ...
+
+    def verdict(self, message: str) -> Verdict | None:
+        """Return what a reported error means; None if it is unknown."""
+        ...
+
+
+def find_program(vendor: Vendor, settings: ProgramSettings) -> str:
+    """Return the path of the program.
+
+    Raises:
+        EngineFailure: It is not installed.
+    """
+    given = str(settings.program or vendor.command)
+    found = shutil.which(given, path=settings.environment.get("PATH", os.defpath))
+    if found is None:
+        where = "is not on the PATH of this worker" if settings.program is None else "is not there, or not executable"
+        raise EngineFailure(
+            f"The engine {vendor.name!r} needs the program {given!r}, which {where}. Install it with "
+            f"`npm install -g {vendor.package}`, or set NOVA_{vendor.name.upper()}__PROGRAM to where it is.",
+            kind="unknown",
+            retryable=False,
+        )
+    return found
