@@ -19,6 +19,9 @@ from api.routes.orchestrations import masters as orchestration_masters
 from api.routes.orchestrations import models as orchestration_models
 from api.routes.orchestrations import starts as orchestration_starts
 from api.routes.orchestrations import trees as orchestration_trees
+from api.routes.orders import policies as order_policies
+from api.routes.orders import secrets as order_secrets
+from api.routes.orders.admission import install_order_refusals
 from api.routes.runs import answers, events, runs, submissions, threads
 from api.routes.workspace import (
     agents,
@@ -87,6 +90,8 @@ _ROUTERS = (
     orchestration_trees.router,
     orchestration_masters.router,
     orchestration_events.router,
+    order_policies.router,
+    order_secrets.router,
     webhooks.router,
 )
 
@@ -129,6 +134,7 @@ def build_app(settings: Settings) -> FastAPI:
         schema_head=schema_head(),
     )
     install_error_handlers(app)
+    install_order_refusals(app)
     install_openapi(app)
     return app
 

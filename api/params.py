@@ -10,6 +10,7 @@ from pydantic import AfterValidator, BeforeValidator, StringConstraints
 from nova_workers.contracts.agents import AGENT_ID_PATTERN
 from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN
 from nova_workers.contracts.http.tasks import MAX_TASK_ID
+from nova_workers.contracts.orders.policy import POLICY_ID_PATTERN
 from nova_workers.errors import NotFound
 
 __all__ = [
@@ -21,6 +22,8 @@ __all__ = [
     "MemoryIdPath",
     "NoteIdPath",
     "OrchestrationIdPath",
+    "OrderSecretIdPath",
+    "PolicyIdPath",
     "ResourceIdPath",
     "RunIdPath",
     "SecretNamePath",
@@ -70,6 +73,11 @@ MemoryIdPath = Annotated[str, Path(description="A memory's id."), AfterValidator
 NoteIdPath = Annotated[str, Path(description="A note's id."), AfterValidator(_known_form("note"))]
 OrchestrationIdPath = Annotated[
     str, Path(description="An orchestration's id."), AfterValidator(_known_form("orchestration"))
+]
+OrderSecretIdPath = Annotated[str, Path(description="A secret's id."), AfterValidator(_known_form("secret"))]
+PolicyIdPath = Annotated[
+    Annotated[str, StringConstraints(pattern=POLICY_ID_PATTERN)],
+    Path(description="A policy's id: small letters, digits, _ and -, such as copy_standard."),
 ]
 RunIdPath = Annotated[str, Path(description="A run's id."), AfterValidator(_known_form("run"))]
 ResourceIdPath = Annotated[str, Path(description="A resource's id."), AfterValidator(_known_form("resource"))]

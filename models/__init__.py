@@ -8,6 +8,7 @@ from models.delivery import Webhook
 from models.effects import Delivery, Effect, Embedding, Memory, MessageText
 from models.orchestration_configs import OrchestrationConfig
 from models.orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
+from models.order_policies import WorkOrderPolicy, WorkOrderSecret
 from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from models.rankings import ModelJudgement, ModelRanking
 from models.runs import IdempotencyKey, Run, RunWait, Switch
@@ -64,6 +65,8 @@ __all__ = [
     "WorkOrder",
     "WorkOrderKey",
     "WorkOrderPart",
+    "WorkOrderPolicy",
+    "WorkOrderSecret",
     "WorkOrderTrail",
     "metadata",
 ]

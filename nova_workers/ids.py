@@ -41,6 +41,7 @@ IdKind = Literal[
     "whk",
     "wkr",
     "wop",
+    "wos",
     "wot",
 ]
 

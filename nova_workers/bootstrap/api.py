@@ -28,6 +28,9 @@ from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.service import Orchestrations
 from nova_workers.orchestration.starting import OrchestrationStarter
 from nova_workers.orchestration.tools.external import ExternalMasters
+from nova_workers.orders.door import OrderDoor
+from nova_workers.orders.policies.registry import Policies
+from nova_workers.orders.secrets import OrderSecrets
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
@@ -73,6 +76,9 @@ class ApiServices:
     orchestrations: Orchestrations
     orchestration_starter: OrchestrationStarter
     external_masters: ExternalMasters
+    order_policies: Policies
+    order_secrets: OrderSecrets
+    order_door: OrderDoor
     tasks: Tasks
     task_scheduler: TaskScheduler
     triggers: TriggerFirer
@@ -87,7 +93,10 @@ class ApiServices:
     async def start(self) -> None:
         """Start background tasks. Postgres and Redis may be unavailable at this point."""
         self._background.start(
-            hub=self.hub.run(), publisher=self.publisher.run(), loop_watch=watch_loop(self.metrics, self.clock)
+            hub=self.hub.run(),
+            publisher=self.publisher.run(),
+            loop_watch=watch_loop(self.metrics, self.clock),
+            order_secrets=self.order_secrets.report_missing(),
         )
 
     async def aclose(self) -> None:
@@ -125,6 +134,8 @@ def build_api(settings: Settings) -> ApiServices:
         database, dispatcher, canceller, models, idempotency_ttl_s=settings.runs.idempotency_ttl_s
     )
     starter = OrchestrationStarter(orchestrations, configs)
+    vault = Vault.of(settings.secrets.texts())
+    order_policies, order_secrets = Policies(database), OrderSecrets(database, vault)
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -147,10 +158,13 @@ def build_api(settings: Settings) -> ApiServices:
         orchestrations=orchestrations,
         orchestration_starter=starter,
         external_masters=ExternalMasters(database, dispatcher, canceller, models),
+        order_policies=order_policies,
+        order_secrets=order_secrets,
+        order_door=OrderDoor(database, order_policies, order_secrets),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics, notifier=canceller, planner=starter),
-        secrets=Secrets(database, Vault.of(settings.secrets.texts())),
+        secrets=Secrets(database, vault),
         webhooks=build_webhooks(database, settings),
         history=History(database, embeddings),
         embeddings=embeddings,

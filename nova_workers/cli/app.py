@@ -74,6 +74,7 @@ COMMANDS = (
         "See and change trees of agents, their configuration and models.",
         _LOOK,
     ),
+    Lazy("orders", "nova_workers.cli.orders.commands", "Work orders, their policies and secrets.", _LOOK),
     Lazy("webhooks", "nova_workers.cli.workspace.webhooks", "Notify other programs of what happens here.", _LOOK),
     Lazy("export", "nova_workers.cli.archive.commands", "Write the workspace into a folder of readable files.", _LOOK),
     Lazy("import", "nova_workers.cli.archive.commands", "Read such a folder into a tenant.", _LOOK),

@@ -24,13 +24,13 @@ async def rotate_secrets(caller: AnyCaller, state: State) -> SecretRotation:
     """
     caller.need("operator")
     secrets = await state.services.secrets.rotate()
-    # Secrets that sign webhooks are under the same key.
-    webhooks = await state.services.webhooks.reseal()
+    # Secrets that sign webhooks, and those of work orders, are under the same key.
+    parts = (secrets, await state.services.webhooks.reseal(), await state.services.order_secrets.reseal())
     return SecretRotation(
         key_id=secrets.key_id,
-        rotated=secrets.rotated + webhooks.rotated,
-        remaining=secrets.remaining + webhooks.remaining,
-        unreadable=secrets.unreadable + webhooks.unreadable,
+        rotated=sum(part.rotated for part in parts),
+        remaining=sum(part.remaining for part in parts),
+        unreadable=sum(part.unreadable for part in parts),
     )
 
 

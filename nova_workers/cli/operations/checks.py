@@ -228,7 +228,16 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
     else:
         fix = "ask for one with `nova keys create NAME --scope runs --scope agents`"
         found = [Finding("key", "fail", f"may use {', '.join(scopes) or 'nothing'}, not runs", fix)]
+    if "secrets" in scopes:
+        found.append(await _check_work_orders(client))
     return found
+
+
+async def _check_work_orders(client: NovaClient) -> Finding:
+    # A tenant without a secret may just use none: this is no fault.
+    if (await client.work_order_secrets.list()).items:
+        return Finding("work orders", "ok", "the tenant has a secret for their keys")
+    return Finding("work orders", "ok", "refused: the tenant has no secret (`nova orders secrets create`)")
 
 
 async def _scopes(client: NovaClient) -> list[Scope]:

@@ -63,7 +63,7 @@ def build_order(
 
     Args:
         secret: The tenant's secret of work orders.
-        tenant: Id or name of the key's tenant.
+        tenant: Id of the API key's tenant.
         scope: What the order is for, such as ``actionRequests.aiProposeCopy``.
         policy_id: A policy of the tenant, or a built-in one.
         inputs: Customer-safe JSON.

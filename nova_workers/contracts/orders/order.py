@@ -87,7 +87,7 @@ class AiWorkOrderV1(WireValue):
 
     version: Literal["v1"]
     tenant: Annotated[str, Field(min_length=1, max_length=200)]
-    """The id or the name of the key's tenant."""
+    """The id of the API key's tenant."""
     scope: Identifier
     policy_id: Identifier
     inputs: dict[str, JsonValue]

@@ -11,11 +11,13 @@ from nova_workers.contracts.orders.wire import Identifier, WireValue
 from nova_workers.vocabulary import PresentationMode, RoleKind
 
 __all__ = [
+    "POLICY_ID_PATTERN",
     "PROMPT_FIELDS",
     "ModelChoice",
     "PolicyCaps",
     "PolicyDocument",
     "PolicyEscalation",
+    "PolicyId",
     "PolicyPresentation",
     "PolicyRole",
     "PolicySatisfaction",
@@ -30,7 +32,10 @@ critiques of them so far; the kind of artifact to make, and its JSON schema. Eac
 _PLACEHOLDER = re.compile(r"\{\{\s*(\w*)\s*\}\}")
 _MAX_TEMPLATE_CHARS = 50_000
 
-_Name = Annotated[str, StringConstraints(min_length=1, max_length=64, pattern=r"^[a-z0-9][a-z0-9_-]{0,62}$")]
+POLICY_ID_PATTERN: Final = r"^[a-z0-9][a-z0-9_-]{0,62}$"
+PolicyId = Annotated[str, StringConstraints(pattern=POLICY_ID_PATTERN)]
+"""Small letters, digits, _ and -; unique within a tenant."""
+_Version = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
 _Schema = dict[str, JsonValue]
 _Confidence = Annotated[float, Field(ge=0, le=1)]
 
@@ -72,7 +77,7 @@ class PromptTemplate(WireValue):
 class PolicyRole(WireValue):
     """A role: one model job in each round, or `candidates` of them."""
 
-    name: _Name
+    name: PolicyId
     kind: RoleKind
     models: Annotated[list[ModelChoice], Field(min_length=1, max_length=20)]
     """In order of preference: the first that the fleet has is called, the next if its provider fails."""
@@ -141,8 +146,8 @@ class PolicyVisibility(WireValue):
 class PolicyDocument(WireValue):
     """A version of a policy."""
 
-    id: Identifier
-    version: Identifier
+    id: PolicyId
+    version: _Version
     """Changes with every change of the document; results of other versions are not returned again."""
     description: Annotated[str, Field(max_length=2_000)] = ""
     tier: Annotated[str, Field(max_length=64)] | None = None

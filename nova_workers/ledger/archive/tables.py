@@ -151,6 +151,8 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "orchestration_configs": "programs, profiles and models of this fleet; `nova orchestrations config show` writes it",
     "model_rankings": "computed again from runs",
     "model_judgements": "asked again, if the configuration names a judge",
+    "work_order_policies": "models and caps of this fleet; `nova orders policies show` writes one",
+    "work_order_secrets": "encrypted for this fleet",
     "webhooks": "an address of this fleet, and a secret encrypted for it",
     "idempotency_keys": "belong to requests to this fleet, for a day",
     "switches": "a pause is a state of this fleet",

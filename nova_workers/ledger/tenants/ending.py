@@ -87,6 +87,8 @@ SWEPT: Final = (
     "orchestration_configs",
     "model_rankings",
     "model_judgements",
+    "work_order_policies",
+    "work_order_secrets",
     "webhooks",
     "upkeep_cursors",
     "triggers",

@@ -10,6 +10,7 @@ from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves
+from tests.support.data.order_policies import POLICY
 from tests.support.waiting import until
 
 # One request for each route with an id; a test below proves that none is missing.
@@ -93,9 +94,16 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/orchestrations/{orchestration_id}/agents/{agent}/prompt", {"text": "mine now"}),
     ("GET", "/v1/orchestrations/{orchestration_id}/agents/{agent}/history", None),
     ("GET", "/v1/orchestrations/config/versions/{version}", None),
+    ("GET", "/v1/work-order-policies/{policy_id}", None),
+    ("GET", "/v1/work-order-policies/{policy_id}/versions", None),
+    ("DELETE", "/v1/work-order-secrets/{secret_id}", None),
 ]
 # Names are per tenant: these create a row of that name.
-MAKES_ITS_OWN = {("PUT", "/v1/secrets/{name}"), ("PUT", "/v1/skills/{name}")}
+MAKES_ITS_OWN = {
+    ("PUT", "/v1/secrets/{name}"),
+    ("PUT", "/v1/skills/{name}"),
+    ("PUT", "/v1/work-order-policies/{policy_id}"),
+}
 OPERATORS_ONLY = {(method, "/v1/tenants/{tenant_id}") for method in ("GET", "PATCH", "DELETE")}
 """Refused with 403 to a key without the scope `operator`, whatever the id: tested with tenants."""
 LISTS = (
@@ -116,6 +124,8 @@ LISTS = (
     "/v1/usage",
     "/v1/orchestrations",
     "/v1/orchestrations/config",
+    "/v1/work-order-policies",
+    "/v1/work-order-secrets",
     "/v1/export",
 )
 # Ids in bodies, which must not reach further either.
@@ -137,6 +147,9 @@ WITH file AS (
 ), webhook AS (
     INSERT INTO webhooks (id, tenant_id, url, secret, key_id)
     VALUES (:webhook_id, :tenant_id, 'https://example.com', 'secret', 'k')
+), order_secret AS (
+    INSERT INTO work_order_secrets (id, tenant_id, ciphertext, key_id)
+    VALUES (:secret_id, :tenant_id, 'secret', 'k')
 ), numbers AS (
     UPDATE tenants SET next_task_id = 471100 WHERE id = :tenant_id
 )
@@ -147,7 +160,12 @@ VALUES (:tenant_id, 'THEIR_TOKEN', 'secret', 'k', 'x')
 
 async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[str, str]:
     """Create one row of each kind in another tenant, and return the ids."""
-    rows = {"file_id": new_id("file"), "delivery_id": new_id("dlv"), "webhook_id": new_id("whk")}
+    rows = {
+        "file_id": new_id("file"),
+        "delivery_id": new_id("dlv"),
+        "webhook_id": new_id("whk"),
+        "secret_id": new_id("wos"),
+    }
     await database.execute(_ROWS, tenant_id=other_tenant.id, **rows)
     await other.post("/v1/agents", json={"id": "their-agent", "name": "Theirs"})
     thread = (await other.post("/v1/threads", json={"agent_id": "their-agent"})).json()
@@ -156,6 +174,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
     memory = (await other.post("/v1/memories", json={"content": "Secret"})).json()
     tree = (await other.post("/v1/orchestrations", json={"agent_id": "their-agent", "task": "Secret"})).json()
     await other.put("/v1/orchestrations/config", json={"text": "engine:\n  max_agent_depth: 3\n"})
+    await other.put("/v1/work-order-policies/their-policy", json={"document": POLICY | {"id": "their-policy"}})
     await other.put("/v1/skills/their-skill", json={"skill_md": _SKILL_MD})
     trigger = {"agent_id": "their-agent", "kind": "every", "schedule": "3600", "prompt": "Secret"}
     task = await other.post(
@@ -181,6 +200,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "step_id": task.json()["steps"][0]["id"],
         "resource_id": task.json()["resources"][0]["id"],
         "skill": "their-skill",
+        "policy_id": "their-policy",
         "secret": "THEIR_TOKEN",
         **rows,
     }
@@ -190,7 +210,7 @@ def _unknown_id(name: str, value: str) -> str:
     """Return an id of the same length and form that no row has."""
     if name == "task_id":
         return str(int(value) + 1)
-    return value[:-4] + ("zzzz" if name in ("agent_id", "skill") else "ZZZZ")
+    return value[:-4] + ("zzzz" if name in ("agent_id", "skill", "policy_id") else "ZZZZ")
 
 
 def _filled(path: str, ids: dict[str, str]) -> str:

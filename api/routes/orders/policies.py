@@ -1,0 +1,52 @@
+"""``/v1/work-order-policies``: what work orders are bound by, kept in versions."""
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query
+
+from api.auth import AgentsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import PolicyIdPath
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut, PolicyView
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/work-order-policies", tags=["work orders"], route_class=StrictRoute)
+
+Version = Annotated[str | None, Query(description="An earlier version.", max_length=64)]
+
+
+@router.get("", responses=problems())
+async def list_order_policies(caller: AgentsCaller, state: State) -> Page[PolicyInfo]:
+    """List the policies that apply, by id, in one page: built-in ones and the tenant's own."""
+    return Page(items=await state.services.order_policies.list(caller.tenant_id))
+
+
+@router.get("/{policy_id}", responses=problems(404, 422))
+async def get_order_policy(
+    policy_id: PolicyIdPath, caller: AgentsCaller, state: State, version: Version = None
+) -> PolicyView:
+    """Get the policy that applies, or an earlier version of it."""
+    return await state.services.order_policies.get(caller.tenant_id, policy_id, version=version)
+
+
+@router.put("/{policy_id}", responses=problems(409, body=True))
+async def put_order_policy(policy_id: PolicyIdPath, body: PolicyPut, caller: AgentsCaller, state: State) -> PolicyView:
+    """Store a policy as its newest version. With an error nothing is stored, and `errors` has each."""
+    return await state.services.order_policies.put(caller.tenant_id, policy_id, body.document)
+
+
+@router.get("/{policy_id}/versions", responses=problems(400, 404, 422))
+async def list_order_policy_versions(
+    policy_id: PolicyIdPath, caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> Page[PolicyInfo]:
+    """List the tenant's versions of a policy, newest first, without their documents."""
+    pager = Pager(caller.tenant_id, "work_order_policies", (int,), (policy_id,))
+    rows = await state.services.order_policies.versions(
+        caller.tenant_id, policy_id, before=pager.read_number(cursor), limit=limit + 1
+    )
+    return pager.page(rows, limit, lambda row: [row.number])

@@ -1,0 +1,102 @@
+"""`nova orders policies`: list, show, check and store what work orders are bound by."""
+
+from typing import Annotated, Any
+
+import typer
+import yaml
+
+from nova_workers.cli.command import Session, remote
+from nova_workers.cli.terminal.output import JsonOption, Output, stamp
+from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.cli.terminal.text_input import read_text
+from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut
+from nova_workers.errors import InvalidInput
+from nova_workers.orders.policies.registry import parse_policy
+
+__all__ = ["app"]
+
+app = typer.Typer(
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="List, show, check and store policies of work orders.",
+)
+
+_STDIN = "-"
+
+PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help="The policy's id.")]
+FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON. - reads stdin.")]
+
+
+@remote(app, "list")
+async def list_policies(session: Session) -> None:
+    """List the policies that apply: built-in ones and the tenant's own."""
+    page = await session.client.work_order_policies.list()
+    show_page(session.out, page, ("policy", "version", "from", ("description", "fold")), _row, nothing="No policies.")
+
+
+@remote(app, "show")
+async def show(
+    session: Session,
+    policy: PolicyArgument,
+    version: Annotated[str | None, typer.Option("--version", help="An earlier version.")] = None,
+) -> None:
+    """Print a policy, as a file that `set` takes."""
+    view = await session.client.work_order_policies.get(policy, version=version)
+    if session.out.json:
+        session.out.document(view)
+    else:
+        session.out.text(yaml.safe_dump(view.document, sort_keys=False, allow_unicode=True).rstrip("\n"))
+
+
+@app.command("check")
+def check(file: FileArgument, json_mode: JsonOption = False) -> None:
+    """Check a file without any server: every error with its path."""
+    policy = parse_policy(_read(file))
+    out = Output(json_mode=json_mode)
+    if json_mode:
+        out.document(policy.to_wire())
+    else:
+        out.text(f"{policy.id} {policy.version}: {len(policy.roles)} roles, produces {policy.produces}")
+
+
+@remote(app, "set")
+async def set_policy(session: Session, file: FileArgument) -> None:
+    """Store a policy as its newest version. Orders are bound by it from now on."""
+    document = _read(file)
+    policy = parse_policy(document)
+    view = await session.client.work_order_policies.put(policy.id, PolicyPut(document=document))
+    if session.out.json:
+        session.out.document(view)
+    else:
+        session.out.text(f"{view.id} {view.version}")
+
+
+@remote(app, "versions")
+async def versions(
+    session: Session, policy: PolicyArgument, limit: LimitOption = 50, cursor: CursorOption = None
+) -> None:
+    """List the tenant's versions of a policy, newest first."""
+    page = await session.client.work_order_policies.versions(policy, limit=limit, cursor=cursor)
+    show_page(
+        session.out,
+        page,
+        ("version", "made", ("description", "fold")),
+        lambda info: (info.version, stamp(info.created_at), info.description),
+        nothing="The tenant has no versions of it.",
+    )
+
+
+def _row(info: PolicyInfo) -> tuple[str, ...]:
+    return info.id, info.version, "the fleet" if info.built_in else "the tenant", info.description
+
+
+def _read(file: str) -> dict[str, Any]:
+    text = read_text(_STDIN) if file == _STDIN else read_text(f"@{file}")
+    try:
+        document = yaml.safe_load(text)
+    except yaml.YAMLError as error:
+        raise InvalidInput(f"{file} is no YAML: {error}") from error
+    if not isinstance(document, dict):
+        raise InvalidInput(f"{file} has to contain one policy, as a mapping of its fields.")
+    return {str(name): value for name, value in document.items()}

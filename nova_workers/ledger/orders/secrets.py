@@ -1,0 +1,131 @@
+"""Encrypted secrets of the keys of work orders. Only `workspace.vault` can decrypt them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from nova_workers.errors import NotFound
+from nova_workers.ledger.database import Connection
+
+__all__ = [
+    "OrderSecretRow",
+    "add_secret",
+    "count_secrets_under_other_keys",
+    "delete_secret",
+    "list_usable_secrets",
+    "lock_secrets_under_other_keys",
+    "reseal_secret",
+    "tenants_without_secret",
+]
+
+_COLUMNS = "id, tenant_id, ciphertext, key_id, created_at, expires_at"
+
+# One statement: there is no moment without a secret, and none in which a replaced one is valid for ever.
+_ADD = f"""
+WITH replaced AS (
+    UPDATE work_order_secrets SET expires_at = now() + :grace
+     WHERE tenant_id = :tenant_id AND (expires_at IS NULL OR expires_at > now() + :grace)
+), expired AS (
+    DELETE FROM work_order_secrets WHERE tenant_id = :tenant_id AND expires_at <= now()
+)
+INSERT INTO work_order_secrets (id, tenant_id, ciphertext, key_id)
+VALUES (:id, :tenant_id, :ciphertext, :key_id)
+RETURNING {_COLUMNS}
+"""
+
+_USABLE = f"""
+SELECT {_COLUMNS} FROM work_order_secrets
+ WHERE tenant_id = :tenant_id AND (expires_at IS NULL OR expires_at > now())
+ ORDER BY id DESC
+"""
+
+_DELETE = "DELETE FROM work_order_secrets WHERE tenant_id = :tenant_id AND id = :id RETURNING id"
+
+# Concurrent rotations of the master key skip each other's locked rows.
+_LOCK_NOT_UNDER = f"""
+SELECT {_COLUMNS} FROM work_order_secrets
+ WHERE key_id <> :key_id AND id > :after
+ ORDER BY id
+ LIMIT :limit
+   FOR UPDATE SKIP LOCKED
+"""
+
+_RESEAL = """
+UPDATE work_order_secrets SET ciphertext = :ciphertext, key_id = :key_id
+ WHERE tenant_id = :tenant_id AND id = :id AND key_id = :old_key_id
+"""
+
+_COUNT_NOT_UNDER = "SELECT count(*) FROM work_order_secrets WHERE key_id <> :key_id"
+
+_TENANTS_WITHOUT = """
+SELECT t.id FROM tenants t
+ WHERE t.ending_at IS NULL
+   AND NOT EXISTS (SELECT FROM work_order_secrets s
+                    WHERE s.tenant_id = t.id AND (s.expires_at IS NULL OR s.expires_at > now()))
+ ORDER BY t.id
+ LIMIT :limit
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class OrderSecretRow:
+    """A stored secret."""
+
+    id: str
+    tenant_id: str
+    ciphertext: bytes
+    key_id: str
+    created_at: datetime
+    expires_at: datetime | None
+
+
+async def add_secret(
+    connection: Connection, tenant_id: str, secret_id: str, *, ciphertext: bytes, key_id: str, grace: timedelta
+) -> OrderSecretRow:
+    """Insert a tenant's newest secret. Those before it expire after `grace`, or when they would have."""
+    row = await connection.fetchrow(
+        _ADD, tenant_id=tenant_id, id=secret_id, ciphertext=ciphertext, key_id=key_id, grace=grace
+    )
+    assert row is not None  # noqa: S101 - the statement returns its row or raises
+    return OrderSecretRow(**row)
+
+
+async def list_usable_secrets(connection: Connection, tenant_id: str) -> list[OrderSecretRow]:
+    """Return a tenant's secrets that have not expired, newest first."""
+    return [OrderSecretRow(**row) for row in await connection.fetch(_USABLE, tenant_id=tenant_id)]
+
+
+async def delete_secret(connection: Connection, tenant_id: str, secret_id: str) -> None:
+    """Delete a secret.
+
+    Raises:
+        NotFound: The tenant has no such secret.
+    """
+    if await connection.fetchval(_DELETE, tenant_id=tenant_id, id=secret_id) is None:
+        raise NotFound(f"There is no secret {secret_id!r} of work orders.")
+
+
+async def lock_secrets_under_other_keys(
+    connection: Connection, key_id: str, *, after: str, limit: int
+) -> list[OrderSecretRow]:
+    """Return secrets of all tenants that are under other master keys, locked until the transaction ends."""
+    rows = await connection.fetch(_LOCK_NOT_UNDER, key_id=key_id, after=after, limit=limit)
+    return [OrderSecretRow(**row) for row in rows]
+
+
+async def reseal_secret(connection: Connection, row: OrderSecretRow, *, ciphertext: bytes, key_id: str) -> None:
+    """Store a secret, encrypted with another master key."""
+    await connection.execute(
+        _RESEAL, tenant_id=row.tenant_id, id=row.id, old_key_id=row.key_id, ciphertext=ciphertext, key_id=key_id
+    )
+
+
+async def count_secrets_under_other_keys(connection: Connection, key_id: str) -> int:
+    """Return how many secrets of all tenants are under other master keys."""
+    return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
+
+
+async def tenants_without_secret(connection: Connection, *, limit: int) -> list[str]:
+    """Return tenants that have no usable secret."""
+    return [row["id"] for row in await connection.fetch(_TENANTS_WITHOUT, limit=limit)]

@@ -1,0 +1,143 @@
+"""The door of work orders: validates an order as a whole, and says what is wrong without any of its content."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from nova_workers.contracts.orders import (
+    AiWorkOrderV1,
+    OrderProblem,
+    PolicyDocument,
+    canonical_form,
+    is_key_hash_of,
+)
+from nova_workers.errors import InvalidInput
+from nova_workers.ledger.database import Database
+from nova_workers.orders.policies.registry import LoadedPolicy, Policies
+from nova_workers.orders.secrets import OrderSecrets
+from nova_workers.validation import problem_of
+
+__all__ = ["AdmittedOrder", "OrderDoor", "RefusedOrder", "problems_of"]
+
+_MOST_PROBLEMS: Final = 50
+_FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
+_UNKEYED: Final = (
+    "the tenant has no secret of work orders, so no key can be checked; `nova orders secrets create` makes one"
+)
+_WRONG_KEY: Final = (
+    "it is not the key of this order: HMAC-SHA256, under the tenant's secret, of the canonical JSON (RFC 8785) of "
+    "version, tenant, scope, policyId, inputs and constraints"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class AdmittedOrder:
+    """An order that may be executed, with the policy that it is bound by."""
+
+    order: AiWorkOrderV1
+    policy: PolicyDocument
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedOrder:
+    """What is wrong with an order."""
+
+    problems: Sequence[OrderProblem]
+
+
+class OrderDoor:
+    """Validates orders. It reads policies and secrets, and writes nothing."""
+
+    def __init__(self, database: Database, policies: Policies, secrets: OrderSecrets) -> None:
+        self._database = database
+        self._policies = policies
+        self._secrets = secrets
+
+    async def admit(self, tenant_id: str, value: object) -> AdmittedOrder | RefusedOrder:
+        """Return an order that may be executed, or everything that is wrong with it.
+
+        Args:
+            tenant_id: The tenant of the key that the request came with.
+            value: The order as parsed JSON.
+        """
+        try:
+            order = AiWorkOrderV1.from_wire(value)
+        except ValidationError as error:
+            return RefusedOrder(problems_of(error))
+        async with self._database.connection() as connection:
+            loaded = await self._policies.load(connection, tenant_id, order.policy_id)
+            secrets = await self._secrets.usable(connection, tenant_id)
+        problems: list[OrderProblem] = []
+        if order.tenant != tenant_id:
+            problems.append(OrderProblem(path="tenant", rule="it is not the tenant of the API key"))
+        if loaded is None:
+            problems.append(OrderProblem(path="policyId", rule="there is no such policy"))
+        else:
+            problems += _input_problems(order, loaded)
+        problems += _key_problems(order, secrets)
+        return RefusedOrder(problems) if problems or loaded is None else AdmittedOrder(order, loaded.document)
+
+
+def problems_of(error: ValidationError) -> list[OrderProblem]:
+    """Return what a validation found, without any content of the order."""
+    items = error.errors(include_url=False, include_input=False)
+    return [OrderProblem(path=_path(item["loc"]), rule=_rule(item)) for item in items[:_MOST_PROBLEMS]]
+
+
+def _rule(item: Mapping[str, Any]) -> str:
+    # These messages say what is needed, and never what was given.
+    return problem_of(item, AiWorkOrderV1)
+
+
+def _path(parts: Sequence[str | int]) -> str:
+    """Return a path of names. A key that is no plain name may be a text of a person, so it is shown as ``*``."""
+    return ".".join(
+        str(part) if isinstance(part, int) or _FIELD_NAME.fullmatch(part) else "*" for part in _outside_inputs(parts)
+    )
+
+
+def _outside_inputs(parts: Sequence[str | int]) -> Sequence[str | int]:
+    """Return a path as far as its names are the contract's: not into the inputs, whose keys are the caller's."""
+    return parts[:1] if parts[:1] == ("inputs",) else parts
+
+
+def _input_problems(order: AiWorkOrderV1, policy: LoadedPolicy) -> Iterator[OrderProblem]:
+    if policy.inputs is None:
+        return
+    known = set(_property_names(policy.document.inputs_schema))
+    for number, error in enumerate(policy.inputs.iter_errors(order.inputs)):
+        if number == _MOST_PROBLEMS:
+            return
+        path = [str(part) if isinstance(part, int) or part in known else "*" for part in error.absolute_path]
+        rule = f"the policy's schema of inputs is not fulfilled: {error.validator}"
+        yield OrderProblem(path=".".join(["inputs", *path]), rule=rule)
+
+
+def _property_names(schema: object) -> Iterator[str]:
+    """Yield the names of properties that a schema mentions: these are the policy's, and not the order's."""
+    if isinstance(schema, Mapping):
+        for key, inner in schema.items():
+            if key == "properties" and isinstance(inner, Mapping):
+                yield from (str(name) for name in inner)
+            yield from _property_names(inner)
+    elif isinstance(schema, list):
+        for inner in schema:
+            yield from _property_names(inner)
+
+
+def _key_problems(order: AiWorkOrderV1, secrets: Sequence[str]) -> Iterator[OrderProblem]:
+    if not secrets:
+        yield OrderProblem(path="idempotency.keyHash", rule=_UNKEYED)
+        return
+    try:
+        canonical = canonical_form(order)
+    except InvalidInput as error:
+        yield OrderProblem(path=str(error.fields["field"]), rule=error.message)
+        return
+    if not any(is_key_hash_of(canonical, secret, order.idempotency.key_hash) for secret in secrets):
+        yield OrderProblem(path="idempotency.keyHash", rule=_WRONG_KEY)

@@ -1,0 +1,206 @@
+"""The registry of policies: built-in documents, and versioned ones of tenants, which take precedence."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import structlog
+from jsonschema import Draft202012Validator, SchemaError
+from pydantic import ValidationError
+
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyView
+from nova_workers.contracts.orders import PolicyDocument
+from nova_workers.errors import InvalidInput, NotFound
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.orders import policies as ledger
+from nova_workers.orders.policies.builtin_policies import builtin_policies
+from nova_workers.validation import place_of, problem_of
+
+__all__ = ["LoadedPolicy", "Policies", "parse_policy"]
+
+_log = structlog.get_logger(__name__)
+
+_MOST_LOADED: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class LoadedPolicy:
+    """A policy with the validator of its inputs, if it has a schema of them."""
+
+    document: PolicyDocument
+    inputs: Draft202012Validator | None
+
+    @classmethod
+    def of(cls, document: PolicyDocument) -> LoadedPolicy:
+        """Prepare a document."""
+        schema = document.inputs_schema
+        return cls(document, None if schema is None else Draft202012Validator(schema))
+
+
+class Policies:
+    """Reads and writes policies of all tenants."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        # Versions never change, so that what was loaded stays valid.
+        self._loaded: dict[tuple[str, str, int], LoadedPolicy] = {}
+
+    async def put(self, tenant_id: str, policy_id: str, document: JsonObject) -> PolicyView:
+        """Store a policy as its newest version. The same version with the same document changes nothing.
+
+        Raises:
+            InvalidInput: The document has errors; ``fields['errors']`` names each.
+            Conflict: The version exists with another document.
+        """
+        parsed = parse_policy(document)
+        if parsed.id != policy_id:
+            raise InvalidInput(
+                f"document.id: the document is the policy {parsed.id!r}, and the request is for {policy_id!r}.",
+                field="document.id",
+            )
+        async with self._database.transaction() as connection:
+            row = await ledger.put_policy(connection, tenant_id, policy_id, parsed.version, parsed.to_wire())
+        _log.info("work_orders.policy_stored", tenant_id=tenant_id, policy_id=policy_id, version=parsed.version)
+        return _view_of_row(row)
+
+    async def get(self, tenant_id: str, policy_id: str, *, version: str | None = None) -> PolicyView:
+        """Return a version of a policy; without `version` the one that applies.
+
+        Raises:
+            NotFound: Neither the tenant nor the fleet has it.
+        """
+        async with self._database.connection() as connection:
+            row = await ledger.get_policy(connection, tenant_id, policy_id, version=version)
+        if row is not None:
+            return _view_of_row(row)
+        builtin = builtin_policies().get(policy_id)
+        if builtin is None or version not in {None, builtin.version}:
+            raise _unknown(policy_id, version)
+        return _view_of_builtin(builtin)
+
+    async def list(self, tenant_id: str) -> list[PolicyInfo]:
+        """Return the policies that apply for a tenant, by id."""
+        async with self._database.connection() as connection:
+            rows = await ledger.list_policies(connection, tenant_id)
+        found: dict[str, PolicyInfo] = {each.id: _view_of_builtin(each) for each in builtin_policies().values()}
+        found |= {row.policy_id: _view_of_row(row) for row in rows}
+        return [PolicyInfo(**found[policy_id].model_dump()) for policy_id in sorted(found)]
+
+    async def versions(self, tenant_id: str, policy_id: str, *, before: int | None, limit: int) -> list[PolicyInfo]:
+        """Return a tenant's versions of a policy, newest first. Of a built-in policy it may have none.
+
+        Raises:
+            NotFound: Neither the tenant nor the fleet has it.
+        """
+        async with self._database.connection() as connection:
+            rows = await ledger.list_policy_versions(connection, tenant_id, policy_id, before=before, limit=limit)
+        if not rows and before is None and policy_id not in builtin_policies():
+            raise _unknown(policy_id)
+        return [PolicyInfo(**_view_of_row(row).model_dump()) for row in rows]
+
+    async def load(
+        self, connection: Connection, tenant_id: str, policy_id: str, *, version: str | None = None
+    ) -> LoadedPolicy | None:
+        """Return a policy for execution: the one that applies, or of a version; None if there is none."""
+        row = await ledger.get_policy(connection, tenant_id, policy_id, version=version)
+        if row is not None:
+            return self._remember((tenant_id, policy_id, row.number), row.document)
+        builtin = builtin_policies().get(policy_id)
+        if builtin is None or version not in {None, builtin.version}:
+            return None
+        return self._remember(("", policy_id, 0), builtin.to_wire())
+
+    def _remember(self, key: tuple[str, str, int], document: JsonObject) -> LoadedPolicy:
+        found = self._loaded.get(key)
+        if found is None:
+            while len(self._loaded) >= _MOST_LOADED:
+                del self._loaded[next(iter(self._loaded))]
+            found = self._loaded[key] = LoadedPolicy.of(PolicyDocument.from_wire(document))
+        return found
+
+
+def parse_policy(document: object) -> PolicyDocument:
+    """Return a document as a policy.
+
+    Raises:
+        InvalidInput: It has errors; ``fields['errors']`` names each with its path.
+    """
+    try:
+        policy = PolicyDocument.from_wire(document)
+    except ValidationError as error:
+        items = error.errors(include_url=False, include_input=False)
+        raise _refusal([(place_of(item), problem_of(item, PolicyDocument)) for item in items]) from None
+    if problems := [problem for place, schema in _schemas(policy) for problem in _schema_problems(place, schema)]:
+        raise _refusal(problems)
+    return policy
+
+
+def _schemas(policy: PolicyDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
+    if policy.inputs_schema is not None:
+        yield "inputsSchema", policy.inputs_schema
+    for kind, schema in policy.artifact_kinds.items():
+        yield f"artifactKinds.{kind}", schema
+
+
+def _schema_problems(place: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
+    try:
+        Draft202012Validator.check_schema(schema)
+    except SchemaError as error:
+        path = ".".join([place, *(str(part) for part in error.absolute_path)])
+        yield path, f"it is no JSON schema: {error.message[:200]}"
+    else:
+        # A reference to another document would be fetched while an order is validated.
+        if any(not ref.startswith("#") for ref in _references(schema)):
+            yield place, "it refers to another document; `$ref` may only refer to a part of the same schema"
+
+
+def _references(value: object) -> Iterator[str]:
+    if isinstance(value, Mapping):
+        for key, inner in value.items():
+            if key in {"$ref", "$dynamicRef"} and isinstance(inner, str):
+                yield inner
+            else:
+                yield from _references(inner)
+    elif isinstance(value, list):
+        for inner in value:
+            yield from _references(inner)
+
+
+def _unknown(policy_id: str, version: str | None = None) -> NotFound:
+    which = "" if version is None else f" with the version {version!r}"
+    return NotFound(f"There is no policy {policy_id!r}{which}. `nova orders policies list` shows all.")
+
+
+def _refusal(problems: list[tuple[str, str]]) -> InvalidInput:
+    lines = [f"{place or 'the document'}: {words}" for place, words in problems]
+    return InvalidInput(
+        "\n".join(["The policy has errors:", *lines]),
+        errors=[{"field": f"document.{place}".removesuffix("."), "message": words} for place, words in problems],
+    )
+
+
+def _view_of_row(row: ledger.PolicyRow) -> PolicyView:
+    return PolicyView(
+        id=row.policy_id,
+        version=row.version,
+        description=str(row.document.get("description", "")),
+        built_in=False,
+        number=row.number,
+        created_at=row.created_at,
+        document=row.document,
+    )
+
+
+def _view_of_builtin(policy: PolicyDocument) -> PolicyView:
+    return PolicyView(
+        id=policy.id,
+        version=policy.version,
+        description=policy.description,
+        built_in=True,
+        number=0,
+        created_at=None,
+        document=policy.to_wire(),
+    )

@@ -1,0 +1,40 @@
+"""An API with a master key, so that a tenant may have a secret of work orders."""
+
+from __future__ import annotations
+
+import os
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from nova_workers.config import Settings
+from nova_workers.contracts.orders import AiWorkOrderV1, derive_key_hash
+from tests.integration.api.conftest import Api, Serve
+from tests.support.data.work_orders import example_order
+
+MASTER_KEY = f"first:{b64encode(os.urandom(32)).decode()}"
+
+
+@pytest.fixture
+async def api(serve: Serve, settings: Settings) -> Api:
+    return await serve(Settings.model_validate({**settings.model_dump(), "secrets": {"keys": [MASTER_KEY]}}))
+
+
+@pytest.fixture
+async def order_secret(api: Api) -> str:
+    """The secret of the tenant's orders."""
+    made = await api.http.post("/v1/work-order-secrets", json={})
+    assert made.status_code == 201, made.text
+    return made.json()["secret"]
+
+
+def keyed(order: dict[str, Any], secret: str) -> dict[str, Any]:
+    """Return an order with the key that belongs to it."""
+    key_hash = derive_key_hash(AiWorkOrderV1.from_wire(order), secret)
+    return order | {"idempotency": order["idempotency"] | {"keyHash": key_hash}}
+
+
+def valid_order(tenant_id: str, secret: str, policy_id: str = "butler_basic", **changes: Any) -> dict[str, Any]:
+    """Return an order that is admitted."""
+    return keyed(example_order(policy_id) | {"tenant": tenant_id} | changes, secret)
