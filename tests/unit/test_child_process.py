@@ -75,17 +75,21 @@ async def test_the_exit_code_after_a_signal_is_that_of_shells() -> None:
     assert (await run_child(["/bin/sh", "-c", "kill -9 $$"], BOUNDS, env={})).exit_code == 128 + 9
 
 
-# It leaves its session, clears its environment, loses its parents, and holds a pipe by which its end is seen.
+# It leaves its session, clears its environment, loses its parents, and holds a pipe by which its end is seen. Its
+# leader goes on once it has escaped: a leader that ended before would take it along.
 ESCAPE = """
 import os, sys
+read_end, write_end = os.pipe()
 if os.fork() == 0:
     os.setsid()
     if os.fork() == 0:
         os.closerange(0, 3)
         os.write({escaped}, b"x")
+        os.write(write_end, b"x")
         os.execve("/bin/sleep", ["sleep", "60"], {{}})
     os._exit(0)
 os.wait()
+os.read(read_end, 1)
 {then}
 """
 
