@@ -297,6 +297,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "orchestration.agents-start": "An agent's call starts one orchestration, whose end comes back, whatever dies.",
     "orchestration.agents-bounded": "No agent of an orchestration starts another, nor any that one of them asked.",
     "orchestration.external-masters": "A program is the master over HTTP, and repeats a call without a second effect.",
+    "orchestration.mcp-master": "An MCP client over stdio leads agents, and another one takes the tree up again.",
     "orchestration.events": "One stream has what all agents of an orchestration do, and resumes after any event.",
     "orchestration.model-fits": "A model outside peer_models, of an unavailable provider or too weak is never taken.",
     "orchestration.probes": "A provider that workers do not reach, or that refuses their keys, is not chosen.",

@@ -39,6 +39,12 @@ COMMANDS = (
         "Give a task to a tree of agents, and watch it.",
         _TALK,
     ),
+    Lazy(
+        "mcp-master",
+        "nova_workers.cli.orchestrations.mcp_master",
+        "Serve MCP on stdio: your own assistant leads agents of the fleet.",
+        _TALK,
+    ),
     Lazy("chat", "nova_workers.cli.talk.chat", "Talk with an agent on one thread.", _TALK),
     Lazy("agents", "nova_workers.cli.workspace.agents", "List, make and change agents.", _LOOK),
     Lazy("capabilities", "nova_workers.cli.workspace.capabilities", "See what agents can be granted.", _LOOK),

@@ -143,9 +143,9 @@ class Orchestrations:
         """Kill an agent and all below it; without one the whole tree."""
         return await self._change(orchestration_id, "kill", kill or AgentKill())
 
-    async def master_tools(self, orchestration_id: str) -> Page[MasterTool]:
-        """Return the tools of the external master of an orchestration."""
-        return await self._transport.fetch(Page[MasterTool], "GET", f"{_PATH}/{orchestration_id}/master/tools")
+    async def master_tools(self) -> Page[MasterTool]:
+        """Return the tools of external masters."""
+        return await self._transport.fetch(Page[MasterTool], "GET", f"{_PATH}/master/tools")
 
     async def master_call(
         self, orchestration_id: str, call: MasterCall, *, key: str, timeout_s: float = 660.0

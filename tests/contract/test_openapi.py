@@ -166,7 +166,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/orchestrations/{orchestration_id}/agents/{agent}/history runs",
             "POST /v1/orchestrations/{orchestration_id}/kill runs",
             "POST /v1/orchestrations/{orchestration_id}/agents/{agent}/prompt runs",
-            "GET /v1/orchestrations/{orchestration_id}/master/tools runs",
+            "GET /v1/orchestrations/master/tools runs",
             "POST /v1/orchestrations/{orchestration_id}/master/calls runs",
             "POST /v1/orchestrations/{orchestration_id}/master/complete runs",
             "GET /v1/orchestrations/{orchestration_id}/events runs",

@@ -1,4 +1,4 @@
-"""``/v1/orchestrations/{id}/master``: programs outside of the fleet that are the master of an orchestration."""
+"""``/v1/orchestrations/{id}/master/…``: programs outside of the fleet that are the master of an orchestration."""
 
 from typing import Annotated
 
@@ -23,15 +23,12 @@ from nova_workers.contracts.http.orchestrations import (
 from nova_workers.contracts.http.wire import IDEMPOTENCY_KEY_PATTERN
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.ids import new_id
-from nova_workers.ledger.orchestrations.external import find_external_master
 from nova_workers.ledger.orchestrations.trees import get_orchestration
 from nova_workers.orchestration.tools.external import MasterAnswer
 
 __all__ = ["router"]
 
-router = APIRouter(
-    prefix="/v1/orchestrations/{orchestration_id}/master", tags=["orchestrations"], route_class=StrictRoute
-)
+router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_class=StrictRoute)
 
 CallKey = Annotated[
     str | None,
@@ -46,17 +43,17 @@ CallKey = Annotated[
 _PENDING = {202: {"model": MasterReply, "description": "No result yet: send the call again, with the same key."}}
 
 
-@router.get("/tools", responses=problems(404, 409))
-async def list_master_tools(
-    orchestration_id: OrchestrationIdPath, caller: RunsCaller, state: State
-) -> Page[MasterTool]:
-    """List the tools of an external master. There are few: one page holds all."""
-    async with state.services.database.connection() as connection:
-        await find_external_master(connection, caller.tenant_id, orchestration_id)
+@router.get("/master/tools", responses=problems())
+async def list_master_tools(caller: RunsCaller, state: State) -> Page[MasterTool]:
+    """List the tools of external masters. There are few: one page holds all."""
     return Page(items=state.services.external_masters.describe())
 
 
-@router.post("/calls", response_model=MasterReply, responses={**_PENDING, **problems(404, 409, body=True)})
+@router.post(
+    "/{orchestration_id}/master/calls",
+    response_model=MasterReply,
+    responses={**_PENDING, **problems(404, 409, body=True)},
+)
 async def call_master_tool(
     *,
     orchestration_id: OrchestrationIdPath,
@@ -92,7 +89,7 @@ async def call_master_tool(
     return _answer(answer or _timed_out(awaited, longest_s if ending == "timeout" else 0))
 
 
-@router.post("/complete", responses=problems(404, 409, body=True))
+@router.post("/{orchestration_id}/master/complete", responses=problems(404, 409, body=True))
 async def complete_orchestration(
     orchestration_id: OrchestrationIdPath, body: MasterComplete, caller: RunsCaller, state: State
 ) -> OrchestrationView:

@@ -1,4 +1,4 @@
-"""`nova orchestrations list|show|tree|messages|continue|prompt|kill`: orchestrations as the fleet has them."""
+"""`nova orchestrations list|show|tree|messages|continue|complete|prompt|kill`: orchestrations as the fleet has them."""
 
 from typing import Annotated
 
@@ -12,6 +12,7 @@ from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_pag
 from nova_workers.contracts.http.orchestrations import (
     AgentKill,
     AgentPrompt,
+    MasterComplete,
     OrchestrationContinue,
     OrchestrationMessageView,
     OrchestrationView,
@@ -96,6 +97,17 @@ async def continue_(
     if follow:
         raise typer.Exit(await watch(session, view.id))
     _show(session, view)
+
+
+@remote(app, "complete")
+async def complete(
+    session: Session,
+    orchestration: IdArgument,
+    summary: Annotated[str, typer.Argument(help="The result.")],
+) -> None:
+    """End an orchestration that a program outside of the fleet leads, with its result."""
+    body = build(MasterComplete, {"summary": summary})
+    _show(session, await session.client.orchestrations.complete(orchestration, body))
 
 
 @remote(app, "prompt")

@@ -87,7 +87,6 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/orchestrations/{orchestration_id}/continue", {"task": "mine now"}),
     ("POST", "/v1/orchestrations/{orchestration_id}/continue/wait", {"task": "mine now"}),
     ("GET", "/v1/orchestrations/{orchestration_id}/wait", None),
-    ("GET", "/v1/orchestrations/{orchestration_id}/master/tools", None),
     ("POST", "/v1/orchestrations/{orchestration_id}/master/calls", {"tool": "get_children_status"}),
     ("POST", "/v1/orchestrations/{orchestration_id}/master/complete", {"summary": "mine now"}),
     ("POST", "/v1/orchestrations/{orchestration_id}/kill", {}),

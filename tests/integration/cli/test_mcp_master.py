@@ -1,0 +1,115 @@
+"""`nova mcp-master` with a real MCP client and a real fleet."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from mcp import ClientSession, StdioServerParameters
+from mcp.client.stdio import stdio_client
+from mcp.types import TextContent
+
+from nova_workers.config import Settings
+from nova_workers.contracts.http.orchestrations import MasterComplete
+from tests.requirements import proves
+from tests.support.harness.trees import call, complete, script
+from tests.support.processes.fleet import Fleet, add_api_key, fleet_env
+
+pytestmark = pytest.mark.fleet
+
+_TOOLS = {
+    "ask_user",
+    "check_child_status",
+    "consult_expert",
+    "consult_peer",
+    "get_child_history",
+    "get_children_status",
+    "recommend_model",
+    "respond_to_child",
+    "restart_child",
+    "run_bash",
+    "send_child_prompt",
+    "spawn_child",
+    "spawn_children_parallel",
+    "wait_for_message",
+}
+"""The orchestration tools of the specification, without those of a child."""
+
+
+@asynccontextmanager
+async def _client(fleet: Fleet, log: Path, *arguments: str, key: str | None = None) -> AsyncGenerator[ClientSession]:
+    """Start the command as an MCP client does. Leaving the block ends it."""
+    server = StdioServerParameters(
+        command=sys.executable,
+        args=["-m", "nova_workers.cli", "mcp-master", *arguments],
+        env={"NOVA_API_URL": fleet.api_url, "NOVA_API_KEY": key or fleet.api_key, "NOVA_HOME": str(log.parent)},
+    )
+    with log.open("a") as errors:
+        async with stdio_client(server, errors) as (read, write), ClientSession(read, write) as session:
+            await session.initialize()
+            yield session
+
+
+async def _call(session: ClientSession, tool: str, /, **arguments: Any) -> tuple[str, bool]:
+    """Return the text of a result, and whether it is an error."""
+    result = await session.call_tool(tool, arguments)
+    (block,) = result.content
+    assert isinstance(block, TextContent)
+    return block.text, bool(result.is_error)
+
+
+@proves("orchestration.mcp-master")
+async def test_an_mcp_client_leads_agents_and_is_taken_up_again(settings: Settings, tmp_path: Path) -> None:
+    log = tmp_path / "mcp.log"
+    async with Fleet(fleet_env(settings)) as fleet:
+        orchestrations = fleet.client.orchestrations
+        async with _client(fleet, log) as session:
+            tools = {tool.name: tool for tool in (await session.list_tools()).tools}
+            assert set(tools) == _TOOLS
+            assert set(tools["spawn_child"].input_schema["properties"]) >= {
+                *("prompt", "wait", "tools", "model", "cwd", "mcp_servers", "complexity"),
+            }
+            assert (await orchestrations.list()).items == [], "It is opened at the first call."
+            children = [
+                {"prompt": script(complete("part one")), "name": "One"},
+                {
+                    "prompt": script(call("ask_parent", question="Tabs or spaces?"), complete("part two")),
+                    "name": "Two",
+                },
+            ]
+            asked, failed = await _call(session, "spawn_children_parallel", children=children)
+            assert not failed
+            assert "Tabs or spaces?" in asked
+            (view,) = (await orchestrations.list()).items
+            asking = next(each for each in (await orchestrations.tree(view.id)).agents if each.name == "Two")
+            assert (await _call(session, "respond_to_child", child_id=asking.id, response="Spaces."))[1] is False
+            assert await _call(session, "run_bash", command="echo $((6 * 7))") == ("42\n", False)
+            text, failed = await _call(session, "ask_user", question="Go on?")
+            assert failed
+            assert "your own conversation" in text
+        async with _client(fleet, log, "--orchestration", view.id) as session:
+            results = [(await _call(session, "wait_for_message"))[0] for _ in range(2)]
+            assert "part one" in "".join(results)
+            assert "part two" in "".join(results)
+            text, failed = await _call(session, "respond_to_child", child_id="oag_unknown", response="x")
+            assert failed
+            assert "There is no child" in text
+        ended = await orchestrations.complete(view.id, MasterComplete(summary="Both parts are done."))
+        assert (ended.state, ended.summary) == ("COMPLETED", "Both parts are done.")
+        await _refuses(fleet, log, view.id)
+        await _refuses(fleet, log, view.id, key=(await add_api_key(fleet.env["NOVA_DATABASE_URL"]))[0])
+    said = log.read_text()
+    assert f"take it up again with `nova mcp-master --orchestration {view.id}`" in said
+    assert "is COMPLETED" in said
+    assert f"There is no orchestration '{view.id}'" in said
+
+
+async def _refuses(fleet: Fleet, log: Path, orchestration_id: str, *, key: str | None = None) -> None:
+    """Check that the command ends at once for an orchestration that it cannot take up."""
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - the client's own error, in a group of its tasks
+        async with _client(fleet, log, "--orchestration", orchestration_id, key=key):
+            pass
