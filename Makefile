@@ -45,12 +45,13 @@ $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	@npm ci --prefix $(PROGRAMS) --ignore-scripts --no-audit --no-fund --fetch-retries 1
 	@touch $@
 
-check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling, commit messages
+check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling, migrations, commit messages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
 	$(BIN)/deptry .
 	$(BIN)/codespell
+	$(BIN)/python deploy/environment/check_migrations.py
 	$(BIN)/python deploy/environment/check_history.py
 	$(BIN)/basedpyright
 
