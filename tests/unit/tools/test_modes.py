@@ -39,6 +39,9 @@ def judge(mode: PermissionMode, tool: str, *, trust: TrustLevel = "unrestricted"
         ("never_this", "", "deny", "deny", "deny", "deny"),
         ("spawn_child", "", "allow", "allow", "allow", "allow"),
         ("ask_user", "", "allow", "allow", "allow", "allow"),
+        # Tools for plans have no rule of their own: only a server of the tenant can offer one.
+        ("ExitPlanMode", "", "allow", "allow", "allow", "deny"),
+        ("update_plan", "", "allow", "allow", "allow", "deny"),
         ("run_bash", "ls", "allow", "allow", "allow", "deny"),
         ("run_bash", "make all", "ask", "ask", "allow", "deny"),
         ("Bash", "dd if=x", "deny", "deny", "deny", "deny"),

@@ -97,6 +97,34 @@ async def test_unrestricted_trust_has_a_shell_without_secrets(
     assert server.headers[-1]["x-api-key"] == "k-secret"
 
 
+@pytest.mark.parametrize("trust", ["sandbox", "controlled", "unrestricted"])
+async def test_the_programs_own_tools_for_plans_are_neither_offered_nor_run(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, trust: TrustLevel
+) -> None:
+    asked: list[str] = []
+
+    async def authorize(name: str, _: object) -> ToolAuthorization:
+        asked.append(name)
+        return ToolAuthorization(allowed=True)
+
+    calls = (
+        ("ExitPlanMode", {"plan": "Delete it all"}),
+        ("EnterPlanMode", {}),
+        ("TodoWrite", {"todos": [{"content": "x", "status": "pending", "activeForm": "x"}]}),
+        ("AskUserQuestion", {"questions": []}),
+    )
+    server.reply(tool_response(*calls), text_response("ok"))
+    result = await engine.run(
+        "hi", options(cwd=str(workspace)), trust, callbacks=EngineCallbacks(authorize_tool=authorize)
+    )
+    assert asked == [name for name, _ in calls], "The pipeline sees each, and the program has none of them."
+    assert not offered(server) & {name for name, _ in calls}
+    for (name, _), (status, text) in zip(calls, results(result), strict=True):
+        assert status == "failed"
+        assert f"No such tool available: {name}" in text
+    assert result.text == "ok"
+
+
 @pytest.mark.parametrize("trust", ["controlled", "unrestricted"])
 async def test_every_call_is_authorized_even_if_permissions_are_skipped(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, trust: TrustLevel
