@@ -10,6 +10,7 @@ from nova_workers.bootstrap.pricing import model_price
 from nova_workers.config import Settings, VendorProgramSettings
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.codex import Codex
+from nova_workers.engines.gemini import Gemini
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import ALIASES
 from nova_workers.engines.native import NativeTools
@@ -31,7 +32,10 @@ class _Program:
     price_list: str
 
 
-PROGRAMS: Mapping[str, _Program] = {"codex": _Program(Codex(), "OPENAI_BASE_URL", "openai")}
+PROGRAMS: Mapping[str, _Program] = {
+    "codex": _Program(Codex(), "OPENAI_BASE_URL", "openai"),
+    "gemini": _Program(Gemini(), "GOOGLE_GEMINI_BASE_URL", "google"),
+}
 """By the engine's name."""
 
 
@@ -90,4 +94,4 @@ def program_models(settings: Settings, name: str) -> ProgramModels:
 
 
 def _section(settings: Settings, name: str) -> VendorProgramSettings:
-    return {"codex": settings.codex}[name]
+    return {"codex": settings.codex, "gemini": settings.gemini}[name]

@@ -90,6 +90,7 @@ class Settings(BaseSettings):
     claude_agent: ClaudeAgentSettings = Field(default_factory=ClaudeAgentSettings)
     openai: OpenAISettings = Field(default_factory=OpenAISettings)
     codex: VendorProgramSettings = Field(default_factory=VendorProgramSettings)
+    gemini: VendorProgramSettings = Field(default_factory=VendorProgramSettings)
     orchestration: OrchestrationSettings = Field(default_factory=OrchestrationSettings)
 
     @property

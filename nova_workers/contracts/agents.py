@@ -25,7 +25,7 @@ __all__ = [
 
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
 
-ENGINE_NAMES = ("anthropic", "claude_agent", "codex", "openai", "scripted")
+ENGINE_NAMES = ("anthropic", "claude_agent", "codex", "gemini", "openai", "scripted")
 """Engines that a worker may have, depending on what is installed, and on its settings and environment."""
 
 MAX_RESPONSIBILITIES = 100

@@ -98,7 +98,7 @@ class EngineConfig(_Value):
 class ProviderConfig(_Value):
     """How a provider's models are reached. Keys are settings of the fleet, never part of a configuration."""
 
-    engine: Literal["anthropic", "claude_agent", "codex", "openai", "scripted"] = "openai"
+    engine: Literal["anthropic", "claude_agent", "codex", "gemini", "openai", "scripted"] = "openai"
     profile: _Name | None = None
     """The provider of this name in the settings of the engine `openai`; other engines have none."""
     enabled: bool = True

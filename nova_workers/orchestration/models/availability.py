@@ -37,7 +37,7 @@ _OPENAI_VARIABLES: Final = ("OPENAI_API_KEY", "OPENAI_BASE_URL")
 _DISABLED: Final = "the configuration disables it"
 _DEADLINE_S: Final = 1.0
 """Longest wait for the report: a choice of a model does without it rather than wait."""
-_PROGRAM_VARIABLES: Final = {"codex": "OPENAI_API_KEY"}
+_PROGRAM_VARIABLES: Final = {"codex": "OPENAI_API_KEY", "gemini": "GEMINI_API_KEY"}
 """The vendors' variables for the keys of the engines that run a program."""
 
 
@@ -176,7 +176,7 @@ def fleet_availability(settings: Settings, environ: Mapping[str, str]) -> FleetA
         engines.add("openai")
         profiles["openai"] = _openai_profiles(settings.openai, environ)
     # Whether a worker has the program is not known here; without it, a run fails with a message that names it.
-    for engine, section in (("codex", settings.codex),):
+    for engine, section in (("codex", settings.codex), ("gemini", settings.gemini)):
         if section.api_key or environ.get(_PROGRAM_VARIABLES[engine]):
             engines.add(engine)
     if settings.environment != "production":

@@ -18,7 +18,7 @@ RESERVED_IDS = frozenset({"person", "seed"})
 """Value of `created_by` for anything that no agent created."""
 
 _QUOTE_CHARS = 200
-_WITHOUT_TEMPERATURE = frozenset({"claude_agent", "codex"})
+_WITHOUT_TEMPERATURE = frozenset({"claude_agent", "codex", "gemini"})
 """Engines over programs that have no such option."""
 
 

@@ -5,12 +5,10 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 
 from tests.contract.engines.claude_stage import NOT_AGAIN, ClaudeStage
-from tests.contract.engines.program_stage import OF_PROGRAMS, CodexStage
+from tests.contract.engines.program_stage import OF_PROGRAMS, CodexStage, GeminiStage
 from tests.contract.engines.stage import AnthropicStage, Bench, OpenAIStage, ScriptedStage, Stage, TurnRecorder
 from tests.support.servers.installed_programs import why_no_program
 from tests.support.servers.model_server import ModelServer, model_server
-
-_PROGRAMS = frozenset({"codex"})
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -24,8 +22,8 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def _only_costs_time(item: pytest.Function) -> bool:
     callspec = getattr(item, "callspec", None)
     stage = None if callspec is None else callspec.params.get("stage")
-    if stage in _PROGRAMS:
-        return item.originalname not in OF_PROGRAMS
+    if stage in OF_PROGRAMS:
+        return item.originalname not in OF_PROGRAMS[stage]
     return stage == "claude_agent" and item.originalname in NOT_AGAIN
 
 
@@ -33,6 +31,7 @@ _OVER_WIRE: dict[str, Callable[[ModelServer], Stage]] = {
     "anthropic": AnthropicStage,
     "claude_agent": ClaudeStage,
     "codex": CodexStage,
+    "gemini": GeminiStage,
     "openai-chat": lambda server: OpenAIStage(server, "chat"),
     "openai-responses": lambda server: OpenAIStage(server, "responses"),
 }
@@ -44,7 +43,7 @@ async def stage(request: pytest.FixtureRequest) -> AsyncIterator[Stage]:
     if request.param == "scripted":
         yield ScriptedStage()
         return
-    why = why_no_program(request.param) if request.param in _PROGRAMS else None
+    why = why_no_program(request.param) if request.param in OF_PROGRAMS else None
     if why is not None:
         pytest.skip(why)
     async with model_server() as server:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 
 from nova_workers.engines.codex import Codex
+from nova_workers.engines.gemini import Gemini
 from nova_workers.engines.programs.engine import ProgramEngine
 from nova_workers.engines.programs.models import ProgramModels
 from nova_workers.engines.programs.vendor import ProgramSettings
@@ -12,9 +13,9 @@ from tests.contract.engines.stage import WireStage
 from tests.support.servers.installed_programs import program_path
 from tests.support.servers.model_server import ModelServer
 
-__all__ = ["OF_PROGRAMS", "CodexStage", "codex_engine"]
+__all__ = ["OF_PROGRAMS", "CodexStage", "GeminiStage", "codex_engine", "gemini_engine"]
 
-OF_PROGRAMS = frozenset(
+_OF_CODEX = frozenset(
     {
         "test_a_canceled_task_is_canceled",
         "test_a_failing_tool_is_an_error_for_the_model_and_the_turn_continues",
@@ -35,6 +36,17 @@ OF_PROGRAMS = frozenset(
 )
 """Of the suite, what the programs take part in. The rest is the shared turn alone, or needs an answer in pieces, or the
 conversation as the provider's messages; and each turn starts a program."""
+_OF_GEMINI = frozenset(
+    {
+        "test_a_refused_call_does_not_run_and_the_model_gets_the_reason",
+        "test_calls_of_one_step_run_concurrently",
+        "test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript",
+        "test_steering_joins_at_the_step_boundary",
+    }
+)
+"""Fewer, since this program takes a second to start."""
+OF_PROGRAMS = {"codex": _OF_CODEX, "gemini": _OF_GEMINI}
+"""By the name of the stage: the tests that it takes part in."""
 
 
 def codex_engine(url: str, **given: object) -> ProgramEngine:
@@ -43,6 +55,12 @@ def codex_engine(url: str, **given: object) -> ProgramEngine:
     fields: dict[str, object] = {"program": program_path("codex"), "api_key": "k-secret", "base_url": f"{url}/v1"}
     settings = ProgramSettings(environment, **{**fields, **given})  # pyright: ignore[reportArgumentType] - settings by name
     return ProgramEngine(Codex(), settings, ProgramModels("codex", price_list="openai"), max_retries=0)
+
+
+def gemini_engine(url: str) -> ProgramEngine:
+    """Return the engine on a model server."""
+    settings = ProgramSettings({"PATH": os.environ["PATH"]}, program_path("gemini"), "k-secret", url)
+    return ProgramEngine(Gemini(), settings, ProgramModels("gemini", price_list="google"), max_retries=0)
 
 
 class CodexStage(WireStage):
@@ -58,3 +76,17 @@ class CodexStage(WireStage):
 
     def tool_name(self, name: str) -> str:
         return f"mcp__nova/{name}"
+
+
+class GeminiStage(WireStage):
+    """The gemini engine."""
+
+    begins_in_s = 5.0
+    at_once = 3
+    model = "gemini-2.5-flash"
+
+    def __init__(self, server: ModelServer) -> None:
+        super().__init__(server, gemini_engine(server.url))
+
+    def tool_name(self, name: str) -> str:
+        return f"mcp_nova_{name}"

@@ -192,6 +192,8 @@ class Harness:
             "planned": self.engine,
             "scripted": ScriptedEngine(environment="development"),
         }
+        self.patience_s = _PATIENCE_S
+        """Longest wait for one state. Engines that start programs take longer."""
         self.available = {"scripted"}
         """Engines that orchestrations may choose."""
         self.models = RankedModels(ModelCatalog(database, FleetAvailability(self.available)))
@@ -297,7 +299,7 @@ class Harness:
     async def settle(self, *workers: Worker) -> None:
         """Deliver every doorbell, repeatedly, until none is left and no slot works."""
         turn = 0
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while self.bells.waiting:
                 bells = self.bells.take()
                 tasks = [workers[(turn + at) % len(workers)].answer(bell) for at, bell in enumerate(bells)]
@@ -335,7 +337,7 @@ class Harness:
 
     async def until(self, run_id: str, *statuses: str) -> Row:
         """Wait until a run has one of these statuses, and return its row."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while True:
                 row = await self.run(run_id)
                 if row["status"] in statuses:
@@ -344,7 +346,7 @@ class Harness:
 
     async def wait_for_control_channel(self) -> None:
         """Wait until a worker is subscribed to the control channel."""
-        async with asyncio.timeout(_PATIENCE_S):
+        async with asyncio.timeout(self.patience_s):
             while True:
                 if (await self.redis.pubsub_numsub(CONTROL_CHANNEL))[0][1]:
                     return

@@ -1,13 +1,15 @@
-"""The wire forms of model servers: the Messages API, chat completions, the Responses API."""
+"""The wire forms of model servers: the Messages API, chat completions, the Responses API; and the choice of one."""
 
 import asyncio
 import json
 from collections.abc import Iterator
 from typing import Any, Protocol
 
+from tests.support.servers.gemini_dialect import Gemini
 from tests.support.servers.replies import Json, Part, Status, Stream
+from tests.support.servers.wire import chunk, event
 
-__all__ = ["Dialect", "chunk", "dialect_of", "event"]
+__all__ = ["Dialect", "dialect_of"]
 
 
 _FINISH_REASONS = {"end_turn": "stop", "tool_use": "tool_calls", "max_tokens": "length", "refusal": "content_filter"}
@@ -45,6 +47,8 @@ def dialect_of(path: str) -> type[Dialect]:
     """Return the wire form of a request's path."""
     if path.endswith("/chat/completions"):
         return Chat
+    if ":streamGenerateContent" in path:
+        return Gemini
     return Responses if path.endswith("/responses") else Messages
 
 
@@ -274,17 +278,6 @@ class Responses:
     async def _send(self, kind: str, **data: Any) -> None:
         await event(self._writer, kind, {**data, "sequence_number": self._sequence})
         self._sequence += 1
-
-
-async def event(writer: asyncio.StreamWriter, name: str, data: Json) -> None:
-    """Send one event."""
-    await chunk(writer, f"event: {name}\ndata: {json.dumps({'type': name, **data})}\n\n".encode())
-
-
-async def chunk(writer: asyncio.StreamWriter, data: bytes) -> None:
-    """Send one chunk of the body."""
-    writer.write(f"{len(data):x}\r\n".encode() + data + b"\r\n")
-    await writer.drain()
 
 
 def _text(content: str | list[Json]) -> str:

@@ -1,4 +1,4 @@
-"""A model server on loopback that speaks three wire forms, by the path of a request, and misbehaves on request.
+"""A model server on loopback that speaks four wire forms, by the path of a request, and misbehaves on request.
 
 It is written on bare sockets because a web framework would repair what the tests need broken: streams that stall, that
 end in mid-event, that close without a response. What a well-behaved server sends is tested with `fakellm` as well,
@@ -13,8 +13,9 @@ from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
-from tests.support.servers.dialects import Dialect, chunk, dialect_of, event
+from tests.support.servers.dialects import Dialect, dialect_of
 from tests.support.servers.replies import Drop, Hang, Part, Reply, Status, Stream
+from tests.support.servers.wire import chunk, event
 
 __all__ = ["Asks", "Drop", "Hang", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
 
@@ -96,7 +97,7 @@ class ModelServer:
         if isinstance(reply, Status):
             await _send_status(writer, reply, speaks.error(reply))
             return True
-        dialect = speaks(writer, reply, reply.model or body["model"], len(self.requests))
+        dialect = speaks(writer, reply, reply.model or body.get("model", "gemini"), len(self.requests))
         return await self._send_stream(reader, writer, reply, dialect)
 
     async def _hang(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, reply: Hang) -> None:

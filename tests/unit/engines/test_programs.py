@@ -9,6 +9,7 @@ import pytest
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.codex import Codex
+from nova_workers.engines.gemini import Gemini
 from nova_workers.engines.programs.counting import ProgramCount
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Reasoning, Text
 from nova_workers.engines.programs.models import ProgramModels
@@ -104,3 +105,38 @@ def test_errors_of_codex_are_classified(message: str, kind: str) -> None:
 
 def test_an_unknown_error_of_codex_has_no_verdict() -> None:
     assert Codex().verdict("the moon is full") is None
+
+
+def test_events_of_gemini_mean_the_same_as_those_of_any_program() -> None:
+    def frames(**message: object) -> list[object]:
+        return list(Gemini().frames(message))
+
+    assert frames(type="message", role="user", content="Hi") == []
+    assert frames(type="message", role="assistant", content="H", delta=True) == [Text("H")]
+    assert frames(type="tool_use", tool_name="mcp_nova_count") == [Announced()]
+    assert frames(type="tool_use", tool_name="run_shell_command") == [], "The program refuses it."
+    assert frames(type="tool_result", tool_id="mcp_nova_count__1", status="success") == []
+    refused = frames(type="tool_result", tool_id="run_shell_command__1", status="error")
+    assert refused == []
+    used = frames(type="tool_result", tool_id="run_shell_command__1", status="success")
+    assert used == [Forbidden("run_shell_command")]
+    assert frames(type="result", status="error", error={"type": "Error", "message": "no"}) == [Failed("no")]
+    stats = {"input_tokens": 10, "cached": 4, "output_tokens": 3, "total_tokens": 15}
+    assert frames(type="result", status="success", stats=stats) == [Finished(TokenUsage(6, 5, 4, 0, 2))]
+
+
+@pytest.mark.parametrize(
+    ("message", "kind"),
+    [
+        ('[API Error: {"error":{"code":401,"message":"no","status":"UNAUTHENTICATED"}}]', "auth_failure"),
+        ('[API Error: {"error":{"code":400,"message":"API key not valid. Please pass a valid key."}}]', "auth_failure"),
+        ('{"error":{"code":429,"message":"slow down","status":"RESOURCE_EXHAUSTED"}}', "rate_limit"),
+        ('{"error":{"code":503,"message":"overloaded","status":"UNAVAILABLE"}}', "model_error"),
+        ("The input token count (2000000) exceeds the maximum number of tokens allowed (1048576).", "context_overflow"),
+        ("exception TypeError: fetch failed sending request", "model_error"),
+    ],
+)
+def test_errors_of_gemini_are_classified(message: str, kind: str) -> None:
+    verdict = Gemini().verdict(message)
+    assert verdict is not None
+    assert verdict.kind == kind

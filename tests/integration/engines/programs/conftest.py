@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nova_workers.engines.codex import Codex
+from nova_workers.engines.gemini import Gemini
 from tests.integration.engines.programs.stage import ProgramStage
 from tests.support.servers.installed_programs import why_no_program
 from tests.support.servers.model_server import ModelServer, model_server
@@ -16,7 +17,11 @@ def _codex(server: ModelServer) -> ProgramStage:
     return ProgramStage(Codex(), server, model="gpt-5", price_list="openai", url="/v1", tool="mcp__nova/")
 
 
-_STAGES = {"codex": _codex}
+def _gemini(server: ModelServer) -> ProgramStage:
+    return ProgramStage(Gemini(), server, model="gemini-2.5-flash", price_list="google", url="", tool="mcp_nova_")
+
+
+_STAGES = {"codex": _codex, "gemini": _gemini}
 
 
 @pytest.fixture(params=sorted(_STAGES))

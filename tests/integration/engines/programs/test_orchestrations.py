@@ -25,6 +25,7 @@ async def forest(stage: ProgramStage, database: Database, redis: Redis, settings
     harness = Harness(database, redis, settings)
     harness.engines[stage.name] = stage.engine()
     harness.available.add(stage.name)
+    harness.patience_s = 60.0
     await harness.open()
     spec = {"name": "Lead", "engine": stage.name, "model": stage.model, "trust": "unrestricted"}
     await harness.add_agent("lead", spec)
