@@ -271,3 +271,25 @@ async def test_a_renamed_agent_keeps_its_directory(harness: Harness) -> None:
     await harness.settle(worker)
     path = await harness.database.fetchval("SELECT workspace_path FROM turns WHERE run_id = :run_id", run_id=run.run_id)
     assert path == str(harness.settings.agent_directory(harness.tenant_id, "careful"))
+
+
+_ROWS_READ = """
+SELECT sum(seq_tup_read + idx_tup_fetch)::int FROM pg_stat_user_tables WHERE relname IN ('turns', 'usage')
+"""
+
+
+@proves("agents.rename")
+async def test_a_rename_reads_each_row_of_a_long_past_a_few_times(harness: Harness) -> None:
+    threads = 500
+    await _seed_threads(harness, threads)
+    for table in ("threads", "runs", "turns", "usage"):
+        await harness.database.execute(f"ANALYZE {table}")
+
+    async def rows_read() -> int:
+        await harness.database.execute("SELECT pg_stat_force_next_flush()")
+        return await harness.database.fetchval(_ROWS_READ) or 0
+
+    before = await rows_read()
+    await rename(harness, AGENT, NEW)
+    # Ten batches may each scan the two tables for some of their statements, but not for each thread.
+    assert await rows_read() - before < 200 * threads
