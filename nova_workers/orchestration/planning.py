@@ -93,17 +93,10 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
         queue=new.queue,
         source=new.source,
         metadata=new.metadata,
-        start_key=_start_key(new),
+        start_key=None if origin is None else origin.key,
         report_thread_id=None if origin is None else origin.report_thread_id,
         is_external=new.is_external,
     )
-
-
-def _start_key(new: NewOrchestration) -> str | None:
-    """Return what a repeated request is found by. Without a run, an idempotency key cannot be bound to one."""
-    if new.is_external and new.idempotency_key is not None:
-        return f"http {new.idempotency_key}"
-    return None if new.origin is None else new.origin.key
 
 
 def limits_of(config: OrchestrationConfig) -> OrchestrationLimits:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from nova_workers.contracts.orchestration import AgentDescriptor, Started
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, MessageRoutingError, NotFound
@@ -13,7 +15,7 @@ from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.ledger.orchestrations.trees import orchestration_of_run
-from nova_workers.ledger.runs.submit import find_idempotent, take_idempotency_key
+from nova_workers.ledger.runs.submit import find_key, take_idempotency_key
 from nova_workers.orchestration.activation import activate, activate_with_prompts
 from nova_workers.orchestration.finding import find_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
@@ -60,21 +62,23 @@ class Orchestrations:
         """
         tree = await self.plan(new)
         run_id = new_id("run")
+        if new.is_external:
+            # Found again by the id that an idempotency key is bound to: it is no run.
+            tree = replace(tree, start_key=_external_key(run_id))
         async with self._database.transaction() as connection:
-            bound = None if new.is_external else new.idempotency_key
-            if bound is not None and not await take_idempotency_key(
+            if new.idempotency_key is not None and not await take_idempotency_key(
                 connection,
                 new.tenant_id,
-                bound,
+                new.idempotency_key,
                 body_hash=new.body_hash,
                 run_id=run_id,
                 ttl_s=self._idempotency_ttl_s,
             ):
-                return await _replay(connection, new, bound)
+                return await _replay(connection, new, new.idempotency_key)
             if tree.start_key is not None:
-                before = await spawning.find_started(connection, new.tenant_id, tree.start_key)
-                if before is not None:
-                    return Started(*before, replayed=True)
+                found = await spawning.find_started(connection, new.tenant_id, tree.start_key)
+                if found is not None:
+                    return Started(*found, replayed=True)
             inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
             if inserted is None:
                 raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
@@ -84,6 +88,12 @@ class Orchestrations:
             self._dispatcher.ring_runs([bell])
         self._notifier.announce_tree(news)
         return Started(orchestration_id, master_id, run_id)
+
+    async def find_started(self, tenant_id: str, start_key: str) -> Started | None:
+        """Return what a call with this key started before, if it did."""
+        async with self._database.transaction() as connection:
+            found = await spawning.find_started(connection, tenant_id, start_key)
+        return None if found is None else Started(*found, replayed=True)
 
     async def continue_(self, tenant_id: str, orchestration_id: str, task: str) -> Started:
         """Restart the ended master with a follow-up task. It keeps its identity and its conversation.
@@ -158,17 +168,28 @@ class Orchestrations:
 
 async def _replay(connection: Connection, new: NewOrchestration, key: str) -> Started:
     """Return the orchestration of an idempotency key's first use."""
-    found = await find_idempotent(connection, new.tenant_id, key)
-    if found is not None and found[0] != new.body_hash:
+    found = await find_key(connection, new.tenant_id, key)
+    gone = Gone(f"Idempotency-Key {key!r} belongs to an orchestration that was deleted. Use a new key.", key=key)
+    if found is None:
+        raise gone
+    body_hash, run_id = found
+    if body_hash != new.body_hash:
         raise IdempotencyMismatch(
-            f"Idempotency-Key {key!r} was used for run {found[1].run_id!r} with another body. "
+            f"Idempotency-Key {key!r} was used for run {run_id!r} with another body. "
             "Send the same body to get the same orchestration, or use a new key.",
-            run_id=found[1].run_id,
+            run_id=run_id,
         )
-    ids = None if found is None else await orchestration_of_run(connection, new.tenant_id, found[1].run_id)
-    if found is None or ids is None:
-        raise Gone(f"Idempotency-Key {key!r} belongs to an orchestration that was deleted. Use a new key.", key=key)
-    return Started(*ids, found[1].run_id, replayed=True)
+    ids = await orchestration_of_run(connection, new.tenant_id, run_id)
+    if ids is None and new.is_external:
+        external = await spawning.find_started(connection, new.tenant_id, _external_key(run_id))
+        ids = None if external is None else external[:2]
+    if ids is None:
+        raise gone
+    return Started(*ids, run_id, replayed=True)
+
+
+def _external_key(run_id: str) -> str:
+    return f"external {run_id}"
 
 
 async def _agent(connection: Connection, tree: LockedTree, agent_id: str) -> AgentDescriptor:

@@ -44,6 +44,10 @@ class OrchestrationStarter:
             InvalidInput: As `start`.
             NovaError: As `start`.
         """
+        # First of all: what it was planned with may not be available any more.
+        before = None if origin.key is None else await self._orchestrations.find_started(tenant_id, origin.key)
+        if before is not None:
+            return before
         return await self._orchestrations.start(await self._resolve(tenant_id, wanted, source="agent", origin=origin))
 
     async def plan(self, tenant_id: str, agent_id: str, task: str) -> NewTree:

@@ -16,6 +16,7 @@ from nova_workers.vocabulary import DUE_RUNS, sql_list
 __all__ = [
     "agent_deleted_at",
     "find_idempotent",
+    "find_key",
     "insert_run",
     "insert_run_on_new_thread",
     "interrupt_active",
@@ -90,6 +91,8 @@ SELECT k.body_hash, r.id, r.thread_id, r.agent_id, r.seq, r.queue, r.created_at
   FROM idempotency_keys k JOIN runs r ON r.id = k.run_id
  WHERE k.tenant_id = :tenant_id AND k.key = :key
 """
+
+_BOUND_KEY = "SELECT body_hash, run_id FROM idempotency_keys WHERE tenant_id = :tenant_id AND key = :key"
 
 _LOCK_THREAD = (
     "SELECT id FROM threads WHERE id = :thread_id AND tenant_id = :tenant_id AND deleted_at IS NULL FOR UPDATE"
@@ -173,6 +176,12 @@ async def find_idempotent(connection: Connection, tenant_id: str, key: str) -> t
         replayed=True,
     )
     return row["body_hash"], accepted
+
+
+async def find_key(connection: Connection, tenant_id: str, key: str) -> tuple[bytes | None, str] | None:
+    """Return the body's hash and the id that a key is bound to, whether or not there is a run of that id."""
+    row = await connection.fetchrow(_BOUND_KEY, tenant_id=tenant_id, key=key)
+    return None if row is None else (row["body_hash"], row["run_id"])
 
 
 async def lock_thread(connection: Connection, tenant_id: str, thread_id: str) -> str | None:

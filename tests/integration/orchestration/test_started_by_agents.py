@@ -91,6 +91,12 @@ async def test_a_call_that_is_repeated_after_a_crash_finds_the_first_orchestrati
     await worker.crash()
     harness.workers.remove(worker)
     assert len(await _trees(lead)) == 1
+    # What the first call chose is not available any more.
+    await harness.database.execute(
+        "INSERT INTO orchestration_configs (tenant_id, version, text, models_text, created_by)"
+        " VALUES (:tenant_id, 1, 'defaults: {master_model: nowhere/none}', '', 'person')",
+        tenant_id=lead.tenant_id,
+    )
     await harness.age_doorbells()
     await harness.recover()
     await lead.settle()

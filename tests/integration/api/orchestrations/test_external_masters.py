@@ -148,6 +148,8 @@ async def test_the_same_key_starts_one_external_orchestration(orchestrated: Orch
     first, again = [(await orchestrated.api.http.post(PATH, json=body, headers=headers)) for _ in range(2)]
     assert first.json()["id"] == again.json()["id"]
     assert again.headers["idempotent-replayed"] == "true"
+    other = await orchestrated.api.http.post(PATH, json={**body, "task": "another"}, headers=headers)
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_mismatch")
 
 
 @pytest.mark.parametrize(
