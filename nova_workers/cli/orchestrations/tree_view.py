@@ -8,7 +8,7 @@ from rich.text import Text
 from rich.tree import Tree
 
 from nova_workers.cli.terminal.output import age, money, printable, short
-from nova_workers.contracts.events import StreamEnd, ToolStatus, Usage, Waiting
+from nova_workers.contracts.events import StreamEnd, StreamStart, ToolStatus, Usage, Waiting
 from nova_workers.contracts.http.orchestrations import OrchestrationTree
 from nova_workers.contracts.orchestration.events import (
     AgentMessageSent,
@@ -16,10 +16,12 @@ from nova_workers.contracts.orchestration.events import (
     OrchestrationEnd,
     TreeRecord,
 )
+from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["TreeView"]
 
+_WAITS = "waits for a person"
 _STYLES = {"COMPLETED": "green", "FAILED": "red", "KILLED": "red", "RUNNING": "cyan"}
 _MARKS = {"COMPLETED": "✓", "FAILED": "✗", "KILLED": "✗", "RUNNING": "●"}
 
@@ -88,7 +90,10 @@ class TreeView:
         used = event if isinstance(event, Usage) else event.usage if isinstance(event, StreamEnd) else None
         if used is not None and used.cost_usd is not None and record.run_id is not None:
             agent.costs[record.run_id] = used.cost_usd
-        if isinstance(event, Waiting) and event.kind in ("user", "approval"):
+        if isinstance(event, StreamStart):
+            agent.doing = ""
+        if isinstance(event, Waiting) and event.kind in ANSWERABLE:
+            agent.doing = _WAITS
             options = f" [{', '.join(event.options)}]" if event.options else ""
             return (
                 f"? {agent.label} asks: {short(event.question or '', 300)}{options} — answer with "
@@ -126,6 +131,7 @@ class TreeView:
         for each in tree.agents:
             agent = _Agent(each.id, each.parent_id, each.role, each.name, each.state, each.model)
             agent.waits_for = tuple(each.waits_for)
+            agent.doing = _WAITS if each.waits else ""
             agent.error = each.error.message if each.error is not None else ""
             took_s = ((each.ended_at or each.state_at) - each.created_at).total_seconds()
             agent.ended_s = agent.began_s + took_s if each.state in ENDED_AGENTS else None

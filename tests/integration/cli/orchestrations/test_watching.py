@@ -161,6 +161,7 @@ def test_a_question_is_answered_in_place_while_the_tree_is_drawn(nova: Nova) -> 
         terminal.shows("2. lex.py")
         terminal.shows(PROMPT)
         terminal.shows("● Asker worker RUNNING")
+        terminal.shows("waits for a person")
         terminal.shows("Asker (worker) · parse.py | lex.py; Ctrl-D answers later>")
         terminal.type("neither\n")
         terminal.shows("'neither' is none of parse.py, lex.py, and was not sent")
@@ -249,6 +250,7 @@ def test_without_a_terminal_the_command_that_answers_is_printed(nova: Nova) -> N
     expected = (
         f"? Asker (worker) asks: Which file? [parse.py, lex.py] — answer with `nova runs answer {wait['run_id']}`"
     )
+    assert "waits for a person" in nova.good("orchestrations", "tree", orchestration).out
     with watching(nova, "orchestrations", "tree", orchestration, "--follow", stdin=False) as terminal:
         terminal.shows(expected)
     nova.good("runs", "answer", wait["run_id"], "lex.py")
