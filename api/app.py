@@ -21,6 +21,7 @@ from api.routes.orchestrations import starts as orchestration_starts
 from api.routes.orchestrations import trees as orchestration_trees
 from api.routes.orders import policies as order_policies
 from api.routes.orders import secrets as order_secrets
+from api.routes.orders import work_orders
 from api.routes.orders.admission import install_order_refusals
 from api.routes.runs import answers, events, runs, submissions, threads
 from api.routes.workspace import (
@@ -43,8 +44,10 @@ from api.streaming.following import RunFollower
 from api.streaming.following_trees import TreeFollower
 from api.streaming.run_watch import RunWatch
 from api.streaming.stream_permits import StreamPermits
+from api.streaming.waiting_orders import OrderFollower
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
+from nova_workers.ledger.orders.records import orders_not_running
 from nova_workers.ledger.schema import schema_head
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.logging import configure_logging
@@ -90,6 +93,7 @@ _ROUTERS = (
     orchestration_trees.router,
     orchestration_masters.router,
     orchestration_events.router,
+    work_orders.router,
     order_policies.router,
     order_secrets.router,
     webhooks.router,
@@ -124,12 +128,15 @@ def build_app(settings: Settings) -> FastAPI:
         ],
     )
     watch = RunWatch(services.database, every_s=_WATCH_EVERY_S)
+    order_watch = RunWatch(services.database, every_s=_WATCH_EVERY_S, find=orders_not_running)
     app.state.nova = ApiState(
         services=services,
         keys=KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s),
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
         tree_follower=TreeFollower(services.database, services.hub, watch),
+        order_follower=OrderFollower(services.database, services.hub, order_watch, services.clock),
+        order_watch=order_watch,
         permits=StreamPermits(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
         schema_head=schema_head(),
     )
@@ -145,11 +152,16 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     services: ApiServices = state.services
     await services.start()
     exclude_from_collections()
-    tasks = [asyncio.create_task(state.watch.run()), asyncio.create_task(state.permits.renew())]
+    tasks = [
+        asyncio.create_task(state.watch.run()),
+        asyncio.create_task(state.order_watch.run()),
+        asyncio.create_task(state.permits.renew()),
+    ]
     try:
-        with on_stop_signal(state.watch.close):
+        with on_stop_signal(state.watch.close), on_stop_signal(state.order_watch.close):
             yield
     finally:
         state.watch.close()
+        state.order_watch.close()
         await stop_tasks(tasks)
         await services.aclose()

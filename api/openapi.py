@@ -57,8 +57,14 @@ def methods_of(document: Mapping[str, Any], path: str) -> set[str]:
     return {method.upper() for each in fitting for method in paths[each]}
 
 
+def _has_another_form(response: Mapping[str, Any]) -> bool:
+    """Whether a route documents errors of a form of its own: the results of work orders."""
+    schemas = [content.get("schema", {}) for content in response.get("content", {}).values()]
+    return any("$ref" not in schema for schema in schemas)
+
+
 def _set_problem_media_type(responses: dict[str, dict[str, Any]]) -> None:
     for status, response in responses.items():
-        if status >= "400":
+        if status >= "400" and not _has_another_form(response):
             schema = {"$ref": "#/components/schemas/Problem"}
             response["content"] = {PROBLEM_MEDIA_TYPE: {"schema": schema}}

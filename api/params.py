@@ -22,6 +22,7 @@ __all__ = [
     "MemoryIdPath",
     "NoteIdPath",
     "OrchestrationIdPath",
+    "OrderIdPath",
     "OrderSecretIdPath",
     "PolicyIdPath",
     "ResourceIdPath",
@@ -74,6 +75,7 @@ NoteIdPath = Annotated[str, Path(description="A note's id."), AfterValidator(_kn
 OrchestrationIdPath = Annotated[
     str, Path(description="An orchestration's id."), AfterValidator(_known_form("orchestration"))
 ]
+OrderIdPath = Annotated[str, Path(description="A work order's trace id."), AfterValidator(_known_form("work order"))]
 OrderSecretIdPath = Annotated[str, Path(description="A secret's id."), AfterValidator(_known_form("secret"))]
 PolicyIdPath = Annotated[
     Annotated[str, StringConstraints(pattern=POLICY_ID_PATTERN)],

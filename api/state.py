@@ -10,6 +10,7 @@ from api.streaming.following import RunFollower
 from api.streaming.following_trees import TreeFollower
 from api.streaming.run_watch import RunWatch
 from api.streaming.stream_permits import StreamPermits
+from api.streaming.waiting_orders import OrderFollower
 from nova_workers.bootstrap.api import ApiServices
 
 __all__ = ["ApiState", "State", "state_of"]
@@ -24,6 +25,8 @@ class ApiState:
     watch: RunWatch
     follower: RunFollower
     tree_follower: TreeFollower
+    order_follower: OrderFollower
+    order_watch: RunWatch
     permits: StreamPermits
     schema_head: str
     """The revision of the schema that this version of the code needs."""

@@ -5,14 +5,14 @@ it. This queries the ledger every few seconds, for all followers at once, and wa
 """
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
 from typing import Literal
 
 import structlog
 
 from nova_workers.errors import Unavailable
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.reads import find_ended
 
 __all__ = ["RunWatch", "Wake"]
@@ -24,10 +24,17 @@ Wake = Literal["over", "closing"]
 
 
 class RunWatch:
-    """Watches runs for their end."""
+    """Watches runs for their end, or, with another way to find those that ended, other work."""
 
-    def __init__(self, database: Database, *, every_s: float) -> None:
+    def __init__(
+        self,
+        database: Database,
+        *,
+        every_s: float,
+        find: Callable[[Connection, Sequence[str]], Awaitable[set[str]]] = find_ended,
+    ) -> None:
         self._database = database
+        self._find = find
         self._every_s = every_s
         self._waiting: dict[str, set[asyncio.Future[Wake]]] = {}
         self._over: set[str] = set()
@@ -71,7 +78,7 @@ class RunWatch:
             self._over.clear()
             return
         async with self._database.connection() as connection:
-            over = await find_ended(connection, list(self._waiting))
+            over = await self._find(connection, list(self._waiting))
         # Seen twice: a follower has a whole interval to get the end from the stream, after all other events.
         for run_id in over & self._over:
             self._wake(run_id, "over")

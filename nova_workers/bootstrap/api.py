@@ -28,8 +28,12 @@ from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.service import Orchestrations
 from nova_workers.orchestration.starting import OrchestrationStarter
 from nova_workers.orchestration.tools.external import ExternalMasters
+from nova_workers.orders.accept import Orders
+from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.door import OrderDoor
 from nova_workers.orders.policies.registry import Policies
+from nova_workers.orders.reviews import OrderReviews
+from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.secrets import OrderSecrets
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
@@ -79,6 +83,8 @@ class ApiServices:
     order_policies: Policies
     order_secrets: OrderSecrets
     order_door: OrderDoor
+    orders: Orders
+    order_reviews: OrderReviews
     tasks: Tasks
     task_scheduler: TaskScheduler
     triggers: TriggerFirer
@@ -136,6 +142,7 @@ def build_api(settings: Settings) -> ApiServices:
     starter = OrchestrationStarter(orchestrations, configs)
     vault = Vault.of(settings.secrets.texts())
     order_policies, order_secrets = Policies(database), OrderSecrets(database, vault)
+    order_keys, order_notifier = OrderKeys(vault), OrderNotifier(redis, dispatcher)
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -161,6 +168,8 @@ def build_api(settings: Settings) -> ApiServices:
         order_policies=order_policies,
         order_secrets=order_secrets,
         order_door=OrderDoor(database, order_policies, order_secrets),
+        orders=Orders(database, order_keys, order_notifier),
+        order_reviews=OrderReviews(database, order_keys, order_notifier),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics, notifier=canceller, planner=starter),

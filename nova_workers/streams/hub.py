@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from nova_workers.contracts.events import EventCursor
 from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel, run_events
+from nova_workers.streams.signals import Signal
 from nova_workers.streams.trees import TreeFeed
 from nova_workers.streams.wire import FIELD, LiveEvent, decode
 
@@ -114,7 +115,7 @@ class StreamHub:
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
         self._pubsub = redis.pubsub()
-        self._feeds: dict[str, set[Feed | TreeFeed]] = {}
+        self._feeds: dict[str, set[Feed | TreeFeed | Signal]] = {}
         """By channel."""
         self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
@@ -143,7 +144,14 @@ class StreamHub:
             yield feed
 
     @asynccontextmanager
-    async def _fed(self, feed: Feed | TreeFeed, channel: str) -> AsyncGenerator[None]:
+    async def follow_signal(self, channel: str) -> AsyncGenerator[Signal]:
+        """Follow a channel whose messages have no content."""
+        signal = Signal()
+        async with self._fed(signal, channel):
+            yield signal
+
+    @asynccontextmanager
+    async def _fed(self, feed: Feed | TreeFeed | Signal, channel: str) -> AsyncGenerator[None]:
         feeds = self._feeds.setdefault(channel, set())
         feeds.add(feed)
         try:

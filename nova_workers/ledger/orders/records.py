@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
@@ -184,9 +185,9 @@ async def list_parts(connection: Connection, order_id: str) -> list[PartRow]:
     return [PartRow(**row) for row in await connection.fetch(_PARTS, order_id=order_id)]
 
 
-async def orders_not_running(connection: Connection, order_ids: list[str]) -> set[str]:
+async def orders_not_running(connection: Connection, order_ids: Sequence[str]) -> set[str]:
     """Return those of these orders that have ended or are in review."""
-    return {row["id"] for row in await connection.fetch(_NOT_RUNNING, order_ids=order_ids)}
+    return {row["id"] for row in await connection.fetch(_NOT_RUNNING, order_ids=list(order_ids))}
 
 
 async def open_runs(connection: Connection, order_id: str) -> list[str]:

@@ -93,6 +93,11 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/orchestrations/{orchestration_id}/agents/{agent}/prompt", {"text": "mine now"}),
     ("GET", "/v1/orchestrations/{orchestration_id}/agents/{agent}/history", None),
     ("GET", "/v1/orchestrations/config/versions/{version}", None),
+    ("GET", "/v1/work-orders/{trace_id}", None),
+    ("GET", "/v1/work-orders/{trace_id}/internal", None),
+    ("POST", "/v1/work-orders/{trace_id}/review", {"verdict": "reject"}),
+    ("GET", "/v1/work-orders/{trace_id}/trail", None),
+    ("GET", "/v1/work-orders/{trace_id}/internal-trail", None),
     ("GET", "/v1/work-order-policies/{policy_id}", None),
     ("GET", "/v1/work-order-policies/{policy_id}/versions", None),
     ("DELETE", "/v1/work-order-secrets/{secret_id}", None),
@@ -123,6 +128,7 @@ LISTS = (
     "/v1/usage",
     "/v1/orchestrations",
     "/v1/orchestrations/config",
+    "/v1/work-orders",
     "/v1/work-order-policies",
     "/v1/work-order-secrets",
     "/v1/export",
@@ -149,6 +155,11 @@ WITH file AS (
 ), order_secret AS (
     INSERT INTO work_order_secrets (id, tenant_id, ciphertext, key_id)
     VALUES (:secret_id, :tenant_id, 'secret', 'k')
+), work_order AS (
+    INSERT INTO work_orders (id, tenant_id, scope, policy_id, policy_version, schema_version, trace, fingerprint, state,
+                             stop_reason, max_rounds, max_tokens, max_cost_usd, least_output_tokens, ttl_hours,
+                             deadline_at)
+    VALUES (:trace_id, :tenant_id, 'secret', 'p', '1', '1', '{}', 'f', 'ended', 'ok', 1, 1, 1, 1, 1, now())
 ), numbers AS (
     UPDATE tenants SET next_task_id = 471100 WHERE id = :tenant_id
 )
@@ -164,6 +175,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "delivery_id": new_id("dlv"),
         "webhook_id": new_id("whk"),
         "secret_id": new_id("wos"),
+        "trace_id": new_id("trc"),
     }
     await database.execute(_ROWS, tenant_id=other_tenant.id, **rows)
     await other.post("/v1/agents", json={"id": "their-agent", "name": "Theirs"})

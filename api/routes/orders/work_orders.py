@@ -1,0 +1,187 @@
+"""``/v1/work-orders``: submission, results, reviews and trails of work orders."""
+
+from collections.abc import Callable, Coroutine
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Header, Query, Request, Response
+
+from api.auth import AgentsCaller, RunsCaller, WorkspaceCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import OrderIdPath
+from api.routes.orders.admission import Admitted
+from api.state import ApiState, State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.work_orders import (
+    OrderReview,
+    WorkOrderTrailEntry,
+    WorkOrderTrailView,
+    WorkOrderView,
+)
+from nova_workers.contracts.orders import AiWorkResultV1, customer_stop
+from nova_workers.ledger.orders.ends import read_trail
+from nova_workers.ledger.orders.records import OrderRow, get_order, list_orders
+from nova_workers.observability.tracing import current_traceparent
+from nova_workers.orders.door import AdmittedOrder
+from nova_workers.orders.policies.choosing import presentation_of
+from nova_workers.vocabulary import OrderState
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/work-orders", tags=["work orders"], route_class=StrictRoute)
+
+_ORDER = {"type": "object", "description": "AiWorkOrderV1; `nova orders contract` prints its schema."}
+_RESULT = {"application/json": {"schema": {"type": "object", "title": "AiWorkResultV1"}}}
+_ENDED: dict[int | str, dict[str, Any]] = {200: {"description": "The result.", "content": _RESULT}}
+_STATE: dict[int | str, dict[str, Any]] = {
+    **_ENDED,
+    202: {"description": "The present state: it runs, or waits for a person.", "content": _RESULT},
+}
+_REFUSED: dict[int | str, dict[str, Any]] = {
+    400: {"description": "The order cannot be read.", "content": _RESULT},
+    413: problems(413)[413],
+    415: {"description": "The order is not application/json.", "content": _RESULT},
+    422: {"description": "The order is invalid; the result names the fields.", "content": _RESULT},
+}
+_CLIENT_GONE = 499
+_GRACE_S = 0.5
+"""After an order's own time: its end is then on its way."""
+
+PreferHeader = Annotated[
+    str | None, Header(alias="Prefer", description="`respond-async` responds before the order ended.")
+]
+PolicyQuery = Annotated[str | None, Query(max_length=200, description="Only under this policy.")]
+
+
+@router.post(
+    "",
+    response_class=Response,
+    responses={**problems(409), **_STATE, **_REFUSED},
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _ORDER}}}},
+)
+async def submit_work_order(
+    request: Request, admitted: Admitted, caller: RunsCaller, state: State, prefer: PreferHeader = None
+) -> Response:
+    """Submit an order, and get its result: within its `timeoutMs`, or at once with `Prefer: respond-async`."""
+    orders = state.services.orders
+    accepted = await orders.accept(
+        admitted.order, admitted.policy, tenant_id=caller.tenant_id, traceparent=current_traceparent()
+    )
+    if not accepted.settled and "respond-async" not in (prefer or "").lower():
+        ending = await state.order_follower.wait(
+            accepted.trace_id, _until_gone(request), timeout_s=_patience_s(state, admitted)
+        )
+        if ending == "gone":
+            return Response(status_code=_CLIENT_GONE)
+    result = await orders.result_of(
+        caller.tenant_id,
+        accepted.trace_id,
+        mode=presentation_of(admitted.order, admitted.policy),
+        shared=accepted.shared,
+    )
+    return _answer(result)
+
+
+@router.get("", responses=problems(400, 422))
+async def list_work_orders(
+    *,
+    caller: RunsCaller,
+    state: State,
+    order_state: Annotated[OrderState | None, Query(alias="state", description="Only in this state.")] = None,
+    policy_id: PolicyQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[WorkOrderView]:
+    """List orders, newest first, without their content."""
+    pager = Pager(caller.tenant_id, "work_orders", (str,), (order_state, policy_id))
+    before = pager.read_text(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await list_orders(
+            connection, caller.tenant_id, before=before, state=order_state, policy_id=policy_id, limit=limit + 1
+        )
+    return pager.page([_view(row) for row in rows], limit, lambda view: [view.trace_id])
+
+
+@router.get("/{trace_id}", response_class=Response, responses={**_STATE, **problems(404, 422)})
+async def get_work_order(trace_id: OrderIdPath, caller: RunsCaller, state: State) -> Response:
+    """Get the result of an order, or its present state."""
+    return _answer(await state.services.orders.result_of(caller.tenant_id, trace_id))
+
+
+@router.get("/{trace_id}/internal", response_class=Response, responses={**_STATE, **problems(404, 422)})
+async def get_work_order_internally(trace_id: OrderIdPath, caller: AgentsCaller, state: State) -> Response:
+    """Get the result with the cost by model and provider, and with what the policy hides."""
+    return _answer(await state.services.orders.result_of(caller.tenant_id, trace_id, internal=True))
+
+
+@router.post("/{trace_id}/review", response_class=Response, responses={**_ENDED, **problems(404, 409, body=True)})
+async def review_work_order(
+    trace_id: OrderIdPath, body: OrderReview, caller: WorkspaceCaller, state: State
+) -> Response:
+    """Decide on the outcome of an order in review, and get its result. The first decision counts."""
+    services = state.services
+    await services.order_reviews.decide(
+        caller.tenant_id, trace_id, body.verdict, payload=body.payload, by=caller.key_id
+    )
+    return _answer(await services.orders.result_of(caller.tenant_id, trace_id))
+
+
+@router.get("/{trace_id}/trail", responses=problems(404, 422))
+async def get_work_order_trail(trace_id: OrderIdPath, caller: RunsCaller, state: State) -> WorkOrderTrailView:
+    """Get the customer trail of an order."""
+    return await _trail(state, caller.tenant_id, trace_id, internal=False)
+
+
+@router.get("/{trace_id}/internal-trail", responses=problems(404, 422))
+async def get_internal_work_order_trail(
+    trace_id: OrderIdPath, caller: AgentsCaller, state: State
+) -> WorkOrderTrailView:
+    """Get the internal trail of an order: parts, models, figures and internal stop reasons."""
+    return await _trail(state, caller.tenant_id, trace_id, internal=True)
+
+
+async def _trail(state: ApiState, tenant_id: str, trace_id: str, *, internal: bool) -> WorkOrderTrailView:
+    async with state.services.database.connection() as connection:
+        await get_order(connection, tenant_id, trace_id)
+        entries = await read_trail(connection, tenant_id, trace_id, ["internal" if internal else "customer"])
+    return WorkOrderTrailView(trace_id=trace_id, items=[WorkOrderTrailEntry(**entry) for entry in entries])
+
+
+def _patience_s(state: ApiState, admitted: AdmittedOrder) -> float:
+    """Return how long a request waits: the time of the order, bounded by the setting."""
+    caps = admitted.policy.caps
+    timeout_ms = min(admitted.order.constraints.timeout_ms or caps.timeout_ms, caps.timeout_ms)
+    return min(timeout_ms / 1000 + _GRACE_S, state.services.settings.api.wait_timeout_s)
+
+
+def _until_gone(request: Request) -> Callable[[], Coroutine[Any, Any, None]]:
+    async def until_gone() -> None:
+        while (await request.receive())["type"] != "http.disconnect":
+            pass
+
+    return until_gone
+
+
+def _answer(result: AiWorkResultV1) -> Response:
+    status = 202 if result.status == "in_progress" else 200
+    return Response(
+        result.model_dump_json(by_alias=True, exclude_none=True), status_code=status, media_type="application/json"
+    )
+
+
+def _view(row: OrderRow) -> WorkOrderView:
+    reason = "in_progress" if row.stop_reason is None else customer_stop(row.stop_reason).stop_reason
+    return WorkOrderView(
+        trace_id=row.id,
+        state=row.state,
+        stop_reason=reason,
+        needs_human=row.needs_human,
+        scope=row.scope,
+        policy_id=row.policy_id,
+        policy_version=row.policy_version,
+        trace=row.trace,
+        created_at=row.created_at,
+        ended_at=row.ended_at,
+        review_due_at=row.review_due_at if row.state == "review" else None,
+    )

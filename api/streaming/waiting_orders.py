@@ -1,0 +1,40 @@
+"""Waits for the end of a work order: woken by the worker that ends it, and by the ledger if that was not heard."""
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Literal
+
+from api.streaming.following import Ending, until_first
+from api.streaming.run_watch import RunWatch
+from nova_workers.clock import Clock
+from nova_workers.keys import order_channel
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.orders.records import orders_not_running
+from nova_workers.streams.hub import StreamHub
+
+__all__ = ["OrderFollower"]
+
+
+class OrderFollower:
+    """Waits for orders. One object per process."""
+
+    def __init__(self, database: Database, hub: StreamHub, watch: RunWatch, clock: Clock) -> None:
+        self._database = database
+        self._hub = hub
+        self._watch = watch
+        self._clock = clock
+
+    async def wait(
+        self, order_id: str, until_gone: Callable[[], Coroutine[Any, Any, None]], *, timeout_s: float
+    ) -> Ending | Literal["timeout"]:
+        """Wait until an order has ended or needs a person."""
+        until_s = self._clock.monotonic_s() + timeout_s
+        async with self._hub.follow_signal(order_channel(order_id)) as signal:
+            with self._watch.watch(order_id) as woken:
+                while (left_s := until_s - self._clock.monotonic_s()) > 0:
+                    ending = await until_first(signal.wait(), woken, until_gone(), left_s)
+                    if ending != "done":
+                        return ending
+                    async with self._database.connection() as connection:
+                        if await orders_not_running(connection, [order_id]):
+                            return "over"
+        return "timeout"

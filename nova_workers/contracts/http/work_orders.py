@@ -1,0 +1,54 @@
+"""The HTTP contract of work orders beside `AiWorkOrderV1` and `AiWorkResultV1`: lists, reviews and trails."""
+
+from datetime import datetime
+from typing import Any
+
+from nova_workers.contracts.bodies import Body, View
+from nova_workers.vocabulary import OrderState, ReviewVerdict, TrailAudience, WorkStopReason
+
+__all__ = ["OrderReview", "WorkOrderTrailEntry", "WorkOrderTrailView", "WorkOrderView"]
+
+
+class WorkOrderView(View):
+    """A work order without its content, for lists."""
+
+    trace_id: str
+    state: OrderState
+    stop_reason: WorkStopReason
+    """As its result has it."""
+    needs_human: bool
+    scope: str
+    policy_id: str
+    policy_version: str
+    trace: dict[str, Any]
+    """The references that the order came with."""
+    created_at: datetime
+    ended_at: datetime | None
+    review_due_at: datetime | None
+    """Of an order in review: until when a person can decide."""
+
+
+class OrderReview(Body):
+    """A person's decision on the outcome of an order in review."""
+
+    verdict: ReviewVerdict
+    """`approve` returns the proposals as they are, `edit` returns `payload`, `reject` returns none."""
+    payload: dict[str, Any] | None = None
+    """With `edit`: the payload of the artifact, of the kind that the policy produces."""
+
+
+class WorkOrderTrailEntry(View):
+    """What happened to an order. Without content of the order, of prompts or of answers."""
+
+    id: str
+    audience: TrailAudience
+    event: str
+    data: dict[str, Any]
+    created_at: datetime
+
+
+class WorkOrderTrailView(View):
+    """The trail of an order, oldest first. Empty if the order did not ask for one."""
+
+    trace_id: str
+    items: list[WorkOrderTrailEntry]

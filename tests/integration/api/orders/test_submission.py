@@ -1,0 +1,125 @@
+"""Orders over HTTP: waiting and asynchronous submission, results, reviews, trails."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ledger.database import Database
+from nova_workers.stopping import stop_tasks
+from tests.integration.api.conftest import Api
+from tests.integration.api.orders.conftest import keyed
+from tests.support.harness.orders import AnsweringEngine, policy, proposal
+from tests.support.harness.workers import Harness
+
+_QUEUED = "SELECT id, thread_id, queue FROM runs WHERE status = 'queued'"
+
+
+@pytest.fixture
+async def engine(api: Api, database: Database, redis: Redis) -> AsyncIterator[AnsweringEngine]:
+    """The model of a worker that executes what is queued."""
+    harness = Harness(database, redis, api.state.services.settings)
+    answering = AnsweringEngine({})
+    harness.engines["scripted"] = answering
+    worker = harness.worker()
+
+    async def work() -> None:
+        while True:
+            for row in await database.fetch(_QUEUED):
+                await worker.executor.answer(Doorbell(row["id"], row["thread_id"], row["queue"]))
+            await asyncio.sleep(0.01)  # until something is queued
+
+    working = asyncio.create_task(work())
+    yield answering
+    await stop_tasks([working])
+    await harness.close()
+
+
+async def _order(api: Api, secret: str, **changes: object) -> dict[str, object]:
+    document = policy(escalation={"belowConfidence": 0.5}).to_wire()
+    stored = await api.http.put("/v1/work-order-policies/test_policy", json={"document": document})
+    assert stored.status_code == 200, stored.text
+    order = {
+        "version": "v1",
+        "tenant": api.tenant.id,
+        "scope": "tests",
+        "policyId": "test_policy",
+        "inputs": {"headline": "An old one"},
+        "constraints": {"timeoutMs": 20_000},
+        "idempotency": {"keyHash": "to be derived".replace(" ", "-")},
+        "trace": {"jobId": "job-1"},
+        "audit": {"customerTrailOn": True, "internalTrailOn": True},
+        **changes,
+    }
+    return keyed(order, secret)
+
+
+async def test_an_order_gets_its_result_in_the_answer(api: Api, order_secret: str, engine: AnsweringEngine) -> None:
+    answer = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    assert answer.status_code == 200, answer.text
+    result = answer.json()
+    assert (result["status"], result["stopReason"], result["customerSafe"]) == ("succeeded", "ok", True)
+    assert result["artifacts"][0]["payload"]["value"] == "A better headline"
+    assert not result["extensions"]["meta"]["cached"]
+    assert "costBreakdown" not in result["extensions"]
+    again = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    assert again.json()["traceId"] == result["traceId"]
+    assert again.json()["extensions"]["meta"]["cached"]
+    assert len(engine.calls) == 1
+    internal = await api.http.get(f"/v1/work-orders/{result['traceId']}/internal")
+    assert internal.json()["extensions"]["costBreakdown"]["byModel"] == {"craft": {"calls": 1, "costUsd": 0.01}}
+
+
+async def test_equal_orders_at_once_share_one_execution_and_all_wait_for_it(
+    api: Api, order_secret: str, engine: AnsweringEngine
+) -> None:
+    order = await _order(api, order_secret)
+    answers = await asyncio.gather(*(api.http.post("/v1/work-orders", json=order) for _ in range(20)))
+    assert {answer.status_code for answer in answers} == {200}
+    assert len({answer.json()["traceId"] for answer in answers}) == 1
+    assert sum(not answer.json()["extensions"]["meta"]["cached"] for answer in answers) == 1
+    assert len(engine.calls) == 1
+
+
+async def test_an_asynchronous_order_is_answered_before_it_ends(api: Api, order_secret: str) -> None:
+    order = await _order(api, order_secret)
+    answer = await api.http.post("/v1/work-orders", json=order, headers={"Prefer": "respond-async"})
+    assert answer.status_code == 202
+    result = answer.json()
+    assert (result["status"], result["stopReason"], result["artifacts"]) == ("in_progress", "in_progress", [])
+    present = await api.http.get(f"/v1/work-orders/{result['traceId']}")
+    assert (present.status_code, present.json()) == (202, result)
+
+
+async def test_a_waiting_request_gets_the_state_when_the_time_of_the_order_is_over(api: Api, order_secret: str) -> None:
+    order = await _order(api, order_secret, constraints={"timeoutMs": 100})
+    answer = await api.http.post("/v1/work-orders", json=order)
+    assert (answer.status_code, answer.json()["status"]) == (202, "in_progress")
+
+
+async def test_a_person_decides_on_an_unsure_proposal(api: Api, order_secret: str, engine: AnsweringEngine) -> None:
+    engine.answers = {"craft": proposal("Unsure", 0.2)}
+    answer = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    assert answer.status_code == 202
+    waiting = answer.json()
+    assert (waiting["status"], waiting["stopReason"], waiting["needsHuman"]) == ("in_progress", "needs_human", True)
+    path = f"/v1/work-orders/{waiting['traceId']}"
+    (listed,) = (await api.http.get("/v1/work-orders", params={"state": "review"})).json()["items"]
+    assert (listed["trace_id"], listed["policy_id"]) == (waiting["traceId"], "test_policy")
+    decided = await api.http.post(f"{path}/review", json={"verdict": "approve"})
+    assert (decided.status_code, decided.json()["stopReason"]) == (200, "ok")
+    assert (await api.http.post(f"{path}/review", json={"verdict": "reject"})).status_code == 409
+
+
+async def test_each_trail_has_its_readers(api: Api, order_secret: str, engine: AnsweringEngine) -> None:
+    result = (await api.http.post("/v1/work-orders", json=await _order(api, order_secret))).json()
+    path = f"/v1/work-orders/{result['traceId']}"
+    customer = (await api.http.get(f"{path}/trail")).json()["items"]
+    assert [entry["event"] for entry in customer] == ["accepted", "ended"]
+    internal = (await api.http.get(f"{path}/internal-trail")).json()["items"]
+    assert [entry["event"] for entry in internal] == ["accepted", "part_ended", "ended"]
+    assert internal[1]["data"]["model"] == "craft"

@@ -1,0 +1,93 @@
+"""A worker crashes at each of its writes: every order gets one result, and each part is charged once."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+
+import pytest
+
+from nova_workers.errors import Unavailable
+from tests.support.harness.fault_injection import Fault
+from tests.support.harness.orders import OrderDesk, critique, policy, proposal
+
+_WRITES = ("claim", "begin", "reserve", "end", "move", "insert_part", "finish", "add_trail")
+_FAULTS: tuple[Fault, ...] = ("crash_before", "crash_after", "lose_reply", "refuse")
+_TREE = {"craft": "craft", "critic": "review", "general": "general"}
+
+
+async def _check_one_result(desk: OrderDesk, trace_id: str) -> None:
+    result = await desk.result(trace_id)
+    assert result.stop_reason == "ok"
+    assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["Final"]
+    parts = await desk.parts(trace_id)
+    assert [(part.kind, part.stop_reason) for part in parts] == [
+        ("craft", "ok"),
+        ("review", "ok"),
+        ("general", "ok"),
+    ]
+    charged = await desk.database.fetch(
+        "SELECT u.run_id, u.input_tokens, u.cost_usd::float8 AS cost FROM usage u WHERE u.tenant_id = :tenant_id",
+        tenant_id=desk.tenant_id,
+    )
+    assert sorted(row["run_id"] for row in charged) == sorted(part.run_id for part in parts)
+    assert {row["input_tokens"] for row in charged} == {100}
+    assert sum(row["cost"] for row in charged) == pytest.approx(0.03)
+    assert sum(part.used_usd for part in parts) == pytest.approx(0.03)
+    ended = await desk.database.fetchval(
+        "SELECT count(*) FROM work_order_trail"
+        " WHERE order_id = :trace_id AND event = 'ended' AND audience = 'customer'",
+        trace_id=trace_id,
+    )
+    assert ended == 1
+
+
+@pytest.mark.parametrize("fault", _FAULTS)
+@pytest.mark.parametrize("write", _WRITES)
+async def test_an_order_survives_a_fault_at_each_write(desk: OrderDesk, write: str, fault: Fault) -> None:
+    desk.engine.answers = {"critic": critique(), "general": proposal("Final")}
+    accepted = await desk.accept(desk.order(), policy(_TREE))
+    failing, healthy = desk.harness.worker(), desk.harness.worker()
+    failing.faults.plan(fault, write)
+    async with asyncio.timeout(20):
+        while (await desk.row(accepted.trace_id)).state == "running":
+            worker = healthy if failing.faults.dead else failing
+            # A claim whose reply was lost is repeated by the next doorbell.
+            with suppress(Unavailable):
+                await desk.settle(worker)
+            await desk.harness.recover()
+            await desk.ticker.tick()
+    while await desk.harness.recover() or desk.harness.bells.waiting:
+        await desk.settle(healthy)
+    await _check_one_result(desk, accepted.trace_id)
+
+
+async def test_a_part_whose_run_was_canceled_ends_with_the_tick(desk: OrderDesk) -> None:
+    accepted = await desk.accept(desk.order(), policy())
+    (part,) = await desk.parts(accepted.trace_id)
+    await desk.harness.canceller.cancel(desk.tenant_id, part.run_id)
+    desk.harness.bells.take()
+    await desk.ticker.tick()
+    result = await desk.result(accepted.trace_id)
+    assert (result.status, result.stop_reason) == ("failed", "needs_human")
+    assert (await desk.row(accepted.trace_id)).data_key is None
+
+
+async def test_an_order_whose_time_is_over_ends_with_the_tick(desk: OrderDesk) -> None:
+    accepted = await desk.accept(desk.order(), policy())
+    await desk.database.execute("UPDATE work_orders SET deadline_at = now() - interval '1 second'")
+    await desk.ticker.tick()
+    result = await desk.result(accepted.trace_id)
+    assert (result.status, result.stop_reason) == ("failed", "round_cap_exceeded")
+    await desk.settle()
+    assert not desk.engine.calls
+
+
+async def test_an_order_that_nothing_can_decrypt_ends_and_asks_for_a_person(desk: OrderDesk) -> None:
+    accepted = await desk.accept(desk.order(), policy())
+    await desk.database.execute(
+        "UPDATE work_orders SET data_key_id = 'lost', deadline_at = now() - interval '1 second'"
+    )
+    await desk.ticker.tick()
+    result = await desk.result(accepted.trace_id)
+    assert (result.status, result.stop_reason, result.needs_human) == ("failed", "needs_human", True)

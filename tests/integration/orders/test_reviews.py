@@ -1,0 +1,93 @@
+"""A person decides on the outcome of an order, if its policy requires that."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import orjson
+import pytest
+
+from nova_workers.contracts.engine import EngineError
+from nova_workers.errors import Conflict, InvalidInput, NotFound
+from tests.support.harness.orders import OrderDesk, policy, proposal
+
+UNSURE: Any = {"escalation": {"belowConfidence": 0.5, "stopReasons": ["provider_failed"]}}
+
+
+async def _in_review(desk: OrderDesk) -> str:
+    desk.engine.answers = {"craft": proposal("Unsure", 0.3)}
+    return (await desk.run(policy(**UNSURE))).trace_id
+
+
+async def test_a_proposal_that_the_policy_is_unsure_of_waits_for_a_person(desk: OrderDesk) -> None:
+    trace_id = await _in_review(desk)
+    result = await desk.result(trace_id)
+    assert (result.status, result.stop_reason, result.needs_human) == ("in_progress", "needs_human", True)
+    assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["Unsure"]
+    row = await desk.database.fetchrow("SELECT kind, target, payload FROM deliveries")
+    assert row is not None
+    assert (row["kind"], row["target"], row["payload"]["trace_id"]) == ("work_order_review", "user", trace_id)
+
+
+async def test_an_approval_ends_the_order_with_the_proposal(desk: OrderDesk) -> None:
+    trace_id = await _in_review(desk)
+    await desk.reviews.decide(desk.tenant_id, trace_id, "approve", payload=None, by="key_1")
+    result = await desk.result(trace_id)
+    assert (result.status, result.stop_reason, result.needs_human) == ("succeeded", "ok", False)
+    assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["Unsure"]
+    assert (await desk.row(trace_id)).data_key is None
+
+
+async def test_an_edit_replaces_the_proposal_if_it_fits_the_schema_and_is_safe(desk: OrderDesk) -> None:
+    trace_id = await _in_review(desk)
+    payload = orjson.loads(proposal("Edited"))
+    for wrong in ({"targetKey": 1}, {**payload, "value": "password: hunter2hunter2"}):
+        with pytest.raises(InvalidInput, match="payload"):
+            await desk.reviews.decide(desk.tenant_id, trace_id, "edit", payload=wrong, by="key_1")
+    await desk.reviews.decide(desk.tenant_id, trace_id, "edit", payload=payload, by="key_1")
+    result = await desk.result(trace_id)
+    assert result.stop_reason == "ok"
+    assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["Edited"]
+
+
+async def test_a_rejection_ends_the_order_without_a_proposal(desk: OrderDesk) -> None:
+    trace_id = await _in_review(desk)
+    await desk.reviews.decide(desk.tenant_id, trace_id, "reject", payload=None, by="key_1")
+    result = await desk.result(trace_id)
+    assert (result.status, result.stop_reason, result.needs_human) == ("failed", "needs_human", False)
+    assert result.artifacts == []
+
+
+async def test_of_concurrent_decisions_one_counts(desk: OrderDesk) -> None:
+    trace_id = await _in_review(desk)
+    decided = await asyncio.gather(
+        *(
+            desk.reviews.decide(desk.tenant_id, trace_id, verdict, payload=None, by="key_1")
+            for verdict in ("approve", "reject", "approve")
+        ),
+        return_exceptions=True,
+    )
+    assert sum(each is None for each in decided) == 1
+    assert sum(isinstance(each, Conflict) for each in decided) == 2
+
+
+async def test_a_failure_that_the_policy_escalates_has_nothing_to_approve(desk: OrderDesk) -> None:
+    desk.engine.answers = {"craft": EngineError("model_error", "Down", retryable=False)}
+    trace_id = (await desk.run(policy(**UNSURE))).trace_id
+    with pytest.raises(Conflict, match="no proposal"):
+        await desk.reviews.decide(desk.tenant_id, trace_id, "approve", payload=None, by="key_1")
+
+
+async def test_another_tenant_cannot_decide(desk: OrderDesk) -> None:
+    trace_id = await _in_review(desk)
+    with pytest.raises(NotFound):
+        await desk.reviews.decide("ten_other", trace_id, "approve", payload=None, by="key_1")
+
+
+async def test_a_review_that_takes_too_long_fails_the_order(desk: OrderDesk) -> None:
+    trace_id = await _in_review(desk)
+    await desk.database.execute("UPDATE work_orders SET review_due_at = now() - interval '1 second'")
+    await desk.ticker.tick()
+    result = await desk.result(trace_id)
+    assert (result.status, result.stop_reason, result.needs_human) == ("failed", "needs_human", False)

@@ -1,0 +1,93 @@
+"""What an order contains, and what models say of it, is nowhere in the clear: a canary is searched for everywhere."""
+
+from __future__ import annotations
+
+import asyncio
+import io
+import logging
+import subprocess
+
+import structlog
+from redis.asyncio import Redis
+
+from nova_workers.config.sections import TelemetrySettings
+from nova_workers.contracts.engine import EngineError
+from nova_workers.devstack.servers.binaries import postgres_programs
+from nova_workers.observability.logging import configure_logging
+from tests.support.harness.orders import OrderDesk, critique, policy, proposal
+
+CANARY = "xanthic-quokka-5531"
+SINGLE = {"modes": ["single_best"], "default": "single_best"}
+"""A result keeps only what the modes of its policy may show: here the final proposal, and no draft."""
+
+
+async def _dump(url: str) -> str:
+    """Return every row of a database, bytes in hexadecimal."""
+    done = await asyncio.to_thread(
+        subprocess.run,
+        [postgres_programs() / "pg_dump", "--data-only", "--inserts", url],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    return done.stdout
+
+
+async def _stored(redis: Redis) -> str:
+    """Return every key of Redis with its value, as it is dumped."""
+    return "".join([f"{key} {await redis.dump(key)!r}" for key in await redis.keys("*")])
+
+
+def _contains(text: str) -> bool:
+    return CANARY in text or CANARY.encode().hex() in text
+
+
+async def test_the_content_of_an_order_is_nowhere_while_it_runs_and_after_it_ended(
+    desk: OrderDesk, database_url: str, redis: Redis
+) -> None:
+    seen: list[str] = []
+
+    async def look() -> None:
+        seen.append(await _dump(database_url))
+        # As an SDK logs what its provider refused, and as our own code logs errors.
+        logging.getLogger("vendor").warning("The provider refused %s", CANARY)
+        structlog.get_logger("ours").warning("model_refused", error=f"It said {CANARY}", nested={"text": [CANARY]})
+
+    desk.engine.before = look
+    desk.engine.answers = {
+        "craft": proposal(f"Draft {CANARY}"),
+        "critic": [f"no JSON {CANARY}", critique(issues=[f"It says {CANARY}"])],
+        "compliance": EngineError("model_error", f"Your prompt {CANARY} was refused", retryable=False),
+        "general": proposal("A final proposal"),
+    }
+    lines = io.StringIO()
+    configure_logging(TelemetrySettings(log_format="json", log_level="debug"), "test", stream=lines)
+    try:
+        order = desk.order({"currentCopy": f"The old {CANARY} headline"})
+        roles = {"craft": "craft", "critic": "review", "compliance": "review", "general": "general"}
+        result = await desk.run(policy(roles, satisfied={"minApprovals": 1}, presentation=SINGLE), order)
+    finally:
+        structlog.reset_defaults()
+    assert result.stop_reason == "ok"
+    assert any(CANARY in call.user for call in desk.engine.calls)
+    after = await _dump(database_url)
+    assert result.trace_id in after
+    assert "hmac-sha256:" in after
+    assert "model_refused" in lines.getvalue()
+    for place in (*seen, after, await _stored(redis), lines.getvalue(), result.model_dump_json()):
+        assert place
+        assert not _contains(place)
+
+
+async def test_the_key_of_an_order_is_destroyed_at_its_end(desk: OrderDesk) -> None:
+    result = await desk.run(policy())
+    row = await desk.row(result.trace_id)
+    assert (row.data_key, row.sealed, row.sealed_draft) == (None, None, None)
+    (part,) = await desk.parts(result.trace_id)
+    assert part.sealed_output is None
+    assert part.fingerprint is not None
+
+
+async def test_the_runs_of_orders_are_not_indexed_and_have_no_titles(desk: OrderDesk) -> None:
+    await desk.run(policy())
+    assert await desk.database.fetchval("SELECT count(*) FROM effects") == 0
