@@ -75,7 +75,7 @@ class PortionMaker:
             return self._embedder is None or not keys or await self._embed(self._embedder, keys, done, must_stop)
         finally:
             async with self._database.connection() as connection:
-                await forget_deleted(connection, [run.thread_id for run in runs])
+                await forget_deleted(connection, [str(run.thread_id) for run in runs])
 
     async def _save_words(self, keys: Sequence[tuple[str, str]], done: Backfilled) -> list[tuple[str, str]]:
         """Index the words of runs, and return the runs that succeeded. A run that fails does not block the others."""

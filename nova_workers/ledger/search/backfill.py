@@ -47,7 +47,7 @@ SELECT EXISTS (SELECT FROM effects WHERE status IN {sql_list(OPEN_EFFECTS)} AND 
 
 @dataclass(frozen=True, slots=True)
 class EndedRun:
-    """A run that ended.
+    """A run that ended, a compaction, or a judgement of models: a row of usage.
 
     Attributes:
         id: Id of its usage row, which with `ended_at` is its position in the walk.
@@ -57,7 +57,7 @@ class EndedRun:
     id: str
     ended_at: datetime
     run_id: str | None
-    thread_id: str
+    thread_id: str | None
     covered: bool
 
 

@@ -298,6 +298,18 @@ async def test_failed_runs_and_deleted_threads_are_skipped(harness: BackfillHarn
     assert (done.runs, done.words, done.vectors) == (2, 0, 0)
 
 
+async def test_usage_that_belongs_to_no_run_is_passed_over(harness: BackfillHarness) -> None:
+    await harness.talk(1)
+    # As the usage of a judgement of models is.
+    await harness.database.execute(
+        "INSERT INTO usage (id, tenant_id, model_calls, created_at)"
+        " VALUES ('use_0', 'ten_1', 1, now() - interval '2 days')"
+    )
+    done = await harness.backfill(SeededEmbeddings()).tick()
+    assert done.vectors == 2
+    assert await count(harness.database, "upkeep_cursors", "work = 'backfill' AND NOT behind") == 1
+
+
 async def test_runs_that_have_just_ended_are_left_to_the_effect(harness: BackfillHarness) -> None:
     await old_run(harness.database, "just now", thread=await harness.thread(), days_ago=0)
     assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 0
