@@ -205,7 +205,7 @@ async def break_deadlocks(change: TreeChange, waits: Sequence[OpenWait]) -> None
         if not any(wait.messages is not None for wait in waits):
             return
         agents = {a.id: a for a in await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)}
-        victim = find_victim([*_waiters(waits, agents), *_external_waiter(change.tree, agents)])
+        victim = find_victim([*_waiters(waits, agents), *await _external_waiter(change, agents)])
         if victim is None:
             return
         error = DeadlockDetectedError(
@@ -240,9 +240,16 @@ def _waiters(waits: Iterable[OpenWait], agents: Mapping[str, AgentDescriptor]) -
     ]
 
 
-def _external_waiter(tree: LockedTree, agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
-    """Return the external master if it waits. It may have several calls open, and acts once any of them is answered."""
+async def _external_waiter(change: TreeChange, agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
+    """Return the external master if it waits and no message is there for it.
+
+    It may have several calls open, and acts once any of them is answered.
+    """
+    tree = change.tree
     if not tree.master_waits or any(request.timeout_s is not None for request in tree.master_waits):
+        return []
+    pending = await messages.pending(change.connection, [tree.master_id])
+    if any(match(request, pending) is not None for request in tree.master_waits):
         return []
     active = {agent.id for agent in agents.values() if agent.state not in ENDED_AGENTS}
     children = {agent.id for agent in agents.values() if agent.parent_id == tree.master_id}

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
+import signal
 import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -15,9 +18,11 @@ from mcp.types import TextContent
 
 from nova_workers.config import Settings
 from nova_workers.contracts.http.orchestrations import MasterComplete
+from nova_workers.contracts.waits import RunAnswer
 from tests.requirements import proves
 from tests.support.harness.trees import call, complete, script
 from tests.support.processes.fleet import Fleet, add_api_key, fleet_env
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.fleet
 
@@ -98,6 +103,9 @@ async def test_an_mcp_client_leads_agents_and_is_taken_up_again(settings: Settin
             text, failed = await _call(session, "respond_to_child", child_id="oag_unknown", response="x")
             assert failed
             assert "There is no child" in text
+        await _kill_in_a_wait(fleet, log, view.id)
+        async with _client(fleet, log, "--orchestration", view.id) as session:
+            assert "from the third" in (await _call(session, "wait_for_message"))[0]
         ended = await orchestrations.complete(view.id, MasterComplete(summary="Both parts are done."))
         assert (ended.state, ended.summary) == ("COMPLETED", "Both parts are done.")
         await _refuses(fleet, log, view.id)
@@ -106,6 +114,41 @@ async def test_an_mcp_client_leads_agents_and_is_taken_up_again(settings: Settin
     assert f"take it up again with `nova mcp-master --orchestration {view.id}`" in said
     assert "is COMPLETED" in said
     assert f"There is no orchestration '{view.id}'" in said
+
+
+async def _kill_in_a_wait(fleet: Fleet, log: Path, orchestration_id: str) -> None:
+    """Kill the command while it waits for a child that asks a person; then answer the child."""
+    with pytest.raises(BaseException):  # noqa: B017, PT011 - the client's own error, in a group of its tasks
+        await _lead_until_killed(fleet, log, orchestration_id)
+    (wait,) = (await fleet.client.runs.waits()).items
+    await fleet.client.runs.answer(wait.run_id, RunAnswer(text="This one."))
+
+
+async def _lead_until_killed(fleet: Fleet, log: Path, orchestration_id: str) -> None:
+    async with _client(fleet, log, "--orchestration", orchestration_id) as session:
+        asks = script(call("ask_user", question="Which?"), complete("from the third"))
+        await _call(session, "spawn_child", prompt=asks, name="Three", wait=False)
+        waiting = asyncio.create_task(_call(session, "wait_for_message"))
+        await until(lambda: _is_waiting(fleet, orchestration_id))
+        (pid,) = _servers()
+        os.kill(pid, signal.SIGKILL)
+        await waiting
+
+
+async def _is_waiting(fleet: Fleet, orchestration_id: str) -> bool:
+    tree = await fleet.client.orchestrations.tree(orchestration_id)
+    return tree.agents[0].state == "WAITING_FOR_CHILD" and any(agent.waits for agent in tree.agents)
+
+
+def _servers() -> list[int]:
+    """Return the commands that this process has started."""
+    found: list[int] = []
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            parent = int((process / "stat").read_text().rpartition(")")[2].split()[1])
+            if parent == os.getpid() and b"mcp-master" in (process / "cmdline").read_bytes():
+                found.append(int(process.name))
+    return found
 
 
 async def _refuses(fleet: Fleet, log: Path, orchestration_id: str, *, key: str | None = None) -> None:

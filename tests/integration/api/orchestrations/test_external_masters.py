@@ -111,6 +111,15 @@ async def test_a_child_that_waits_for_its_waiting_master_is_ended(master: Master
     assert (await master.orchestrated.get(master.id))["agents"] == {"FAILED": 1, "RUNNING": 1}
 
 
+async def test_a_question_to_a_master_that_waits_for_the_child_is_no_deadlock(master: Master) -> None:
+    child = _child(call("ask_parent", question="Tabs or spaces?"), complete("done"), name="One")
+    pending = await master.call("spawn_child", key="k", timeout_s=0.05, **child)
+    assert pending.status_code == 202
+    await master.orchestrated.settle()
+    assert "Tabs or spaces?" in (await master.call("spawn_child", key="k", **child)).json()["text"]
+    assert (await master.orchestrated.get(master.id))["agents"] == {"RUNNING": 1, "WAITING_FOR_PARENT": 1}
+
+
 async def test_an_idle_master_is_killed_with_its_tree(orchestrated: Orchestrated) -> None:
     master = Master(orchestrated, await orchestrated.start(master="external", master_idle_seconds=60))
     await master.call("spawn_child", wait=False, **_child(call("ask_user", question="?"), name="One"))
