@@ -66,19 +66,16 @@ class Orchestrations:
             # Found again by the id that an idempotency key is bound to: it is no run.
             tree = replace(tree, start_key=_external_key(run_id))
         async with self._database.transaction() as connection:
-            if new.idempotency_key is not None and not await take_idempotency_key(
-                connection,
-                new.tenant_id,
-                new.idempotency_key,
-                body_hash=new.body_hash,
-                run_id=run_id,
-                ttl_s=self._idempotency_ttl_s,
+            key, before = new.idempotency_key, None
+            if key is not None and not await take_idempotency_key(
+                connection, new.tenant_id, key, body_hash=new.body_hash, run_id=run_id, ttl_s=self._idempotency_ttl_s
             ):
-                return await _replay(connection, new, new.idempotency_key)
-            if tree.start_key is not None:
+                before = await _find_replay(connection, new.tenant_id, key, new.body_hash)
+            elif tree.start_key is not None:
                 found = await spawning.find_started(connection, new.tenant_id, tree.start_key)
-                if found is not None:
-                    return Started(*found, replayed=True)
+                before = None if found is None else Started(*found, replayed=True)
+            if before is not None:
+                return before
             inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
             if inserted is None:
                 raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
@@ -88,6 +85,16 @@ class Orchestrations:
             self._dispatcher.ring_runs([bell])
         self._notifier.announce_tree(news)
         return Started(orchestration_id, master_id, run_id)
+
+    async def find_replay(self, tenant_id: str, idempotency_key: str, body_hash: bytes | None) -> Started | None:
+        """Return what a request with this key started before, if it did.
+
+        Raises:
+            IdempotencyMismatch: It had another body.
+            Gone: What it started was deleted.
+        """
+        async with self._database.connection() as connection:
+            return await _find_replay(connection, tenant_id, idempotency_key, body_hash)
 
     async def find_started(self, tenant_id: str, start_key: str) -> Started | None:
         """Return what a call with this key started before, if it did."""
@@ -166,25 +173,23 @@ class Orchestrations:
         return killed
 
 
-async def _replay(connection: Connection, new: NewOrchestration, key: str) -> Started:
-    """Return the orchestration of an idempotency key's first use."""
-    found = await find_key(connection, new.tenant_id, key)
-    gone = Gone(f"Idempotency-Key {key!r} belongs to an orchestration that was deleted. Use a new key.", key=key)
+async def _find_replay(connection: Connection, tenant_id: str, key: str, body_hash: bytes | None) -> Started | None:
+    found = await find_key(connection, tenant_id, key)
     if found is None:
-        raise gone
-    body_hash, run_id = found
-    if body_hash != new.body_hash:
+        return None
+    first_hash, run_id = found
+    if first_hash != body_hash:
         raise IdempotencyMismatch(
             f"Idempotency-Key {key!r} was used for run {run_id!r} with another body. "
             "Send the same body to get the same orchestration, or use a new key.",
             run_id=run_id,
         )
-    ids = await orchestration_of_run(connection, new.tenant_id, run_id)
-    if ids is None and new.is_external:
-        external = await spawning.find_started(connection, new.tenant_id, _external_key(run_id))
+    ids = await orchestration_of_run(connection, tenant_id, run_id)
+    if ids is None:
+        external = await spawning.find_started(connection, tenant_id, _external_key(run_id))
         ids = None if external is None else external[:2]
     if ids is None:
-        raise gone
+        raise Gone(f"Idempotency-Key {key!r} belongs to an orchestration that was deleted. Use a new key.", key=key)
     return Started(*ids, run_id, replayed=True)
 
 

@@ -34,6 +34,12 @@ class OrchestrationStarter:
             InvalidInput: A bound is higher than the configuration permits, or the configuration cannot be read.
             NovaError: See `Orchestrations.start`.
         """
+        # As in `start_by_agent`.
+        before = None
+        if idempotency_key is not None:
+            before = await self._orchestrations.find_replay(tenant_id, idempotency_key, body_hash)
+        if before is not None:
+            return before
         new = await self._resolve(tenant_id, wanted, source="api", idempotency_key=idempotency_key, body_hash=body_hash)
         return await self._orchestrations.start(new)
 

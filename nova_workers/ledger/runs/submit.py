@@ -92,7 +92,9 @@ SELECT k.body_hash, r.id, r.thread_id, r.agent_id, r.seq, r.queue, r.created_at
  WHERE k.tenant_id = :tenant_id AND k.key = :key
 """
 
-_BOUND_KEY = "SELECT body_hash, run_id FROM idempotency_keys WHERE tenant_id = :tenant_id AND key = :key"
+_BOUND_KEY = """
+SELECT body_hash, run_id FROM idempotency_keys WHERE tenant_id = :tenant_id AND key = :key AND expires_at > now()
+"""
 
 _LOCK_THREAD = (
     "SELECT id FROM threads WHERE id = :thread_id AND tenant_id = :tenant_id AND deleted_at IS NULL FOR UPDATE"
@@ -179,7 +181,7 @@ async def find_idempotent(connection: Connection, tenant_id: str, key: str) -> t
 
 
 async def find_key(connection: Connection, tenant_id: str, key: str) -> tuple[bytes | None, str] | None:
-    """Return the body's hash and the id that a key is bound to, whether or not there is a run of that id."""
+    """Return the body's hash and the id that a valid key is bound to, whether or not there is a run of that id."""
     row = await connection.fetchrow(_BOUND_KEY, tenant_id=tenant_id, key=key)
     return None if row is None else (row["body_hash"], row["run_id"])
 

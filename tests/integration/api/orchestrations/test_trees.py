@@ -60,6 +60,21 @@ async def test_the_same_idempotency_key_starts_one_orchestration(orchestrated: O
     assert len((await http.get(PATH)).json()["items"]) == 1
 
 
+@pytest.mark.parametrize("master", ["agent", "external"])
+async def test_a_repeated_start_is_answered_although_the_configuration_refuses_it_now(
+    orchestrated: Orchestrated, master: str
+) -> None:
+    http, headers = orchestrated.api.http, {"Idempotency-Key": "k2"}
+    body = {"agent_id": "scripted", "task": script(complete("once")), "max_concurrent_agents": 4, "master": master}
+    first = await http.post(PATH, json=body, headers=headers)
+    stored = await http.put(f"{PATH}/config", json={"text": "engine: {max_concurrent_agents: 2}"})
+    assert stored.status_code == 200, stored.text
+    again = await http.post(PATH, json=body, headers=headers)
+    assert (again.status_code, again.json().get("id")) == (201, first.json()["id"])
+    other = await http.post(PATH, json=body)
+    assert other.status_code == 422
+
+
 async def test_an_ended_master_continues_with_a_follow_up_task(orchestrated: Orchestrated) -> None:
     view = await orchestrated.run(complete("first"))
     refused = await orchestrated.api.http.post(f"{PATH}/{view['id']}/continue", json={"task": " "})
