@@ -29,7 +29,7 @@ from nova_workers.client.transport import Retry, Transport
 from nova_workers.client.triggers import Triggers
 from nova_workers.client.usage import UsageReports
 from nova_workers.client.webhooks import Webhooks
-from nova_workers.client.work_orders import WorkOrderPolicies, WorkOrderSecrets
+from nova_workers.client.work_orders import WorkOrderPolicies, WorkOrders, WorkOrderSecrets
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.fleet import FleetPause, FleetView
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyView
@@ -88,6 +88,7 @@ class NovaClient:
         self.skills = Skills(self._transport)
         self.triggers = Triggers(self._transport)
         self.webhooks = Webhooks(self._transport)
+        self.work_orders = WorkOrders(self._transport)
         self.work_order_policies = WorkOrderPolicies(self._transport)
         self.work_order_secrets = WorkOrderSecrets(self._transport)
 

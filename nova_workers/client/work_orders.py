@@ -1,5 +1,8 @@
-"""The client's calls of work orders: their policies, and the secrets of their keys."""
+"""The client's calls of work orders, of their policies, and of the secrets of their keys."""
 
+from pydantic import ValidationError
+
+from nova_workers.client.problems import unknown_answer
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.order_policies import (
@@ -10,11 +13,81 @@ from nova_workers.contracts.http.order_policies import (
     PolicyPut,
     PolicyView,
 )
+from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailView, WorkOrderView
+from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1
+from nova_workers.vocabulary import OrderState
 
-__all__ = ["WorkOrderPolicies", "WorkOrderSecrets"]
+__all__ = ["WorkOrderPolicies", "WorkOrderSecrets", "WorkOrders"]
+
+_ORDERS = "/v1/work-orders"
 
 _POLICIES = "/v1/work-order-policies"
 _SECRETS = "/v1/work-order-secrets"
+
+
+_REFUSALS = frozenset({400, 415, 422})
+"""Statuses beside which an invalid order gets a result."""
+_LONGEST_S = 600.0
+"""Of an order without a time of its own; the API answers earlier."""
+_GRACE_S = 15.0
+
+
+class WorkOrders:
+    """``/v1/work-orders``. `nova_workers.contracts.orders.build_order` makes an order with its key."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def submit(self, order: AiWorkOrderV1, *, respond_async: bool = False) -> AiWorkResultV1:
+        """Submit an order and return its result, also of an invalid one. Equal orders are executed once.
+
+        Args:
+            order: With its key.
+            respond_async: Return at once, with `in_progress`; otherwise wait for the end, within the order's time.
+        """
+        # Submitting an order again is safe by its own key; the header lets a dropped connection be repeated.
+        headers = {"Idempotency-Key": order.idempotency.key_hash}
+        if respond_async:
+            headers["Prefer"] = "respond-async"
+        time_ms = order.constraints.timeout_ms
+        response = await self._transport.send(
+            "POST",
+            _ORDERS,
+            body=order,
+            headers=headers,
+            timeout_s=_GRACE_S + (_LONGEST_S if time_ms is None else time_ms / 1000),
+            accept=_REFUSALS,
+        )
+        try:
+            return AiWorkResultV1.model_validate_json(response.content)
+        except ValidationError as error:
+            raise unknown_answer(response, error) from error
+
+    async def get(self, trace_id: str, *, internal: bool = False) -> AiWorkResultV1:
+        """Return the result of an order, or its present state; with `internal` the costs, too."""
+        path = f"{_ORDERS}/{trace_id}/internal" if internal else f"{_ORDERS}/{trace_id}"
+        return await self._transport.fetch(AiWorkResultV1, "GET", path)
+
+    async def list(
+        self,
+        *,
+        state: OrderState | None = None,
+        policy_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[WorkOrderView]:
+        """Return a page of orders without their content, newest first."""
+        params = {"state": state, "policy_id": policy_id, "limit": limit, "cursor": cursor}
+        return await self._transport.fetch(Page[WorkOrderView], "GET", _ORDERS, params=params)
+
+    async def review(self, trace_id: str, review: OrderReview) -> AiWorkResultV1:
+        """Decide on an order in review, and return its result; the first decision counts."""
+        return await self._transport.fetch(AiWorkResultV1, "POST", f"{_ORDERS}/{trace_id}/review", body=review)
+
+    async def trail(self, trace_id: str, *, internal: bool = False) -> WorkOrderTrailView:
+        """Return what happened to an order, oldest first."""
+        path = f"{_ORDERS}/{trace_id}/{'internal-trail' if internal else 'trail'}"
+        return await self._transport.fetch(WorkOrderTrailView, "GET", path)
 
 
 class WorkOrderPolicies:

@@ -5,7 +5,7 @@ from typing import Annotated
 import orjson
 import typer
 
-from nova_workers.cli.orders import policies, secrets
+from nova_workers.cli.orders import policies, secrets, work_orders
 from nova_workers.contracts.orders.definitions import json_schema, typescript
 
 __all__ = ["app"]
@@ -16,6 +16,7 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="Work orders, their policies and secrets.",
 )
+app.add_typer(work_orders.app)
 app.add_typer(policies.app, name="policies")
 app.add_typer(secrets.app, name="secrets")
 

@@ -1,16 +1,15 @@
 """`nova orders policies`: list, show, check and store what work orders are bound by."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 import yaml
 
 from nova_workers.cli.command import Session, remote
+from nova_workers.cli.orders.documents import read_document
 from nova_workers.cli.terminal.output import JsonOption, Output, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
-from nova_workers.cli.terminal.text_input import read_text
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut
-from nova_workers.errors import InvalidInput
 from nova_workers.orders.policies.registry import parse_policy
 
 __all__ = ["app"]
@@ -21,8 +20,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     help="List, show, check and store policies of work orders.",
 )
-
-_STDIN = "-"
 
 PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help="The policy's id.")]
 FileArgument = Annotated[str, typer.Argument(metavar="FILE", help="YAML or JSON. - reads stdin.")]
@@ -52,7 +49,7 @@ async def show(
 @app.command("check")
 def check(file: FileArgument, json_mode: JsonOption = False) -> None:
     """Check a file without any server: every error with its path."""
-    policy = parse_policy(_read(file))
+    policy = parse_policy(read_document(file))
     out = Output(json_mode=json_mode)
     if json_mode:
         out.document(policy.to_wire())
@@ -63,7 +60,7 @@ def check(file: FileArgument, json_mode: JsonOption = False) -> None:
 @remote(app, "set")
 async def set_policy(session: Session, file: FileArgument) -> None:
     """Store a policy as its newest version. Orders are bound by it from now on."""
-    document = _read(file)
+    document = read_document(file)
     policy = parse_policy(document)
     view = await session.client.work_order_policies.put(policy.id, PolicyPut(document=document))
     if session.out.json:
@@ -89,14 +86,3 @@ async def versions(
 
 def _row(info: PolicyInfo) -> tuple[str, ...]:
     return info.id, info.version, "the fleet" if info.built_in else "the tenant", info.description
-
-
-def _read(file: str) -> dict[str, Any]:
-    text = read_text(_STDIN) if file == _STDIN else read_text(f"@{file}")
-    try:
-        document = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise InvalidInput(f"{file} is no YAML: {error}") from error
-    if not isinstance(document, dict):
-        raise InvalidInput(f"{file} has to contain one policy, as a mapping of its fields.")
-    return {str(name): value for name, value in document.items()}

@@ -36,7 +36,7 @@ async def create(
         session.out.document(made)
         return
     session.out.text(made.secret)
-    session.out.note(f"{made.id}; give it to callers as NOVA_ORDER_SECRET. It is not shown again.")
+    session.out.note(f"{made.id}: not shown again. Callers, and `nova orders submit`, get it as IDEMPOTENCY_SECRET.")
 
 
 @remote(app, "list")

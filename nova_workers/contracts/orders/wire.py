@@ -33,6 +33,7 @@ class WireValue(BaseModel):
         alias_generator=to_camel,
         validate_by_name=True,
         validate_by_alias=True,
+        serialize_by_alias=True,
         defer_build=True,
         allow_inf_nan=False,
     )

@@ -17,6 +17,7 @@ from api.app import build_app
 from api.routes.orders.admission import Admitted
 from nova_workers.config import Settings
 from nova_workers.contracts.orders import AiWorkResultV1, OrderProblem
+from nova_workers.errors import InvalidInput
 from nova_workers.ids import new_id
 from nova_workers.orders.checker import invalid_result
 from nova_workers.orders.door import AdmittedOrder, RefusedOrder
@@ -104,7 +105,7 @@ async def test_a_fuzzed_order_is_never_an_error_and_its_text_is_never_shown(api:
     async def check(order: Any) -> None:
         try:
             order = keyed(order | {"tenant": api.tenant.id}, order_secret)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, InvalidInput):
             pass  # Damaged so that it has no key.
         found = await door.admit(api.tenant.id, order)
         if isinstance(found, RefusedOrder):

@@ -1,0 +1,130 @@
+"""`nova orders submit|show|list|trail|review`: work orders themselves."""
+
+from typing import Annotated, Any, get_args
+
+import orjson
+import typer
+from pydantic import ValidationError
+
+from nova_workers.cli.command import Session, remote
+from nova_workers.cli.orders.documents import read_document
+from nova_workers.cli.terminal.output import stamp
+from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailEntry, WorkOrderView
+from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, derive_key_hash
+from nova_workers.errors import InvalidInput
+from nova_workers.validation import place_of, problem_of
+from nova_workers.vocabulary import OrderState, ReviewVerdict
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_UNKEYED = "to-be-derived"
+
+TraceArgument = Annotated[str, typer.Argument(metavar="TRACE", help="The order's id, such as trc_…")]
+InternalOption = Annotated[bool, typer.Option("--internal", help="For operators: with what customers do not see.")]
+
+
+@remote(app, "submit")
+async def submit(
+    session: Session,
+    file: Annotated[str, typer.Argument(metavar="FILE", help="The order, as JSON or YAML. - reads stdin.")],
+    secret: Annotated[
+        str | None,
+        typer.Option(envvar="IDEMPOTENCY_SECRET", show_envvar=True, help="Derives the key, which FILE may leave out."),
+    ] = None,
+    respond_async: Annotated[bool, typer.Option("--async", help="Do not wait for the end.")] = False,
+) -> None:
+    """Submit an order and print its result. Exit code 1 if it failed."""
+    result = await session.client.work_orders.submit(_order(read_document(file), secret), respond_async=respond_async)
+    _print(session, result)
+    if result.status == "failed":
+        raise typer.Exit(1)
+
+
+@remote(app, "show")
+async def show(session: Session, trace: TraceArgument, internal: InternalOption = False) -> None:
+    """Print the result of an order, or its present state."""
+    _print(session, await session.client.work_orders.get(trace, internal=internal))
+
+
+@remote(app, "list")
+async def list_orders(
+    session: Session,
+    state: Annotated[OrderState | None, typer.Option(help=f"One of {', '.join(get_args(OrderState))}.")] = None,
+    policy: Annotated[str | None, typer.Option(help="Only under this policy.")] = None,
+    limit: LimitOption = 50,
+    cursor: CursorOption = None,
+) -> None:
+    """List orders without their content, newest first."""
+    page = await session.client.work_orders.list(state=state, policy_id=policy, limit=limit, cursor=cursor)
+    columns = ("order", "state", "stopped", "policy", "scope", "made")
+    show_page(session.out, page, columns, _row, nothing="No orders.")
+
+
+@remote(app, "trail")
+async def trail(session: Session, trace: TraceArgument, internal: InternalOption = False) -> None:
+    """Print what happened to an order, oldest first. Empty if the order did not ask for a trail."""
+    view = await session.client.work_orders.trail(trace, internal=internal)
+    if session.out.json:
+        session.out.document(view)
+    elif not view.items:
+        session.out.note("No trail.")
+    else:
+        session.out.table(("at", "event", ("data", "fold")), [_entry(entry) for entry in view.items])
+
+
+@remote(app, "review")
+async def review(
+    session: Session,
+    trace: TraceArgument,
+    verdict: Annotated[ReviewVerdict, typer.Argument(help="approve, edit or reject.")],
+    payload: Annotated[str | None, typer.Option(metavar="FILE", help="With edit: the payload, JSON or YAML.")] = None,
+) -> None:
+    """Decide on an order in review, and print its result."""
+    document = None if payload is None else read_document(payload)
+    _print(session, await session.client.work_orders.review(trace, OrderReview(verdict=verdict, payload=document)))
+
+
+def _order(document: dict[str, Any], secret: str | None) -> AiWorkOrderV1:
+    """Return the order of a document, with the key that belongs to it if there is a secret."""
+    if secret is not None:
+        document = {**document, "idempotency": {"keyHash": _UNKEYED, **(document.get("idempotency") or {})}}
+    try:
+        order = AiWorkOrderV1.from_wire(document)
+    except ValidationError as error:
+        items = error.errors(include_url=False)
+        wrong = "; ".join(f"{place_of(item) or 'the order'}: {problem_of(item, AiWorkOrderV1)}" for item in items)
+        raise InvalidInput(wrong) from error
+    if secret is None:
+        return order
+    key = order.idempotency.model_copy(update={"key_hash": derive_key_hash(order, secret)})
+    return order.model_copy(update={"idempotency": key})
+
+
+def _print(session: Session, result: AiWorkResultV1) -> None:
+    if session.out.json:
+        session.out.document(result)
+        return
+    needs = ", needs a person" if result.needs_human else ""
+    session.out.facts([("order", result.trace_id), ("state", f"{result.status}: {result.stop_reason}{needs}")])
+    extensions = result.extensions
+    for artifact in result.artifacts:
+        session.out.text(orjson.dumps(artifact.to_wire(), option=orjson.OPT_INDENT_2).decode())
+    if extensions is None:
+        return
+    for alternative in extensions.alternatives or []:
+        session.out.text(f"or {orjson.dumps(alternative.to_wire(), option=orjson.OPT_INDENT_2).decode()}")
+    for problem in extensions.problems or []:
+        session.out.note(f"{problem.path or 'the order'}: {problem.rule}", "red")
+    if extensions.message:
+        session.out.note(extensions.message)
+
+
+def _row(view: WorkOrderView) -> tuple[str, ...]:
+    return view.trace_id, view.state, view.stop_reason, view.policy_id, view.scope, stamp(view.created_at)
+
+
+def _entry(entry: WorkOrderTrailEntry) -> tuple[str, ...]:
+    return stamp(entry.created_at), entry.event, orjson.dumps(entry.data).decode()
