@@ -17,6 +17,7 @@ from pathlib import Path
 from rich.console import Console
 from rich.rule import Rule
 
+from nova_workers.cli.demo.order import show_order
 from nova_workers.cli.demo.tables import flower_table, flower_tasks, ledger_table, messages_table, process_table
 from nova_workers.cli.demo.tree import show_tree
 from nova_workers.cli.demo.watch import Watched, ms_since, watch_run
@@ -167,6 +168,7 @@ async def _run(console: Console, settings: Settings, lines: _QuietLines) -> None
             answered = await demo.talk()
             worked = [await show_trigger(console, client, AGENT), await show_task(console, client, AGENT)]
             await show_tree(console, client, AGENT)
+            await show_order(console, client)
             await _show_ledger(console, demo, client, answered)
             await _show_flower(console, state, [item.run for item in (*answered, *worked)])
 

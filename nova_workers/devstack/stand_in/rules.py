@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nova_workers.devstack.stand_in.order import order_reply
 from nova_workers.devstack.stand_in.reply import Reply, ToolUse
 from nova_workers.devstack.stand_in.tree import tree_reply
 from nova_workers.devstack.stand_in.work import work_reply
@@ -58,6 +59,8 @@ def reply_to(request: Mapping[str, Any]) -> Reply:
     if not failed and (reply := work_reply(asked, plan, begun=_steps_begun(messages), last=last)) is not None:
         return reply
     if not failed and (reply := tree_reply(plan, asked, last)) is not None:
+        return reply
+    if not results and (reply := order_reply(plan, asked)) is not None:
         return reply
     return _after_tool(results, asked) if results else _answer(request, asked)
 
