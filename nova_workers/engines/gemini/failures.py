@@ -35,11 +35,15 @@ _FIRST: tuple[tuple[re.Pattern[str], Verdict], ...] = (
 _BY_WORDS: tuple[tuple[re.Pattern[str], Verdict], ...] = (
     (re.compile(r"permission_denied", re.IGNORECASE), FORBIDDEN),
     (re.compile(r"quota|resource_exhausted|rate limit|too many requests", re.IGNORECASE), RATE_LIMITED),
-    (re.compile(r"model.*not found|requested entity was not found|not_found", re.IGNORECASE), NO_MODEL),
+    (
+        re.compile(r"model.*(?:not found|does not exist)|requested entity was not found|not_found", re.IGNORECASE),
+        NO_MODEL,
+    ),
     (re.compile(r"invalid_argument", re.IGNORECASE), INVALID),
     (
         re.compile(
-            r"overloaded|unavailable|internal error|fetch failed|econn|socket hang up|network|timed? ?out|stream",
+            r"overloaded|unavailable|internal error|fetch failed|econn|socket hang up|network|timed? ?out|stream"
+            r"|\bterminated\b",
             re.IGNORECASE,
         ),
         OUT_OF_ORDER,

@@ -26,11 +26,13 @@ from mcp.types import (
     jsonrpc_message_adapter,
 )
 
+from nova_workers.contracts.content import text_block
 from nova_workers.engines.mcp.blocks import to_mcp
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.programs import relay
 from nova_workers.engines.programs.frames import BridgeCall
 from nova_workers.engines.programs.lines import read_lines
+from nova_workers.engines.turn import ToolOutcome
 
 __all__ = ["SERVER", "Bridge", "relay_command"]
 
@@ -38,6 +40,9 @@ SERVER = "nova"
 """The program's only MCP server."""
 _CALL_ID = "callId"
 """Where a request's metadata has the id of the model's call, if the program passes it on."""
+
+_CLOSING_S = 2.0
+_STOPPED = ToolOutcome((text_block("The turn was stopped."),), failed=True)
 
 
 def relay_command(socket: Path) -> tuple[str, ...]:
@@ -62,6 +67,7 @@ class Bridge:
         self._mcp: Server[Any] = Server(SERVER, on_list_tools=self._list_tools, on_call_tool=self._call_tool)
         self._listener: asyncio.Server | None = None
         self._links: set[asyncio.Task[None]] = set()
+        self._open_calls: set[BridgeCall] = set()
 
     async def open(self, path: Path) -> None:
         """Listen on a socket that only this user can connect to.
@@ -73,12 +79,17 @@ class Bridge:
         await asyncio.to_thread(path.chmod, 0o600)
 
     async def close(self) -> None:
-        """Disconnect the program."""
+        """Disconnect the program, which has ended."""
         if self._listener is not None:
             self._listener.close()
-        for link in tuple(self._links):
-            link.cancel()
-        await asyncio.gather(*self._links, return_exceptions=True)
+        for call in tuple(self._open_calls):
+            call.answer(_STOPPED)
+        if self._links:
+            # They end by themselves, since the other ends are closed.
+            _, late = await asyncio.wait(self._links, timeout=_CLOSING_S)
+            for link in late:
+                link.cancel()
+            await asyncio.gather(*late, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         link = asyncio.create_task(self._serve(reader, writer), name="program-tools")
@@ -138,6 +149,10 @@ class Bridge:
         given_id = meta.get(_CALL_ID)
         call_id = given_id if isinstance(given_id, str) and given_id else f"call_{secrets.token_hex(12)}"
         call = BridgeCall(call_id, params.name, params.arguments or {})
-        self._on_call(call)
-        outcome = await call.outcome
+        self._open_calls.add(call)
+        try:
+            self._on_call(call)
+            outcome = await call.outcome
+        finally:
+            self._open_calls.discard(call)
         return CallToolResult(content=[to_mcp(block) for block in outcome.content], is_error=outcome.failed)
