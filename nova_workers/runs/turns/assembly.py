@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
@@ -41,6 +41,9 @@ _INSTALL_HINTS = {
 }
 """How to install an engine that is optional."""
 
+_ENGINES_OF_SOURCES: Final[Mapping[str, str]] = {"work_order": "work_order"}
+"""Engines of runs that their source determines, whatever people make of the configuration of their agent."""
+
 
 class TurnAssembler:
     """Chooses the engine of a claimed run and builds its options."""
@@ -63,7 +66,7 @@ class TurnAssembler:
         self._settings = settings
 
     def engine(self, claim: Claim) -> Engine:
-        """Return the engine that the agent names.
+        """Return the engine that the run's source requires, or else the one that the agent names.
 
         Raises:
             EngineFailure: This process has no such engine.
@@ -80,7 +83,7 @@ class TurnAssembler:
         return engine
 
     def _engine_name(self, claim: Claim) -> str:
-        return claim.agent.engine or self._settings.default_engine
+        return _ENGINES_OF_SOURCES.get(claim.source) or claim.agent.engine or self._settings.default_engine
 
     def model(self, claim: Claim) -> str:
         """Return the model of a run, an alias or an id: the run's own, the agent's, or the fleet's."""
