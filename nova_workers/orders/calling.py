@@ -12,7 +12,7 @@ from jsonschema import ValidationError
 from jsonschema.validators import validator_for
 
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.content import Message, storable_json, text_block
 from nova_workers.contracts.engine import Engine, EngineOptions, EngineResult, TurnListener
 from nova_workers.contracts.orders import ModelChoice
 from nova_workers.contracts.ports import ModelPrices, TokenPrice
@@ -32,6 +32,8 @@ _BYTES_PER_TOKEN: Final = 3
 """Of estimated input: text in English has four."""
 _OVERHEAD_TOKENS: Final = 100
 _MAX_PROBLEM_CHARS: Final = 1_000
+_MAX_DEPTH: Final = 64
+"""Of an answer's nesting, as of a request's."""
 _OTHER_MODEL_HELPS: Final = ("provider_failed", "rate_limited")
 _FAILURES: Final[Mapping[str, WorkStopReason]] = {
     "rate_limit": "rate_limited",
@@ -220,6 +222,8 @@ def _read(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, 
         value = orjson.loads(text)
     except orjson.JSONDecodeError as error:
         return None, "json_parse_failed", f"it is no JSON ({error})"
+    if storable_json(value, max_depth=_MAX_DEPTH) != value:
+        return None, "ajv_failed", f"it nests deeper than {_MAX_DEPTH} levels, or a text contains U+0000"
     try:
         validator_for(dict(schema))(dict(schema)).validate(value)
         rfc8785.dumps(value)
