@@ -16,7 +16,7 @@ from cryptography.hazmat.primitives.ciphers.aead import AESGCM
 from nova_workers.errors import Conflict
 from nova_workers.workspace.vault import Sealed, Vault
 
-__all__ = ["OrderKeys", "OrderSeal"]
+__all__ = ["OrderKeys", "OrderSeal", "key_place"]
 
 _FORMAT: Final = b"\x01"
 _NONCE_BYTES: Final = 12
@@ -76,7 +76,7 @@ class OrderKeys:
             Conflict: There is no master key.
         """
         key = os.urandom(_KEY_BYTES)
-        wrapped = self._vault.seal(tenant_id, _name(order_id), b64encode(key).decode())
+        wrapped = self._vault.seal(tenant_id, key_place(order_id), b64encode(key).decode())
         return OrderSeal(order_id, key), wrapped
 
     def open(self, tenant_id: str, order_id: str, key_id: str | None, data_key: bytes | None) -> OrderSeal:
@@ -87,9 +87,10 @@ class OrderKeys:
         """
         if key_id is None or data_key is None:
             raise Conflict(f"Work order {order_id!r} has ended; its content was destroyed.", order_id=order_id)
-        encoded = self._vault.open(tenant_id, _name(order_id), Sealed(key_id, data_key))
+        encoded = self._vault.open(tenant_id, key_place(order_id), Sealed(key_id, data_key))
         return OrderSeal(order_id, b64decode(encoded))
 
 
-def _name(order_id: str) -> str:
+def key_place(order_id: str) -> str:
+    """Return the name of an order's key in the vault."""
     return f"work order {order_id}"

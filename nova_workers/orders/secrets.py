@@ -1,10 +1,13 @@
-"""Secrets of the keys of work orders: one per tenant, with those before it for a time, so that they rotate."""
+"""Secrets of the keys of work orders: one per tenant, with those before it for a time, so that they rotate.
+
+Also encrypts the keys of open orders again when the fleet's master key is replaced.
+"""
 
 from __future__ import annotations
 
 import secrets
 from datetime import timedelta
-from typing import Final
+from typing import Final, NamedTuple
 
 import structlog
 
@@ -14,6 +17,7 @@ from nova_workers.errors import Conflict, Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import secrets as ledger
+from nova_workers.orders.sealing import key_place
 from nova_workers.workspace.vault import Sealed, Vault
 
 __all__ = ["OrderSecrets"]
@@ -24,6 +28,14 @@ _SECRET_BYTES: Final = 32
 _BATCH: Final = 200
 _NAMED: Final = 20
 """Tenants without a secret that the log names."""
+
+
+class _Batch(NamedTuple):
+    """What a batch has encrypted again, and its last row; None if it found nothing."""
+
+    rotated: int
+    unreadable: int
+    last: str | None
 
 
 class OrderSecrets:
@@ -93,7 +105,7 @@ class OrderSecrets:
             )
 
     async def reseal(self) -> SecretRotation:
-        """Encrypt again those secrets of all tenants that are not under the current master key.
+        """Encrypt again what is not under the current master key: secrets of all tenants, and keys of open orders.
 
         Each batch is a transaction. It may be repeated at any time, and several may work at once.
 
@@ -102,29 +114,44 @@ class OrderSecrets:
         """
         current = self._vault.current_key_id
         rotated = unreadable = 0
-        after = ""
-        while True:
-            async with self._database.transaction() as connection:
-                rows = await ledger.lock_secrets_under_other_keys(connection, current, after=after, limit=_BATCH)
-                for row in rows:
-                    done = await self._reseal(connection, row)
-                    rotated, unreadable = rotated + done, unreadable + (not done)
-            if not rows:
-                break
-            after = rows[-1].id
+        for batch in (self._reseal_secrets, self._reseal_data_keys):
+            after: str | None = ""
+            while after is not None:
+                async with self._database.transaction() as connection:
+                    done = await batch(connection, current, after)
+                rotated, unreadable, after = rotated + done.rotated, unreadable + done.unreadable, done.last
         async with self._database.connection() as connection:
-            remaining = await ledger.count_secrets_under_other_keys(connection, current)
+            remaining = await ledger.count_under_other_keys(connection, current)
         return SecretRotation(key_id=current, rotated=rotated, remaining=remaining, unreadable=unreadable)
 
-    async def _reseal(self, connection: Connection, row: ledger.OrderSecretRow) -> bool:
+    async def _reseal_secrets(self, connection: Connection, current: str, after: str) -> _Batch:
+        rows = await ledger.lock_secrets_under_other_keys(connection, current, after=after, limit=_BATCH)
+        unreadable = 0
+        for row in rows:
+            sealed = self._sealed_again(row.tenant_id, _place(row.id), Sealed(row.key_id, row.ciphertext))
+            if sealed is None:
+                unreadable += 1
+                continue
+            await ledger.reseal_secret(connection, row, ciphertext=sealed.ciphertext, key_id=sealed.key_id)
+        return _Batch(len(rows) - unreadable, unreadable, rows[-1].id if rows else None)
+
+    async def _reseal_data_keys(self, connection: Connection, current: str, after: str) -> _Batch:
+        rows = await ledger.lock_data_keys_under_other_keys(connection, current, after=after, limit=_BATCH)
+        unreadable = 0
+        for row in rows:
+            sealed = self._sealed_again(row.tenant_id, key_place(row.id), Sealed(row.data_key_id, row.data_key))
+            if sealed is None:
+                unreadable += 1
+                continue
+            await ledger.reseal_data_key(connection, row, data_key=sealed.ciphertext, data_key_id=sealed.key_id)
+        return _Batch(len(rows) - unreadable, unreadable, rows[-1].id if rows else None)
+
+    def _sealed_again(self, tenant_id: str, place: str, sealed: Sealed) -> Sealed | None:
         try:
-            secret = self._open(row)
+            return self._vault.seal(tenant_id, place, self._vault.open(tenant_id, place, sealed))
         except Conflict as error:
-            _log.warning("work_orders.secret_not_rotated", secret_id=row.id, key_id=row.key_id, why=error.message)
-            return False
-        sealed = self._vault.seal(row.tenant_id, _place(row.id), secret)
-        await ledger.reseal_secret(connection, row, ciphertext=sealed.ciphertext, key_id=sealed.key_id)
-        return True
+            _log.warning("work_orders.secret_not_rotated", secret=place, key_id=sealed.key_id, why=error.message)
+            return None
 
     def _open(self, row: ledger.OrderSecretRow) -> str:
         return self._vault.open(row.tenant_id, _place(row.id), Sealed(row.key_id, row.ciphertext))

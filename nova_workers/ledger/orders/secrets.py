@@ -1,4 +1,4 @@
-"""Encrypted secrets of the keys of work orders. Only `workspace.vault` can decrypt them."""
+"""Encrypted secrets of order keys, and the encrypted keys of open orders. Only `workspace.vault` opens them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,15 @@ from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection
 
 __all__ = [
+    "DataKeyRow",
     "OrderSecretRow",
     "add_secret",
-    "count_secrets_under_other_keys",
+    "count_under_other_keys",
     "delete_secret",
     "list_usable_secrets",
+    "lock_data_keys_under_other_keys",
     "lock_secrets_under_other_keys",
+    "reseal_data_key",
     "reseal_secret",
     "tenants_without_secret",
 ]
@@ -56,7 +59,24 @@ UPDATE work_order_secrets SET ciphertext = :ciphertext, key_id = :key_id
  WHERE tenant_id = :tenant_id AND id = :id AND key_id = :old_key_id
 """
 
-_COUNT_NOT_UNDER = "SELECT count(*) FROM work_order_secrets WHERE key_id <> :key_id"
+# Skips orders in transition as well: the next call finds those that are still open.
+_LOCK_DATA_KEYS_NOT_UNDER = """
+SELECT id, tenant_id, data_key, data_key_id FROM work_orders
+ WHERE state <> 'ended' AND data_key_id <> :key_id AND id > :after
+ ORDER BY id
+ LIMIT :limit
+   FOR UPDATE SKIP LOCKED
+"""
+
+_RESEAL_DATA_KEY = """
+UPDATE work_orders SET data_key = :data_key, data_key_id = :data_key_id
+ WHERE id = :id AND state <> 'ended' AND data_key_id = :old_key_id
+"""
+
+_COUNT_NOT_UNDER = """
+SELECT (SELECT count(*) FROM work_order_secrets WHERE key_id <> :key_id)
+     + (SELECT count(*) FROM work_orders WHERE state <> 'ended' AND data_key_id <> :key_id)
+"""
 
 _TENANTS_WITHOUT = """
 SELECT t.id FROM tenants t
@@ -78,6 +98,16 @@ class OrderSecretRow:
     key_id: str
     created_at: datetime
     expires_at: datetime | None
+
+
+@dataclass(frozen=True, slots=True)
+class DataKeyRow:
+    """The encrypted key of an open order."""
+
+    id: str
+    tenant_id: str
+    data_key: bytes
+    data_key_id: str
 
 
 async def add_secret(
@@ -121,8 +151,23 @@ async def reseal_secret(connection: Connection, row: OrderSecretRow, *, cipherte
     )
 
 
-async def count_secrets_under_other_keys(connection: Connection, key_id: str) -> int:
-    """Return how many secrets of all tenants are under other master keys."""
+async def lock_data_keys_under_other_keys(
+    connection: Connection, key_id: str, *, after: str, limit: int
+) -> list[DataKeyRow]:
+    """Return keys of open orders of all tenants that are under other master keys, locked likewise."""
+    rows = await connection.fetch(_LOCK_DATA_KEYS_NOT_UNDER, key_id=key_id, after=after, limit=limit)
+    return [DataKeyRow(**row) for row in rows]
+
+
+async def reseal_data_key(connection: Connection, row: DataKeyRow, *, data_key: bytes, data_key_id: str) -> None:
+    """Store the key of an open order, encrypted with another master key."""
+    await connection.execute(
+        _RESEAL_DATA_KEY, id=row.id, old_key_id=row.data_key_id, data_key=data_key, data_key_id=data_key_id
+    )
+
+
+async def count_under_other_keys(connection: Connection, key_id: str) -> int:
+    """Return how many secrets, and keys of open orders, of all tenants are under other master keys."""
     return await connection.fetchval(_COUNT_NOT_UNDER, key_id=key_id)
 
 
