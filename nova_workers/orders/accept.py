@@ -58,7 +58,7 @@ class Orders:
             Unavailable: The database does not answer. Repeating the order is safe.
         """
         key_hash = _key_of(order)
-        version = {"policy_version": policy.version, "schema_version": schema_version(policy)}
+        version = {"policy_version": _key_version(policy), "schema_version": schema_version(policy)}
         async with self._database.connection() as connection:
             found = await find_order(connection, tenant_id, key_hash, **version)
         if found is not None:
@@ -119,6 +119,11 @@ def schema_version(policy: PolicyDocument) -> str:
     return f"v1 {policy.produces} {_digest(schema)}"
 
 
+def _key_version(policy: PolicyDocument) -> str:
+    """Return the version of a policy as keys have it: a tenant's document may have the version of a built-in one."""
+    return f"{policy.version} {_digest(orjson.dumps(policy.to_wire(), option=orjson.OPT_SORT_KEYS))}"
+
+
 def _shared(found: OrderRow) -> AcceptedOrder:
     return AcceptedOrder(found.id, shared=True, settled=found.state != "running")
 
@@ -142,6 +147,7 @@ def _new_order(
         id=trace_id,
         tenant_id=tenant_id,
         key_hash=_key_of(order),
+        key_version=_key_version(policy),
         scope=order.scope,
         policy_id=policy.id,
         policy_version=policy.version,

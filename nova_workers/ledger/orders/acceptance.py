@@ -24,7 +24,7 @@ ORDER_AGENT = "work-orders"
 _INSERT = """
 WITH taken AS (
     INSERT INTO work_order_keys AS k (tenant_id, key_hash, policy_version, schema_version, order_id, expires_at)
-    VALUES (:tenant_id, :key_hash, :policy_version, :schema_version, :order_id, 'infinity')
+    VALUES (:tenant_id, :key_hash, :key_version, :schema_version, :order_id, 'infinity')
     ON CONFLICT (tenant_id, key_hash, policy_version, schema_version) DO UPDATE
        SET order_id = EXCLUDED.order_id, expires_at = EXCLUDED.expires_at
      WHERE k.expires_at <= now()
@@ -68,6 +68,8 @@ class NewOrder:
     id: str
     tenant_id: str
     key_hash: str
+    key_version: str
+    """Of the policy: its version and a digest of its document."""
     scope: str
     policy_id: str
     policy_version: str
