@@ -8,6 +8,7 @@ fingerprint, except names and ids.
 """
 
 import re
+import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -17,7 +18,16 @@ from structlog.typing import EventDict, WrappedLogger
 
 from nova_workers.observability.redactor import Redactor
 
-__all__ = ["REDACTED", "current_redactor", "hide", "hiding", "redact", "redact_secrets", "sealing"]
+__all__ = [
+    "REDACTED",
+    "current_redactor",
+    "frames_of",
+    "hide",
+    "hiding",
+    "redact",
+    "redact_secrets",
+    "sealing",
+]
 
 REDACTED: Final = "[redacted]"
 
@@ -78,6 +88,12 @@ def sealing(fingerprint: Callable[[str], str]) -> Generator[None]:
         yield
     finally:
         _fingerprint.reset(token)
+
+
+def frames_of(error: BaseException) -> list[str]:
+    """Return where an exception was raised, outermost frame first, without its message: that may quote content."""
+    frames = traceback.extract_tb(error.__traceback__)
+    return [f"{frame.filename}:{frame.lineno} in {frame.name}" for frame in frames]
 
 
 def current_redactor() -> Redactor | None:

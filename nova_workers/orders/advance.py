@@ -23,7 +23,7 @@ from nova_workers.ledger.orders.acceptance import ORDER_AGENT, NewPart, insert_p
 from nova_workers.ledger.orders.ends import OrderEnd, TrailEntry, begin_review, end_order, move_order
 from nova_workers.ledger.orders.records import OrderRow, PartRow, list_parts
 from nova_workers.orders.content import OrderContent, PartOutput, open_content, open_outputs
-from nova_workers.orders.outcome import Outcome, outcome_of
+from nova_workers.orders.outcome import Outcome, outcome_of, result_without_outcome
 from nova_workers.orders.presentation import Proposal
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.stages import End, EndedPart, Next, Ranked, decide, rank
@@ -38,6 +38,7 @@ __all__ = [
     "OpenOrder",
     "advance",
     "finish",
+    "finish_without_content",
     "open_draft",
     "open_order",
 ]
@@ -129,6 +130,22 @@ async def finish(
         return NOTHING_FOLLOWS
     result = shown_result(row, order.content, outcome)
     await record(connection, row, _end_entries(outcome, result, reviewed))
+    delivers = await _deliver(connection, row, "work_order_completed", {"result": result})
+    return After(settled=True, delivers=delivers)
+
+
+async def finish_without_content(connection: Connection, row: OrderRow) -> After:
+    """End an order whose content cannot be decrypted, or whose result cannot be made. A person is needed."""
+    reason: WorkStopReason = "provider_failed"
+    if not await end_order(connection, row.id, OrderEnd(reason, True, {}, cached=False), expected=row.state):
+        return NOTHING_FOLLOWS
+    result = result_without_outcome(row.id, reason, needs_human=True).to_wire()
+    seen = {"status": result["status"], "stopReason": result["stopReason"], "needsHuman": True}
+    entries = [
+        TrailEntry("customer", "ended", seen),
+        TrailEntry("internal", "ended", {**seen, "internalStopReason": reason}),
+    ]
+    await record(connection, row, entries)
     delivers = await _deliver(connection, row, "work_order_completed", {"result": result})
     return After(settled=True, delivers=delivers)
 

@@ -32,12 +32,12 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.ports import ModelPrices
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import NovaError, RunLost
+from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders.ends import TrailEntry
-from nova_workers.ledger.orders.parts import BegunPart, PartEnd, begin_part, end_part, stored_part
+from nova_workers.ledger.orders.parts import BegunPart, PartEnd, begin_part, end_part, settle_call, stored_part
 from nova_workers.ledger.orders.records import PartRow, list_parts, lock_order
-from nova_workers.observability.redaction import sealing
+from nova_workers.observability.redaction import frames_of, sealing
 from nova_workers.orders.advance import ENGINE, NOTHING_FOLLOWS, After, advance
 from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.calling import Answer, PartCaller
@@ -94,7 +94,20 @@ class WorkOrderEngine:
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute the part of a run. See `nova_workers.contracts.engine.Engine.run`."""
-        listener, signal, run_id = callbacks or TurnListener(), abort or AbortSignal(), options.run_id or ""
+        try:
+            return await self._execute(options.run_id or "", callbacks or TurnListener(), abort or AbortSignal())
+        except Exception as error:
+            if isinstance(error, NovaError) and not isinstance(error, Unstorable):
+                raise
+            # A defect. The runner would log the message, and the database's quotes values: both may be content.
+            _log.error("order.part_not_stored", error_type=type(error).__name__, frames=frames_of(error))
+            why = f"{type(error).__name__} while storing the part of a work order; see the log."
+            raise EngineFailure(why, kind="unknown", retryable=False) from None
+
+    async def close(self) -> None:
+        """Do nothing: the owner of the other engines closes them."""
+
+    async def _execute(self, run_id: str, listener: TurnListener, signal: AbortSignal) -> EngineResult:
         part = await persist(self._database, signal, lambda c: begin_part(c, run_id))
         if part is None:
             stored = await persist(self._database, signal, lambda c: stored_part(c, run_id))
@@ -102,15 +115,13 @@ class WorkOrderEngine:
         seal = self._keys.open(part.tenant_id, part.order_id, part.data_key_id, part.data_key)
         answer = await self._answer(part, seal, run_id, signal)
         if answer.aborted:
+            await persist(self._database, signal, lambda c: settle_call(c, part, answer.last_call))
             return EngineResult("", "aborted", _used(answer.usage, 1), model=answer.model)
         end = _end_of(answer, part, seal)
         after = await persist(self._database, signal, lambda c: self._store(c, part, end, run_id), transaction=True)
         await self._notifier.apply(part.order_id, after)
         stored = await persist(self._database, signal, lambda c: stored_part(c, run_id))
         return await _reported(stored, listener)
-
-    async def close(self) -> None:
-        """Do nothing: the owner of the other engines closes them."""
 
     async def _answer(self, part: BegunPart, seal: OrderSeal, run_id: str, abort: AbortSignal) -> Answer:
         """Call the part's models. Within, log lines and spans have fingerprints in place of texts."""

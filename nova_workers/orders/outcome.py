@@ -8,12 +8,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from nova_workers.contracts.orders import (
+    AiWorkResultV1,
     CostBreakdown,
     CostShare,
     ExecutionMeta,
     OrderProblem,
+    ResultExtensions,
     SpecialistMeta,
     SwarmMeta,
+    customer_stop,
+    status_of,
 )
 from nova_workers.ledger.orders.records import PartRow
 from nova_workers.orders.checker import ResultDraft, check_result
@@ -21,7 +25,7 @@ from nova_workers.orders.content import OrderContent
 from nova_workers.orders.presentation import Proposal, present
 from nova_workers.vocabulary import WorkStopReason
 
-__all__ = ["Outcome", "figures_of", "outcome_of"]
+__all__ = ["Outcome", "figures_of", "outcome_of", "result_without_outcome"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +101,21 @@ def outcome_of(
         **({} if swarm is None else {"swarm": swarm.to_wire()}),
     }
     return Outcome(reason, needs, results, internal, left_out)
+
+
+def result_without_outcome(order_id: str, stop_reason: WorkStopReason, *, needs_human: bool) -> AiWorkResultV1:
+    """Return the result of an order of which nothing else is known than why it ended."""
+    stop, message = customer_stop(stop_reason)
+    return AiWorkResultV1(
+        version="v1",
+        status=status_of(stop),
+        stop_reason=stop,
+        needs_human=needs_human,
+        trace_id=order_id,
+        artifacts=[],
+        customer_safe=True,
+        extensions=None if message is None else ResultExtensions(message=message),
+    )
 
 
 def figures_of(

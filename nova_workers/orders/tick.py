@@ -16,7 +16,15 @@ from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import ends as ledger
 from nova_workers.ledger.orders.parts import PartEnd, end_part
 from nova_workers.ledger.orders.records import OrderRow, list_parts, lock_order
-from nova_workers.orders.advance import NOTHING_FOLLOWS, After, advance, finish, open_order
+from nova_workers.observability.redaction import frames_of
+from nova_workers.orders.advance import (
+    NOTHING_FOLLOWS,
+    After,
+    advance,
+    finish,
+    finish_without_content,
+    open_order,
+)
 from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.vocabulary import WorkStopReason
@@ -64,9 +72,9 @@ class OrderTicker:
                 after = NOTHING_FOLLOWS if row is None else await step(connection, row)
         except Unavailable:
             raise
-        except Exception:
-            # A defect, or a master key that was lost: it would happen in each tick, so the order ends without content.
-            _log.exception("order.not_moved", order_id=order_id)
+        except Exception as error:
+            # A defect, or a master key that this process lacks. Its message may quote content.
+            _log.error("order.not_moved", order_id=order_id, error_type=type(error).__name__, frames=frames_of(error))
             after = await self._abandon(order_id)
         await self._notifier.apply(order_id, after)
 
@@ -92,12 +100,12 @@ class OrderTicker:
         return await finish(connection, order, [], "needs_human", cached=False, needs_human=False, reviewed="expired")
 
     async def _abandon(self, order_id: str) -> After:
-        end = ledger.OrderEnd("provider_failed", True, {}, cached=False)
+        """End an order without its content, once its time is over: until then another process may move it."""
         async with self._database.transaction() as connection:
             row = await lock_order(connection, order_id)
-            if row is None or not await ledger.end_order(connection, order_id, end, expected=row.state):
+            if row is None or (row.state == "running" and not row.overdue):
                 return NOTHING_FOLLOWS
-        return After(settled=True)
+            return await finish_without_content(connection, row)
 
 
 async def _end(connection: Connection, part_id: str, reason: WorkStopReason) -> bool:

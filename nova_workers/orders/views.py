@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_workers.contracts.orders import AiWorkResultV1, customer_stop, status_of
+from nova_workers.contracts.orders import AiWorkResultV1
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.records import OrderRow
 from nova_workers.orders.advance import open_draft, open_order
-from nova_workers.orders.outcome import outcome_of
+from nova_workers.orders.outcome import outcome_of, result_without_outcome
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.vocabulary import PresentationMode
 
@@ -50,24 +50,11 @@ def _result(
     results: dict[str, dict[str, Any]] = stored.get("results", {})
     wire = results.get(mode or "") or results.get(row.presentation_mode or "") or next(iter(results.values()), None)
     if wire is None:
-        return _without_outcome(row)
+        # It could not be completed because of a defect.
+        return result_without_outcome(row.id, row.stop_reason or "provider_failed", needs_human=row.needs_human)
     extensions: dict[str, Any] = dict(wire.get("extensions", {}))
     if internal:
         extensions |= stored["internal"]
     if shared and "meta" in extensions:
         extensions["meta"] = {**extensions["meta"], "cached": True}
     return AiWorkResultV1.from_wire({**wire, "extensions": extensions})
-
-
-def _without_outcome(row: OrderRow) -> AiWorkResultV1:
-    """Return the result of an order that could not be completed because of a defect."""
-    stop, _ = customer_stop(row.stop_reason or "provider_failed")
-    return AiWorkResultV1(
-        version="v1",
-        status=status_of(stop),
-        stop_reason=stop,
-        needs_human=row.needs_human,
-        trace_id=row.id,
-        artifacts=[],
-        customer_safe=True,
-    )

@@ -14,7 +14,7 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.records import PartRow
 from nova_workers.vocabulary import OrderState, WorkStopReason
 
-__all__ = ["BegunPart", "Grant", "PartEnd", "begin_part", "end_part", "reserve_call", "stored_part"]
+__all__ = ["BegunPart", "Grant", "PartEnd", "begin_part", "end_part", "reserve_call", "settle_call", "stored_part"]
 
 # Also cancels what an attempt that crashed had reserved: what its call cost is not known, and is not charged.
 _BEGIN = """
@@ -70,6 +70,14 @@ SELECT room.state, room.left_s, room.granted,
        EXISTS (SELECT FROM work_order_parts p
                 WHERE p.id = :part_id AND p.attempts = :attempt AND p.stop_reason IS NULL) AS held
   FROM room
+"""
+
+# Settles a call whose attempt was stopped. A reservation is settled once: each counts the call's input at least.
+_SETTLE = """
+UPDATE work_order_parts p
+   SET used_tokens = p.used_tokens + :used_tokens::bigint, used_usd = p.used_usd + :used_usd::float8::numeric,
+       reserved_tokens = 0, reserved_usd = 0
+ WHERE p.id = :part_id AND p.attempts = :attempt AND p.stop_reason IS NULL AND p.reserved_tokens > 0
 """
 
 # Ends a part, once. Without an attempt it is ended for a run that did not do so itself.
@@ -190,6 +198,17 @@ async def reserve_call(
     if row["left_s"] <= 0 or row["state"] != "running":
         return Grant(0, row["left_s"], "round_cap_exceeded")
     return Grant(0, row["left_s"], "cost_cap_exceeded")
+
+
+async def settle_call(connection: Connection, part: BegunPart, used: TokenUsage) -> None:
+    """Count the last call of an attempt that is stopped. Changes nothing if another attempt has begun."""
+    await connection.execute(
+        _SETTLE,
+        part_id=part.id,
+        attempt=part.attempts,
+        used_tokens=used.total_tokens,
+        used_usd=used.cost_usd or 0.0,
+    )
 
 
 async def end_part(connection: Connection, part_id: str, end: PartEnd, *, attempt: int | None) -> bool:
