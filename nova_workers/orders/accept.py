@@ -30,11 +30,17 @@ __all__ = ["AcceptedOrder", "Orders", "schema_version"]
 
 @dataclass(frozen=True, slots=True)
 class AcceptedOrder:
-    """An order that is in the ledger. `shared`: an equal order made it, and its result is this order's too."""
+    """An order that is in the ledger.
+
+    Attributes:
+        trace_id: Its id.
+        shared: Whether an equal order made it: its result is this order's too.
+        settled: The order, if it has ended or is in review.
+    """
 
     trace_id: str
     shared: bool
-    settled: bool
+    settled: OrderRow | None = None
 
 
 class Orders:
@@ -80,7 +86,7 @@ class Orders:
                 return _shared(found)
             # Its result expired between the two statements.
         await self._notifier.apply(trace_id, After(tuple(bells)))
-        return AcceptedOrder(trace_id, shared=False, settled=False)
+        return AcceptedOrder(trace_id, shared=False)
 
     async def result_of(
         self,
@@ -90,6 +96,7 @@ class Orders:
         mode: PresentationMode | None = None,
         shared: bool = False,
         internal: bool = False,
+        known: OrderRow | None = None,
     ) -> AiWorkResultV1:
         """Return the result of an order, or its present state.
 
@@ -99,12 +106,13 @@ class Orders:
             mode: How to show the proposals; None as the order asked.
             shared: Whether an equal order asks: `meta.cached` is true.
             internal: Whether the reader may see costs, and what the policy hides.
+            known: The order, if it was read already.
 
         Raises:
             NotFound: No such order in this tenant.
         """
         async with self._database.connection() as connection:
-            row = await get_order(connection, tenant_id, trace_id)
+            row = known or await get_order(connection, tenant_id, trace_id)
             return await self._views.result(connection, row, mode=mode, shared=shared, internal=internal)
 
 
@@ -125,7 +133,7 @@ def _key_version(policy: PolicyDocument) -> str:
 
 
 def _shared(found: OrderRow) -> AcceptedOrder:
-    return AcceptedOrder(found.id, shared=True, settled=found.state != "running")
+    return AcceptedOrder(found.id, shared=True, settled=None if found.state == "running" else found)
 
 
 def _key_of(order: AiWorkOrderV1) -> str:

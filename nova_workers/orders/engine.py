@@ -130,7 +130,8 @@ class WorkOrderEngine:
             try:
                 assert part.sealed is not None  # noqa: S101 - it is destroyed only together with the key
                 content = open_content(seal, part.sealed)
-                rows = await persist(self._database, abort, lambda c: list_parts(c, part.order_id))
+                is_first = part.kind == "craft" and part.round == 1
+                rows = [] if is_first else await persist(self._database, abort, lambda c: list_parts(c, part.order_id))
                 role = role_named(content, part.role)
                 prompt = prompt_of(content, role, kind=role.kind, round=part.round, outputs=open_outputs(seal, rows))
                 return await self._caller.answer(

@@ -41,6 +41,8 @@ class Sizes:
     trees: int = 20
     tree_agents: int = 10
     tree_latencies: int = 60
+    orders: int = 100
+    cached_orders: int = 500
     starts: int = 3
     bare_tasks: int = 4_000
     bare_pings: int = 300
@@ -55,7 +57,7 @@ class Sizes:
             queued=10_000, beside_a_backlog=20, picks=50,
             searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
             idle_triggers=100_000, due_triggers=5_000, renamed_runs=500,
-            trees=8, tree_latencies=20, starts=2, bare_tasks=1_000, bare_pings=100,
+            trees=8, tree_latencies=20, orders=40, cached_orders=200, starts=2, bare_tasks=1_000, bare_pings=100,
         )  # fmt: skip
 
     @classmethod
@@ -67,6 +69,6 @@ class Sizes:
             few_finished_runs=100, claims=3,
             queued=20, beside_a_backlog=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
-            renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2,
+            renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2, orders=2, cached_orders=3,
             starts=1,
         )  # fmt: skip

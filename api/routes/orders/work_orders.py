@@ -68,7 +68,7 @@ async def submit_work_order(
     accepted = await orders.accept(
         admitted.order, admitted.policy, tenant_id=caller.tenant_id, traceparent=current_traceparent()
     )
-    if not accepted.settled and "respond-async" not in (prefer or "").lower():
+    if accepted.settled is None and "respond-async" not in (prefer or "").lower():
         ending = await state.order_follower.wait(
             accepted.trace_id, _until_gone(request), timeout_s=_patience_s(state, admitted)
         )
@@ -79,6 +79,7 @@ async def submit_work_order(
         accepted.trace_id,
         mode=presentation_of(admitted.order, admitted.policy),
         shared=accepted.shared,
+        known=accepted.settled,
     )
     return _answer(result)
 

@@ -9,6 +9,7 @@ from tests.bench.rows.claims import measure_claims
 from tests.bench.rows.fairness import measure_fairness
 from tests.bench.rows.latency import measure_accept, measure_first_event, measure_wait
 from tests.bench.rows.memory import measure_memory
+from tests.bench.rows.orders import measure_orders
 from tests.bench.rows.recovery import measure_recovery
 from tests.bench.rows.rename import measure_rename
 from tests.bench.rows.search import measure_search
@@ -37,6 +38,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "backfill": measure_backfill,
     "triggers": measure_triggers,
     "trees": measure_trees,
+    "orders": measure_orders,
     "rename": measure_rename,
     "start": measure_start,
 }
