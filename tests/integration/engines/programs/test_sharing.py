@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import SubagentConfig
@@ -12,7 +14,11 @@ from tests.integration.engines.programs.stage import ProgramStage, program_proce
 from tests.support.servers.model_server import Part, Status
 from tests.support.waiting import stays
 
+_ONE = pytest.mark.parametrize("stage", ["codex"], indirect=True)
+"""What the programs share is tested with the one that starts faster."""
 
+
+@_ONE
 async def test_a_subagent_has_a_program_beside_that_of_its_turn_in_the_only_slot(stage: ProgramStage) -> None:
     helper = SubagentConfig("Counts things.", "You count.")
     stage.server.reply(
@@ -27,6 +33,7 @@ async def test_a_subagent_has_a_program_beside_that_of_its_turn_in_the_only_slot
     assert not list(program_processes())
 
 
+@_ONE
 async def test_a_turn_waits_for_a_slot(stage: ProgramStage) -> None:
     engine, bench, abort = stage.engine(max_processes=1), Bench(), AbortSignal()
     stage.server.reply(stage.calls(("hang", {})), stage.says("After it."))
