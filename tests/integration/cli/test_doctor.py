@@ -49,7 +49,7 @@ def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
     assert names == {
         *("database", "pgvector", "search index", "schema", "clock of postgres"),
         *("broker", "eviction", "persistence", "queues", "clock of redis", "workers"),
-        *("api", "api ready", "key"),
+        *("api", "api ready", "key", "work orders"),
     }
     shown = nova("doctor").out
     assert "✓ database" in shown
