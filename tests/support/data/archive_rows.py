@@ -84,8 +84,9 @@ def small_row(table: str, **given: Any) -> tuple[str, dict[str, Any]]:
         },
         "triggers": {
             "id": "trg_9", "agent_id": "nova", "kind": "cron", "schedule": "0 6 * * *", "timezone": "UTC",
-            "prompt": "Go.", "enabled": True, "jitter_s": 0, "overlap": "skip", "catchup_s": 60, "catchup": "once",
-            "pause_after_failures": 5, "failures": 0, "created_by": "person", "created_at": now, "updated_at": now,
+            "prompt": "Go.", "action": "run", "enabled": True, "jitter_s": 0, "overlap": "skip", "catchup_s": 60,
+            "catchup": "once", "pause_after_failures": 5, "failures": 0, "created_by": "person", "created_at": now,
+            "updated_at": now,
         },
         "trigger_firings": {
             "id": "fir_9", "trigger_id": "trg_9", "scheduled_for": now, "fired_at": now, "outcome": "skipped",

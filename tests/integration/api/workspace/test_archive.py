@@ -56,6 +56,7 @@ GIVEN: dict[str, dict[str, Any]] = {
         "schedule": "0 6 * * *",
         "timezone": "Europe/Berlin",
         "thread_id": "thr_1",
+        "action": "orchestrate",
         "overlap": "skip",
         "catchup": "once",
         "gate": {"kind": "idle", "for_s": 60},
