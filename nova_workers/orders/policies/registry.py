@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
+from urllib.parse import unquote
 
 import structlog
 from jsonschema import Draft202012Validator, SchemaError
@@ -153,8 +154,43 @@ def _schema_problems(place: str, schema: Mapping[str, Any]) -> Iterator[tuple[st
         yield path, f"it is no JSON schema: {error.message[:200]}"
     else:
         # A reference to another document would be fetched while an order is validated.
-        if any(not ref.startswith("#") for ref in _references(schema)):
+        refs = list(_references(schema))
+        if any(not ref.startswith("#") for ref in refs):
             yield place, "it refers to another document; `$ref` may only refer to a part of the same schema"
+        elif not all(_ends(schema, ref) for ref in refs):
+            yield place, "a `$ref` leads nowhere, or back to itself; write it as a path, such as #/$defs/name"
+
+
+def _ends(schema: Mapping[str, Any], ref: str) -> bool:
+    """Whether a reference leads to a part of the schema, also if that is a reference again."""
+    seen: set[str] = set()
+    while ref not in seen:
+        seen.add(ref)
+        found = _at(schema, ref)
+        if not isinstance(found, Mapping):
+            # The schemas true and false.
+            return isinstance(found, bool)
+        following = found.get("$ref")
+        if following is None:
+            return True
+        ref = str(following)
+    return False
+
+
+def _at(schema: Any, ref: str) -> Any:
+    """Return the part of a schema that a JSON pointer names; None if there is none."""
+    steps = ref.removeprefix("#").split("/")
+    if steps[0]:
+        return None
+    for step in steps[1:]:
+        name = unquote(step).replace("~1", "/").replace("~0", "~")
+        if isinstance(schema, Mapping):
+            schema = schema.get(name)
+        elif isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
+            schema = schema[int(name)]
+        else:
+            return None
+    return schema
 
 
 def _references(value: object) -> Iterator[str]:

@@ -65,6 +65,8 @@ async def test_a_tenant_s_policy_takes_the_place_of_a_built_in_one_for_that_tena
         ({"tier2": 1}, "document.tier2", "no such field"),
         ({"inputsSchema": {"type": "thing"}}, "document.inputsSchema.type", "no JSON schema"),
         ({"inputsSchema": {"$ref": "https://example.com/a.json"}}, "document.inputsSchema", "another document"),
+        ({"inputsSchema": {"$ref": "#/$defs/missing"}}, "document.inputsSchema", "leads nowhere"),
+        ({"inputsSchema": {"$ref": "#"}}, "document.inputsSchema", "back to itself"),
         ({"id": "other"}, "document.id", "is the policy 'other'"),
     ],
 )
