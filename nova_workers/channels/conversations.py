@@ -8,13 +8,17 @@ Nothing is kept in the process, so any copy may take the next update, also after
 """
 
 import hashlib
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ValidationError
 
 from nova_workers.channels.port import Update
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import RunCreate, ThreadCreate, ThreadPatch, ThreadView
 from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, WaitView
 from nova_workers.errors import ConfigurationError, Conflict, Gone, IllegalTransition, InvalidInput, NotFound
+from nova_workers.validation import place_of, problem_of
 
 __all__ = ["Conversations"]
 
@@ -26,6 +30,8 @@ _RECENT_RUNS = 50
 _MAX_LABEL_CHARS = 200
 _YES = frozenset({"yes", "y", "ok", "approve", "approved"})
 _NO = frozenset({"no", "n", "deny", "denied"})
+
+M = TypeVar("M", bound=BaseModel)
 
 
 class Conversations:
@@ -57,15 +63,13 @@ class Conversations:
         thread = await self._thread(update.conversation)
         if await self._answer(thread, update):
             return None
-        message = RunCreate(
-            message=update.content(),
-            metadata={
-                "channel": self._channel,
-                "to": update.conversation[:256],
-                "event_id": update.id,
-                "sender": update.sender,
-            },
-        )
+        metadata = {
+            "channel": self._channel,
+            "to": update.conversation[:256],
+            "event_id": update.id,
+            "sender": update.sender,
+        }
+        message = _body(RunCreate, {"message": update.content(), "metadata": metadata})
         key = f"channel:{self._channel}:{_digest(update.id)}"
         return (await self._client.runs.create(message, thread_id=thread.id, idempotency_key=key)).id
 
@@ -109,7 +113,7 @@ class Conversations:
         answer = _answer_to(question, update, by=f"{self._channel}: {update.sender}"[:200])
         if not repeated:
             newest = dict([*answers.items()][1 - _KEPT_ANSWERS :]) | {update.id: list(question)}
-            change = ThreadPatch(metadata={**thread.metadata, _ANSWERS: newest})
+            change = _body(ThreadPatch, {"metadata": {**thread.metadata, _ANSWERS: newest}})
             await self._client.threads.patch(thread.id, change)
         try:
             await self._client.runs.answer(question.run_id, answer)
@@ -150,11 +154,20 @@ def _answer_to(question: _Question, update: Update, *, by: str) -> RunAnswer:
     if not text:
         raise InvalidInput("A question is answered with text, and the update has none.")
     if question.kind != "approval":
-        return RunAnswer(text=text, wait_id=question.wait_id, by=by)
+        return _body(RunAnswer, {"text": text, "wait_id": question.wait_id, "by": by})
     word = text.casefold().rstrip(".!")
     if word not in _YES | _NO:
         raise InvalidInput(f"A call that needs permission is answered with yes or no, not {text[:50]!r}.")
     return RunAnswer(approve=word in _YES, wait_id=question.wait_id, by=by)
+
+
+def _body(model: type[M], values: Mapping[str, Any]) -> M:
+    """Return a request body. What is wrong with an update is refused here as the API would refuse it."""
+    try:
+        return model.model_validate(values)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise InvalidInput(f"{place_of(first) or 'update'}: {problem_of(first, model)}") from error
 
 
 def _digest(text: str) -> str:

@@ -29,7 +29,16 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 from nova_workers.contracts.waits import ANSWERABLE, AskApproval, AskUser, WaitView
-from nova_workers.errors import DeliveryFailed, Forbidden, Rejected, TooManyRequests, Unauthenticated, Unavailable
+from nova_workers.errors import (
+    ConfigurationError,
+    DeliveryFailed,
+    Forbidden,
+    NovaError,
+    Rejected,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
 from nova_workers.stopping import stop_tasks
 
 __all__ = ["Relay"]
@@ -101,12 +110,16 @@ class Relay:
             return
         try:
             run_id = await self._answered(lambda: self._conversations.submit(update))
-        except (Unauthenticated, Forbidden):
-            # The updates that remain are not lost: they come again when the key is valid.
+        except (Unauthenticated, Forbidden, ConfigurationError):
+            # The updates that remain are not lost: they come again when the cause is removed.
             raise
         except Rejected as error:
             refusal = _reply("refusal", update, error.message)
             self._start(update, lambda _: self._close(update, refusal))
+            return
+        except NovaError:
+            # A fault of the API that this update meets. It stays undone, and does not stop those of other people.
+            _log.exception("channel.update_failed", channel=self._channel.name, update_id=update.id)
             return
         if run_id is None:
             self._start(update, lambda _: self._channel.done(update))

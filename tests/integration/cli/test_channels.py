@@ -274,6 +274,22 @@ async def test_what_the_api_refuses_and_what_fails_is_reported_in_the_conversati
     assert [block["type"] for block in (await stage.runs())[0].message] == ["text", "document"]
 
 
+async def test_an_update_that_no_request_can_carry_is_refused_and_stops_no_other(stage: Stage, script: Script) -> None:
+    channel = stage.channel
+    serving = stage.serve()
+    note = Attachment(media_type="text/plain", data=base64.b64encode(b"a note").decode())
+    channel.says("1", "read", attachments=(note,) * 300)
+    channel.says("2", script({"tool": {"name": "ask_user", "input": {"question": "Tea?"}}}, {"say": "Fine."}))
+    await _until(lambda: serving.done() or channel.of("question"))
+    assert "message" in channel.of("refusal")[0].text
+    channel.says("3", "y" * 20_000)
+    await _until(lambda: serving.done() or len(channel.of("refusal")) == 2)
+    assert "text" in channel.of("refusal")[1].text
+    channel.says("4", "yes")
+    await _until(lambda: serving.done() or channel.of("answer"))
+    assert sorted(channel.finished) == ["1", "2", "3", "4"]
+
+
 async def test_an_unknown_agent_ends_the_channel_and_leaves_the_update_undone(stage: Stage) -> None:
     stage.channel.says("1", "hello")
     with pytest.raises(ConfigurationError, match="not-there"):
