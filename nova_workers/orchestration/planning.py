@@ -15,7 +15,7 @@ from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.profile import agent_spec, check_cwd
-from nova_workers.vocabulary import RunQueue, RunSource
+from nova_workers.vocabulary import PermissionMode, RunQueue, RunSource
 
 __all__ = ["NewOrchestration", "limits_of", "narrowed_limits", "plan_tree"]
 
@@ -67,7 +67,10 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
     chosen = await models.choose(
         new.tenant_id, new.config, role="MASTER", task=new.task, model=new.model, complexity=None
     )
-    request = SpawnRequest(new.task, role="MASTER", permission_mode="BYPASS")
+    # A person who starts a tree permits what its master reads. An agent cannot: what it may read after an approval, a
+    # master that it starts may read after the same approval.
+    mode: PermissionMode = "BYPASS" if new.origin is None else "DELEGATE"
+    request = SpawnRequest(new.task, role="MASTER", permission_mode=mode)
     spec = agent_spec(owner, request, chosen, new.config, name="Master", servers={})
     origin = new.origin
     master = NewAgent(
@@ -79,7 +82,7 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
         tools=spec.native_tools,
         model=spec.model,
         cwd=cwd,
-        permission_mode="BYPASS",
+        permission_mode=mode,
         category=chosen.category,
         state="RUNNING" if new.is_external else "PENDING",
     )

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nova_workers.contracts.runs import Accepted, Doorbell
+from nova_workers.contracts.waits import Answer
 from nova_workers.ledger.database import Row
 from tests.requirements import proves
 from tests.support.harness.trees import Forest, call, complete, script, spawn
@@ -166,6 +168,30 @@ async def test_an_agent_that_another_one_asked_cannot_start_an_orchestration(lea
     )
     assert row["status"] == "failed"
     assert "Another agent gave you this work" in row["result"][0]["text"]
+
+
+@proves("orchestration.agents-bounded")
+async def test_what_an_agent_must_ask_for_its_orchestration_must_ask_for_too(lead: Forest, tmp_path: Path) -> None:
+    (tmp_path / "secret.txt").write_text("the code is 4711")
+    spec = {
+        "name": "Lead",
+        "engine": "scripted",
+        "trust": "controlled",
+        "directories": [str(tmp_path)],
+        "capabilities": {"orchestrations": {}},
+        "permissions": {"approvals": [{"tool": "Read", "decision": "ask"}]},
+    }
+    await lead.harness.add_agent("asking", spec)
+    read = call("Read", file_path=str(tmp_path / "secret.txt"))
+    message = script(_start(read, spawn(complete("part")), complete("Read.")), {"say": "done"})
+    run = await lead.harness.submit(message, agent_id="asking")
+    await lead.settle()
+    (master,) = await lead.harness.database.fetch("SELECT run_id FROM orchestration_agents WHERE role = 'MASTER'")
+    assert await lead.harness.status(master["run_id"]) == "waiting"
+    await lead.harness.waiting.answer(lead.tenant_id, master["run_id"], None, Answer(approve=True))
+    await lead.settle()
+    ((status, text),) = await _calls(lead, run.run_id)
+    assert (status, "Read." in text) == ("completed", True)
 
 
 async def test_the_working_directory_is_within_those_of_the_agent(lead: Forest) -> None:
