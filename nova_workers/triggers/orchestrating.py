@@ -9,11 +9,15 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Protocol
 
+import structlog
+
 from nova_workers.errors import NovaError, Unavailable
 from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.ledger.triggers.due import OrchestratingTrigger
 
 __all__ = ["Plans", "TreePlanner", "plan_all"]
+
+_log = structlog.get_logger(__name__)
 
 
 class TreePlanner(Protocol):
@@ -30,10 +34,15 @@ class TreePlanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The orchestrations that triggers may start, and why others may not, by trigger."""
+    """The orchestrations that triggers may start, and why others may not, by trigger.
+
+    Attributes:
+        broken: Triggers whose planning failed unexpectedly; they are tried again later.
+    """
 
     trees: dict[str, NewTree] = field(default_factory=dict[str, NewTree])
     refused: dict[str, str] = field(default_factory=dict[str, str])
+    broken: list[str] = field(default_factory=list[str])
 
     @property
     def triggers(self) -> list[str]:
@@ -55,4 +64,8 @@ async def plan_all(planner: TreePlanner, triggers: Iterable[OrchestratingTrigger
             raise
         except NovaError as error:
             plans.refused[trigger.id] = error.message
+        except Exception:
+            # One bad trigger does not block the others, of all tenants.
+            _log.exception("trigger.not_planned", tenant_id=trigger.tenant_id, trigger_id=trigger.id)
+            plans.broken.append(trigger.id)
     return plans

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Row
+from nova_workers.ledger.triggers.due import find_orchestrating
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, FaultInjector
@@ -116,6 +118,34 @@ async def test_an_orchestration_that_cannot_be_started_is_a_skipped_occurrence(t
     assert (firing["outcome"], firing["skip_reason"]) == ("skipped", "orchestration")
     assert "nowhere" in firing["detail"]
     assert (await triggers.get(trigger_id)).paused_reason is None
+
+
+async def test_an_orchestration_whose_planning_breaks_is_postponed_and_the_others_fire(
+    triggers: TriggerHarness,
+) -> None:
+    broken, good = await _make(triggers, complete("x")), await triggers.make()
+    await triggers.pass_time(60)
+    await triggers.database.execute("""UPDATE agents SET spec = spec || '{"trust": "none"}' WHERE id = 'scripted'""")
+    assert (await triggers.tick()).fired == 1
+    assert len(await triggers.runs(good)) == 1
+    put_off = await triggers.get(broken)
+    assert put_off.next_fire_at is not None
+    assert put_off.next_fire_at > datetime.now(UTC) + timedelta(minutes=4)
+
+
+async def test_queued_orchestrations_of_a_paused_agent_are_not_planned(triggers: TriggerHarness) -> None:
+    trigger_id = await _make(triggers, complete("done"), overlap="queue")
+    await _come_due(triggers)
+    await _come_due(triggers)
+    await _settle(triggers)
+    await triggers.database.execute("INSERT INTO switches (scope, tenant_id, target) VALUES ('fleet', '', '')")
+    async with triggers.database.connection() as connection:
+        assert await find_orchestrating(connection, limit=10) == []
+    await triggers.tick()
+    assert await triggers.outcomes(trigger_id) == ["fired", "queued"]
+    await triggers.database.execute("DELETE FROM switches")
+    await triggers.tick()
+    assert await triggers.outcomes(trigger_id) == ["fired", "fired"]
 
 
 async def test_the_cost_of_all_agents_counts_for_the_limit_of_the_day(triggers: TriggerHarness) -> None:
