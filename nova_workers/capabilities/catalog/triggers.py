@@ -240,6 +240,8 @@ class _TriggerTools:
                 of=context.agent_id,
             )
             _require_calm(changed)
+            if "prompt" in changes:
+                _require_run(changed)
         return f"Changed {await self._described(changed)}"
 
     async def _delete(self, context: CapabilityContext, given: _Delete) -> str:
@@ -290,6 +292,15 @@ def _require_calm(trigger: TriggerView) -> None:
     if trigger.kind == "cron" and names_many_seconds(trigger.schedule):
         raise InvalidInput(
             f"schedule: {trigger.schedule!r} fires more than once a minute; name one second.", field="schedule"
+        )
+
+
+def _require_run(trigger: TriggerView) -> None:
+    """Keep an agent from giving tasks to the orchestrations that a person has a trigger start."""
+    if trigger.action == "orchestrate":
+        raise Forbidden(
+            f"prompt: trigger {trigger.id!r} starts orchestrations, whose task only a person changes. Make a "
+            "trigger of your own."
         )
 
 

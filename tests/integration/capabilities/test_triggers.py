@@ -109,6 +109,17 @@ async def test_an_agent_limits_how_often_it_starts(database: Database) -> None:
 
 
 @pytest.mark.usefixtures("tenants")
+async def test_an_agent_does_not_give_a_task_to_the_orchestrations_of_a_trigger(database: Database) -> None:
+    agent = caller(database)
+    trigger_id = await make(agent)
+    await database.execute("UPDATE triggers SET created_by = 'person', action = 'orchestrate'")
+    said = await agent.call("trigger_update", trigger_id=trigger_id, prompt="Something else.")
+    assert "starts orchestrations" in said
+    assert (await row(database, trigger_id))["prompt"] == DAILY["prompt"]
+    assert (await agent.call("trigger_update", trigger_id=trigger_id, enabled=False)).startswith("Changed")
+
+
+@pytest.mark.usefixtures("tenants")
 @proves("triggers.own")
 async def test_an_agent_cannot_change_limits_that_a_person_set(database: Database) -> None:
     agent = caller(database)
