@@ -93,6 +93,10 @@ class ProgramProvider:
         except EngineFailure:
             await self._leave()
             raise
+        except BaseException:
+            # A subagent was stopped whose turn goes on. The end of that turn ends the program.
+            run.freeze()
+            raise
         if response.ending != "tools":
             await self._leave()
         return response
