@@ -11,8 +11,9 @@ from jsonschema.validators import validator_for
 from nova_workers.contracts.agents import ENGINE_NAMES, MAX_RESPONSIBILITIES, AgentSpec, Responsibility
 from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import InvalidInput
+from nova_workers.ledger.orders.acceptance import ORDER_AGENT
 
-__all__ = ["RESERVED_IDS", "check_agent_id", "check_engine", "check_spec", "title_key"]
+__all__ = ["RESERVED_IDS", "check_agent_id", "check_engine", "check_own_id", "check_spec", "title_key"]
 
 RESERVED_IDS = frozenset({"person", "seed"})
 """Value of `created_by` for anything that no agent created."""
@@ -30,6 +31,16 @@ def check_agent_id(agent_id: str) -> None:
     """
     if agent_id in RESERVED_IDS:
         raise _wrong("id", f"{agent_id!r} is a word that the history of agents uses; choose another id")
+
+
+def check_own_id(agent_id: str) -> None:
+    """Check that an id that a person or an agent chose does not belong to an agent of the fleet itself.
+
+    Raises:
+        InvalidInput: It does.
+    """
+    if agent_id == ORDER_AGENT:
+        raise _wrong("id", f"{agent_id!r} is the agent that executes work orders; choose another id")
 
 
 def check_engine(engine: str | None) -> None:

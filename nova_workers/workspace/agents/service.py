@@ -16,7 +16,7 @@ from nova_workers.ledger.runs.cancel import withdraw_queued_of_agent
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace import renames
 from nova_workers.ledger.workspace.renames import Rename
-from nova_workers.workspace.agents.rules import check_agent_id, check_engine, check_spec
+from nova_workers.workspace.agents.rules import check_agent_id, check_engine, check_own_id, check_spec
 from nova_workers.workspace.skills import require_skills
 
 __all__ = ["MAX_AGENTS", "PERSON", "Agents", "Edit", "Permit"]
@@ -59,6 +59,7 @@ class Agents:
             LimitExceeded: The tenant has its maximum of agents.
         """
         check_agent_id(agent_id)
+        check_own_id(agent_id)
         async with self._database.transaction() as connection:
             await self._check(connection, tenant_id, spec)
             if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
@@ -160,6 +161,7 @@ class Agents:
             VersionMismatch: Its newest version is not `expected`.
         """
         check_agent_id(to_id)
+        check_own_id(to_id)
         if to_id == agent_id:
             raise InvalidInput(f"to: agent {agent_id!r} has this id; give another one.", field="to")
         async with self._database.transaction() as connection:
