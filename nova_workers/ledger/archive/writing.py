@@ -145,7 +145,8 @@ async def write_rows(
     """Write rows for a tenant, ignoring the tenant that they name. Call it in the import's transaction.
 
     Args:
-        rows: With columns of the table only; a missing column is null.
+        rows: With columns of the table only. A column that no row has gets its default, as in an archive of a release
+            before the column; one that only some rows lack is null in those.
         merge: Keep existing rows unchanged.
 
     Returns:
@@ -156,9 +157,10 @@ async def write_rows(
         InvalidInput: A value has the wrong form, or a row refers to a missing row.
     """
     new = _NEW.get(table.name)
+    given = {column for row in rows for column in row}
     query = _WRITE.format(
         table=table.name,
-        columns=", ".join(f'"{column}"' for column in table.columns),
+        columns=", ".join(f'"{column}"' for column in table.columns if column in given),
         new=new or "true",
         conflict=_KEEP if merge else "",
     )

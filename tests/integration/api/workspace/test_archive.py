@@ -513,6 +513,13 @@ async def test_an_agent_that_is_kept_in_a_merge_can_be_changed_afterwards(source
     assert (changed.version, changed.spec.name) == (2, "y")
 
 
+async def test_an_archive_of_a_release_without_a_column_gets_its_default(source: NovaClient) -> None:
+    _, trigger = small_row("triggers")
+    del trigger["action"]
+    await source.archives.import_(_each(_archive(("triggers", trigger))))
+    assert (await source.triggers.get("trg_9")).action == "run"
+
+
 async def test_another_media_type_is_refused(api: Api) -> None:
     answer = await api.http.post("/v1/import", json={})
     assert (answer.status_code, answer.json()["code"]) == (415, "unsupported_media_type")
