@@ -289,6 +289,12 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",
     # inbound channels
     "channel.once": "An update of a channel has one effect however often it comes: one run, or one answer.",
+    # work orders
+    "order.once": "Equal orders at once have one execution, and all get its result.",
+    "order.crash": "A fault at any write of an order leaves one result and one charge.",
+    "order.secret": "The content of an order is nowhere in clear while it runs, and cannot be read after its end.",
+    "order.caps": "No model is called that an order cannot afford.",
+    "order.refused": "An invalid order gets a result that names its fields and has none of its text.",
     # orchestrations
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
     "orchestration.answer-in-place": "Questions and approvals of agents of a tree are answered on its terminal.",

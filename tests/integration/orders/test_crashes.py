@@ -8,6 +8,7 @@ from contextlib import suppress
 import pytest
 
 from nova_workers.errors import Unavailable
+from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 
@@ -44,6 +45,7 @@ async def _check_one_result(desk: OrderDesk, trace_id: str) -> None:
 
 @pytest.mark.parametrize("fault", _FAULTS)
 @pytest.mark.parametrize("write", _WRITES)
+@proves("order.crash")
 async def test_an_order_survives_a_fault_at_each_write(desk: OrderDesk, write: str, fault: Fault) -> None:
     desk.engine.answers = {"critic": critique(), "general": proposal("Final")}
     accepted = await desk.accept(desk.order(), policy(_TREE))

@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 
 from nova_workers.ledger.database import Database
+from tests.requirements import proves
 from tests.support.harness.orders import OrderDesk, policy
 
 _ORDERS = 1_000
 
 
+@proves("order.once")
 async def test_a_thousand_equal_orders_at_once_are_executed_once(desk: OrderDesk, database: Database) -> None:
     order, document = desk.order(), policy()
     accepted = await asyncio.gather(*(desk.accept(order, document) for _ in range(_ORDERS)))

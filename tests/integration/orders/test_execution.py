@@ -7,6 +7,7 @@ import pytest
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.orders import EngineConstraints, OrderExtensions
 from nova_workers.contracts.usage import TokenUsage
+from tests.requirements import proves
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 
 SWARM = {"craft": "craft", "critic": "review", "compliance": "review", "general": "general"}
@@ -74,6 +75,7 @@ async def test_a_specialist_that_fails_costs_its_part_and_not_the_order(desk: Or
     assert [each.stop_reason for each in result.extensions.swarm.specialists] == ["ok", "needs_human", "ok"]
 
 
+@proves("order.caps")
 async def test_no_call_is_made_that_the_order_cannot_afford(desk: OrderDesk) -> None:
     order = desk.order(constraints=EngineConstraints(max_tokens_total=300))
     result = await desk.run(policy(), order)
@@ -88,6 +90,7 @@ async def test_a_call_gets_no_more_tokens_than_are_left(desk: OrderDesk) -> None
     assert 256 <= call.max_tokens < 500
 
 
+@proves("order.caps")
 async def test_cost_that_was_used_counts_before_each_further_call(desk: OrderDesk) -> None:
     desk.engine.usage = TokenUsage(input_tokens=10, output_tokens=10, cost_usd=0.6)
     desk.engine.answers = {"critic": critique(approve=False)}

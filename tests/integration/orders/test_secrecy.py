@@ -14,6 +14,7 @@ from nova_workers.config.sections import TelemetrySettings
 from nova_workers.contracts.engine import EngineError
 from nova_workers.devstack.servers.binaries import postgres_programs
 from nova_workers.observability.logging import configure_logging
+from tests.requirements import proves
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 
 CANARY = "xanthic-quokka-5531"
@@ -42,6 +43,7 @@ def _contains(text: str) -> bool:
     return CANARY in text or CANARY.encode().hex() in text
 
 
+@proves("order.secret")
 async def test_the_content_of_an_order_is_nowhere_while_it_runs_and_after_it_ended(
     desk: OrderDesk, database_url: str, redis: Redis
 ) -> None:
@@ -79,6 +81,7 @@ async def test_the_content_of_an_order_is_nowhere_while_it_runs_and_after_it_end
         assert not _contains(place)
 
 
+@proves("order.secret")
 async def test_the_key_of_an_order_is_destroyed_at_its_end(desk: OrderDesk) -> None:
     result = await desk.run(policy())
     row = await desk.row(result.trace_id)

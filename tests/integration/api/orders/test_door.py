@@ -23,6 +23,7 @@ from nova_workers.orders.checker import invalid_result
 from nova_workers.orders.door import AdmittedOrder, RefusedOrder
 from tests.integration.api.conftest import Api
 from tests.integration.api.orders.conftest import keyed, valid_order
+from tests.requirements import proves
 from tests.support.data.fuzzed_orders import MARK, damaged_orders
 from tests.support.data.order_policies import POLICY
 from tests.support.data.work_orders import EXAMPLES
@@ -99,6 +100,7 @@ async def test_extensions_that_are_not_known_change_nothing(api: Api, order_secr
     assert CANARY not in str(found.order)
 
 
+@proves("order.refused")
 async def test_a_fuzzed_order_is_never_an_error_and_its_text_is_never_shown(api: Api, order_secret: str) -> None:
     door = api.state.services.order_door
 
