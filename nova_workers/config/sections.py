@@ -222,6 +222,8 @@ class RetentionSettings(Section):
     inbox_days: Days = 0
     """Items of the inbox: by default only people delete them."""
     firings_days: Days = 90
+    work_orders_days: Days = 90
+    """Ended work orders with their results, parts and trails."""
     deleted_threads_days: Days = 30
     """From the deletion of a thread until its rows are purged."""
 

@@ -42,6 +42,7 @@ _METRIC: Final[dict[Aged, str]] = {
     "deliveries": "deliveries",
     "inbox": "deliveries",
     "firings": "firings",
+    "work_orders": "work_orders",
 }
 
 _log = structlog.get_logger(__name__)
@@ -119,6 +120,7 @@ class Retention:
             "deliveries": self._settings.deliveries_days,
             "inbox": self._settings.inbox_days,
             "firings": self._settings.firings_days,
+            "work_orders": self._settings.work_orders_days,
         }
         duties: list[Duty] = [partial(self._aged, tick, what, days) for what, days in kept.items() if days]
         if self._settings.deleted_threads_days:

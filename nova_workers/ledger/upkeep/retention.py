@@ -17,7 +17,7 @@ from nova_workers.vocabulary import OPEN_RUNS, OPEN_TASKS, KeptTurns, sql_list
 
 __all__ = ["AGED", "Aged", "ThreadPolicy", "WalkedThread", "delete_aged", "thread_policy", "walk_threads"]
 
-Aged = Literal["done_effects", "failed_effects", "deliveries", "inbox", "firings"]
+Aged = Literal["done_effects", "failed_effects", "deliveries", "inbox", "firings", "work_orders"]
 
 _EFFECTS = """
 DELETE FROM effects
@@ -59,12 +59,30 @@ DELETE FROM trigger_firings
                          FOR UPDATE SKIP LOCKED))
 """
 
+# Equal orders may still get the result of an old one: its age counts once it has no key any more, or an expired one.
+_WORK_ORDERS = """
+WITH old AS (
+    SELECT id FROM work_orders o
+     WHERE state = 'ended' AND ended_at < now() - make_interval(days => :days)
+       AND NOT EXISTS (SELECT FROM work_order_keys k WHERE k.order_id = o.id AND k.expires_at > now())
+     ORDER BY ended_at
+     LIMIT :limit
+       FOR UPDATE SKIP LOCKED
+), parts AS (
+    DELETE FROM work_order_parts WHERE order_id = ANY(ARRAY(SELECT id FROM old))
+), trail AS (
+    DELETE FROM work_order_trail WHERE order_id = ANY(ARRAY(SELECT id FROM old))
+)
+DELETE FROM work_orders WHERE id = ANY(ARRAY(SELECT id FROM old))
+"""
+
 AGED: Final[dict[Aged, str]] = {
     "done_effects": _EFFECTS.format(status="done"),
     "failed_effects": _EFFECTS.format(status="failed"),
     "deliveries": _DELIVERIES,
     "inbox": _INBOX,
     "firings": _FIRINGS,
+    "work_orders": _WORK_ORDERS,
 }
 """Kinds of rows that are deleted by age alone, and their statements."""
 

@@ -114,7 +114,7 @@ async def _shown(database: Database, tenant_id: str, thread_id: str) -> list[str
 
 
 async def _age_rows(database: Database, many: int) -> None:
-    """Insert effects, deliveries and firings, half of them old."""
+    """Insert effects, deliveries, firings and work orders, half of them old."""
     (tenant_id, thread_id), runs = await old_thread(database, 1)
     await database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content)"
@@ -153,6 +153,17 @@ async def _age_rows(database: Database, many: int) -> None:
         tenant_id=tenant_id,
         many=many,
     )
+    await database.execute(
+        f"INSERT INTO work_orders (id, tenant_id, scope, policy_id, policy_version, schema_version, trace, fingerprint,"
+        f"   customer_trail, internal_trail, state, max_rounds, max_tokens, max_cost_usd, least_output_tokens,"
+        f"   ttl_hours, deadline_at, ended_at)"
+        f" SELECT 'trc_' || n, :tenant_id, 's', 'p', '1', '1', '{{}}', 'f', true, true,"
+        f"        (ARRAY['ended', 'ended', 'review'])[1 + n % 3], 1, 1, 1, 1, 24, now(),"
+        f"        CASE WHEN n % 3 < 2 THEN {age} END"
+        f"   FROM generate_series(1, :many) n",
+        tenant_id=tenant_id,
+        many=many,
+    )
     assert runs
 
 
@@ -160,11 +171,13 @@ async def _age_rows(database: Database, many: int) -> None:
 async def test_rows_beyond_their_age_are_deleted_and_others_kept(database: Database) -> None:
     await _age_rows(database, 6000)
     done = await _retention(database).tick()
-    assert done == {"effects": 2000, "deliveries": 2000, "firings": 3000}
+    assert done == {"effects": 2000, "deliveries": 2000, "firings": 3000, "work_orders": 2000}
     assert await count(database, "effects") == 4000
     assert await count(database, "effects", "status = 'pending'") == 2000
     assert await count(database, "deliveries", "status = 'pending'") == 2000
     assert await count(database, "trigger_firings") == 3000
+    assert await count(database, "work_orders") == 4000
+    assert await count(database, "work_orders", "state = 'review'") == 2000
     assert await _retention(database).tick() == {}
 
 
@@ -178,6 +191,29 @@ async def test_the_inbox_is_kept_by_default(database: Database) -> None:
 
 
 @proves("retention.aged")
+async def test_a_work_order_goes_with_its_parts_and_trail_once_no_equal_order_may_get_its_result(
+    database: Database,
+) -> None:
+    await _age_rows(database, 6)
+    for table in ("parts (kind, role, round, position, reserved_usd, used_usd, run_id,", "trail (audience, event,"):
+        values = "'craft', 'c', 1, 0, 0, 0, id," if "parts" in table else "'internal', 'ended',"
+        await database.execute(
+            f"INSERT INTO work_order_{table} id, tenant_id, order_id)"
+            f" SELECT {values} 'x' || id, tenant_id, id FROM work_orders"
+        )
+    await database.execute(
+        "INSERT INTO work_order_keys (tenant_id, key_hash, policy_version, schema_version, order_id, expires_at)"
+        " VALUES ('ten_1', 'a', '1', '1', 'trc_4', now() + interval '1 day'),"
+        "        ('ten_1', 'b', '1', '1', 'trc_6', now() - interval '1 day')"
+    )
+    assert (await _retention(database).tick())["work_orders"] == 1
+    assert await count(database, "work_orders", "id = 'trc_6'") == 0
+    for table in ("work_orders", "work_order_parts", "work_order_trail"):
+        assert await count(database, table) == 5
+    assert await count(database, "work_order_keys") == 1
+
+
+@proves("retention.aged")
 async def test_zero_days_keep_rows_for_ever(database: Database) -> None:
     await _age_rows(database, 60)
     kept = dict.fromkeys(RetentionSettings.model_fields.keys() - {"every_s", "busy"}, 0)
@@ -188,7 +224,7 @@ async def test_zero_days_keep_rows_for_ever(database: Database) -> None:
 @pytest.mark.parametrize("what", list(ledger.AGED))
 async def test_a_batch_is_bounded_and_read_from_an_index(database: Database, what: ledger.Aged) -> None:
     await _age_rows(database, 6000)
-    for table in ("effects", "deliveries", "trigger_firings"):
+    for table in ("effects", "deliveries", "trigger_firings", "work_orders"):
         await database.execute(f"ANALYZE {table}")
     if what == "inbox":
         await database.execute("UPDATE deliveries SET target = 'user', routed = true")
