@@ -44,7 +44,14 @@ class Conversations:
             client: Of the tenant.
             channel: Its name.
             agent_id: The agent of new conversations. A conversation keeps the agent with which it began.
+
+        Raises:
+            ConfigurationError: The name has a colon, so that two channels could have the same thread.
         """
+        if ":" in channel:
+            raise ConfigurationError(
+                f"The channel's name {channel!r} has a colon, which ends the name in labels of threads. Take another."
+            )
         self._client = client
         self._channel = channel
         self._agent_id = agent_id

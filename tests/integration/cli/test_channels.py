@@ -328,6 +328,12 @@ def test_a_pipe_with_an_unknown_key_ends_with_a_sentence(nova: Nova) -> None:
     assert len(done.stderr.splitlines()) == 1
 
 
+def test_a_channels_name_that_could_be_part_of_a_conversation_is_refused(nova: Nova) -> None:
+    done = _pipe(nova, name="chat:eu")
+    assert (done.returncode, done.stdout) == (1, "")
+    assert "'chat:eu' has a colon" in done.stderr
+
+
 def test_a_signal_ends_a_pipe_whose_stdin_is_open(nova: Nova) -> None:
     pipe = subprocess.PIPE
     with subprocess.Popen(**_command(nova, f"pipe-{uuid.uuid4().hex[:8]}"), stdin=pipe, stdout=pipe) as process:
