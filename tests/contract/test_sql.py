@@ -14,7 +14,11 @@ from nova_workers.ledger.named_sql import compile_statement
 
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for room in ("nova_workers", "api", "beat") for path in sorted((ROOT / room).rglob("*.py"))]
-TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if path.name != "test_named_sql.py"]
+TESTS = [
+    path
+    for path in sorted((ROOT / "tests").rglob("*.py"))
+    if path.name != "test_named_sql.py" and "node_modules" not in path.parts
+]
 SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|VALUES)\b")
 METHODS = {"fetch", "fetchrow", "fetchval", "execute", "rows"}
 

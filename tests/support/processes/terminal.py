@@ -37,8 +37,10 @@ class Terminal:
     ) -> None:
         self._master, slave = pty.openpty()
         termios.tcsetwinsize(slave, (40, columns))
+        # These would replace the size of this terminal.
+        inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         # This terminal does not answer queries for the cursor position.
-        self.env = {**os.environ, **nova.env, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
+        self.env = {**inherited, **nova.env, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
         self.command = [sys.executable, *program, *arguments]
         self.process = subprocess.Popen(
             self.command,

@@ -72,7 +72,7 @@ def open_waits(nova: Nova, orchestration: str) -> list[dict[str, Any]]:
 
 
 def test_the_tree_is_drawn_as_it_grows_and_stays_with_its_summary(nova: Nova) -> None:
-    half, pause = call("report_progress", status="half", percent=50), {"sleep_s": 0.7}
+    half, pause = call("report_progress", status="half", percent=50), {"sleep_s": 2}
     task = script(pause, spawn(half, pause, complete("read"), name="Reader"), complete("All is read."))
     with watching(nova, "orchestrate", task, "--agent", PLAYER) as terminal:
         terminal.shows("● Master RUNNING")

@@ -183,11 +183,12 @@ class _Keeper(ScriptedEngine):
 @proves("finish.session")
 async def test_a_failed_turn_leaves_the_last_good_session(harness: Harness):
     harness.engines["scripted"] = _Keeper(environment="development")
+    worker = harness.worker()
     thread_id = await harness.thread("scripted")
     sessions: list[str] = []
     for message in ("hello", '{"script": [{"error": {"message": "No."}}]}', "hello"):
         await harness.submit(message, thread_id)
-        await harness.settle(harness.workers[0])
+        await harness.settle(worker)
         sessions.append(
             await harness.database.fetchval("SELECT session_id FROM threads WHERE id = :thread_id", thread_id=thread_id)
         )
