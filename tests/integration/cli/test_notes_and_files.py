@@ -115,7 +115,9 @@ def test_the_inbox_shows_deliveries(nova: Nova, sent: SentFileView) -> None:
 
 def test_closed_items_are_listed_on_demand_only(nova: Nova, sent: SentFileView) -> None:
     def listed(*options: str) -> set[str]:
-        return {item["id"] for item in nova.good("inbox", *options, "--limit", "200", "--json").json["items"]}
+        items = nova.good("inbox", *options, "--limit", "200", "--json").json["items"]
+        # Questions of other tests' runs close when they are answered, and not before.
+        return {item["id"] for item in items if item["kind"] not in {"question", "approval"}}
 
     both = listed()
     one = next(iter(both))
