@@ -94,7 +94,7 @@ class OrderTicker:
         return await advance(connection, row, self._keys)
 
     async def _end_unreviewed(self, connection: Connection, row: OrderRow) -> After:
-        if row.state != "review":
+        if row.state != "review" or not row.overdue:
             return NOTHING_FOLLOWS
         order = await open_order(connection, row, self._keys)
         return await finish(connection, order, [], "needs_human", cached=False, needs_human=False, reviewed="expired")
@@ -103,7 +103,7 @@ class OrderTicker:
         """End an order without its content, once its time is over: until then another process may move it."""
         async with self._database.transaction() as connection:
             row = await lock_order(connection, order_id)
-            if row is None or (row.state == "running" and not row.overdue):
+            if row is None or not row.overdue:
                 return NOTHING_FOLLOWS
             return await finish_without_content(connection, row)
 

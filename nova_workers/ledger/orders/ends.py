@@ -45,7 +45,7 @@ WITH ended AS (
        SET state = 'ended', stop_reason = :stop_reason, needs_human = :needs_human, outcome = :outcome,
            data_key = NULL, data_key_id = NULL, sealed = NULL, sealed_draft = NULL, reviewed = :reviewed,
            reviewed_by = :reviewed_by, ended_at = now()
-     WHERE id = :order_id AND state = ANY(:expected::text[])
+     WHERE id = :order_id AND state = :expected AND state <> 'ended'
     RETURNING id, ttl_hours
 ), parts AS (
     UPDATE work_order_parts p
@@ -152,11 +152,11 @@ async def begin_review(
 
 
 async def end_order(connection: Connection, order_id: str, end: OrderEnd, *, expected: OrderState) -> bool:
-    """End an order and destroy its key. False if it is not in the expected state."""
+    """End an order and destroy its key. False if it is not in the expected state, or has ended."""
     ended = await connection.fetchval(
         _END,
         order_id=order_id,
-        expected=[expected],
+        expected=expected,
         stop_reason=end.stop_reason,
         needs_human=end.needs_human,
         outcome=dict(end.outcome),

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass
 
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.orders.records import PartRow
+from nova_workers.ledger.orders.records import PART_COLUMNS, PartRow
 from nova_workers.vocabulary import OrderState, WorkStopReason
 
 __all__ = ["BegunPart", "Grant", "PartEnd", "begin_part", "end_part", "reserve_call", "settle_call", "stored_part"]
@@ -26,12 +26,7 @@ RETURNING p.id, p.order_id, p.tenant_id, p.attempts, p.kind, p.role, p.round, p.
           o.data_key_id, o.sealed, extract(epoch FROM o.deadline_at - now())::float8 AS left_s
 """
 
-_STORED = """
-SELECT p.id, p.run_id, p.kind, p.role, p.round, p.position, p.attempts, p.calls, p.used_tokens,
-       p.used_usd::float8 AS used_usd, p.usage, p.engine, p.model, p.provider, p.sealed_output, p.fingerprint,
-       p.confidence, p.approved, p.stop_reason, p.created_at, p.ended_at
-  FROM work_order_parts p WHERE p.run_id = :run_id AND p.stop_reason IS NOT NULL
-"""
+_STORED = f"SELECT {PART_COLUMNS} FROM work_order_parts p WHERE p.run_id = :run_id AND p.stop_reason IS NOT NULL"
 
 _LOCK_ORDER = "SELECT state FROM work_orders WHERE id = :order_id FOR UPDATE"
 

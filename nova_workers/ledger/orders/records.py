@@ -12,6 +12,7 @@ from nova_workers.ledger.database import Connection, Row
 from nova_workers.vocabulary import OrderState, RoleKind, WorkStopReason
 
 __all__ = [
+    "PART_COLUMNS",
     "OrderRow",
     "PartRow",
     "find_order",
@@ -28,7 +29,9 @@ _ORDER = """
 o.id, o.tenant_id, o.scope, o.policy_id, o.policy_version, o.trace, o.presentation_mode, o.customer_trail,
 o.internal_trail, o.traceparent, o.state, o.stage, o.round, o.max_rounds, o.ttl_hours, o.deadline_at,
 o.data_key, o.data_key_id, o.sealed, o.sealed_draft, o.stop_reason, o.needs_human, o.outcome, o.review_due_at,
-o.reviewed, o.created_at, o.ended_at, o.deadline_at <= now() AS overdue
+o.reviewed, o.created_at, o.ended_at,
+CASE o.state WHEN 'running' THEN o.deadline_at <= now() WHEN 'review' THEN o.review_due_at <= now() ELSE false
+ END AS overdue
 """
 
 _GET = f"SELECT {_ORDER} FROM work_orders o WHERE o.tenant_id = :tenant_id AND o.id = :order_id"
@@ -52,14 +55,14 @@ SELECT {_ORDER} FROM work_orders o
  LIMIT :limit
 """
 
-_PARTS = """
-SELECT p.id, p.run_id, p.kind, p.role, p.round, p.position, p.attempts, p.calls, p.used_tokens,
-       p.used_usd::float8 AS used_usd, p.usage, p.engine, p.model, p.provider, p.sealed_output, p.fingerprint,
-       p.confidence, p.approved, p.stop_reason, p.created_at, p.ended_at
-  FROM work_order_parts p
- WHERE p.order_id = :order_id
- ORDER BY p.id
+PART_COLUMNS = """
+p.id, p.run_id, p.kind, p.role, p.round, p.position, p.attempts, p.calls, p.used_tokens, p.used_usd::float8 AS used_usd,
+p.usage, p.engine, p.model, p.provider, p.sealed_output, p.fingerprint, p.confidence, p.approved, p.stop_reason,
+p.created_at, p.ended_at
 """
+"""Of a `PartRow`, from ``work_order_parts p``."""
+
+_PARTS = f"SELECT {PART_COLUMNS} FROM work_order_parts p WHERE p.order_id = :order_id ORDER BY p.id"
 
 _NOT_RUNNING = "SELECT id FROM work_orders WHERE id = ANY(:order_ids::text[]) AND state <> 'running'"
 
@@ -102,7 +105,7 @@ class OrderRow:
     created_at: datetime
     ended_at: datetime | None
     overdue: bool
-    """Whether its time was over when the row was read."""
+    """Whether its time, or that of its review, was over when the row was read. An ended order is not overdue."""
 
 
 @dataclass(frozen=True, slots=True)

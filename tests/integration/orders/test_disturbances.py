@@ -15,7 +15,9 @@ import structlog
 from nova_workers.config.sections import TelemetrySettings
 from nova_workers.contracts.engine import EngineResult
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.ledger.orders.records import lock_order
 from nova_workers.observability.logging import configure_logging
+from nova_workers.orders.advance import NOTHING_FOLLOWS, finish_without_content
 from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.secrets import OrderSecrets
@@ -83,6 +85,15 @@ async def test_an_order_that_ends_without_its_content_is_in_its_trail(desk: Orde
         "SELECT audience FROM work_order_trail WHERE order_id = :id AND event = 'ended'", id=accepted.trace_id
     )
     assert sorted(row["audience"] for row in rows) == ["customer", "internal"]
+
+
+async def test_an_order_that_another_process_ended_meanwhile_keeps_its_result(desk: OrderDesk) -> None:
+    before = await desk.run(policy())
+    async with desk.database.transaction() as connection:
+        row = await lock_order(connection, before.trace_id)
+        assert row is not None
+        assert await finish_without_content(connection, row) == NOTHING_FOLLOWS
+    assert await desk.result(before.trace_id) == before
 
 
 async def test_another_document_with_the_same_version_is_executed_anew(desk: OrderDesk) -> None:
