@@ -1,11 +1,13 @@
 """What the errors of a provider mean, for every engine that asks one over the wire."""
 
-from typing import NamedTuple
+from collections.abc import Mapping
+from typing import Final, NamedTuple
 
-from nova_workers.engines.resilience import Cause
-from nova_workers.errors import EngineErrorKind
+from nova_workers.engines.resilience import AttemptFailed, Cause
+from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = [
+    "BY_STATUS",
     "FORBIDDEN",
     "INVALID",
     "NO_MODEL",
@@ -14,6 +16,9 @@ __all__ = [
     "RATE_LIMITED",
     "REFUSED",
     "Verdict",
+    "found_in_reading",
+    "is_data_defect",
+    "of_status",
 ]
 
 
@@ -39,3 +44,37 @@ NO_MODEL = Verdict("model_error", retryable=False, cause="model")
 """There is no such model."""
 INVALID = Verdict("model_error", retryable=False, cause="request")
 """The request is malformed."""
+
+BY_STATUS: Final[Mapping[int, Verdict]] = {
+    401: REFUSED,
+    402: REFUSED,
+    403: FORBIDDEN,
+    404: NO_MODEL,
+    408: OUT_OF_ORDER,
+    409: OUT_OF_ORDER,
+    413: OVERFLOW,
+    429: RATE_LIMITED,
+}
+"""HTTP statuses that say more than whose fault it is."""
+
+_NOT_WRITABLE = "not JSON compliant"
+"""The encoder's message for a request with NaN or infinity."""
+
+
+def of_status(status: int) -> Verdict:
+    """Return what an HTTP status means. Where it says nothing more, 4xx is our fault, and all others the server's."""
+    return BY_STATUS.get(status) or (INVALID if 400 <= status < 500 else OUT_OF_ORDER)
+
+
+def found_in_reading(failure: EngineFailure) -> EngineFailure:
+    """Return the failure for a truncated stream or an invalid response, which we detected ourselves."""
+    if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
+        return failure
+    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=OUT_OF_ORDER.cause)
+
+
+def is_data_defect(error: Exception) -> bool:
+    """Return whether a request cannot be encoded, or a response nests too deep to be parsed: retries cannot help."""
+    if isinstance(error, UnicodeEncodeError | RecursionError | OverflowError):
+        return True
+    return isinstance(error, ValueError) and _NOT_WRITABLE in str(error)

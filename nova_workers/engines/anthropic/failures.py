@@ -8,6 +8,7 @@ import httpx2
 from nova_workers.engines.resilience import AttemptFailed, retry_after_s
 from nova_workers.engines.turn import BlockPlace, ContentRefused
 from nova_workers.engines.verdicts import (
+    BY_STATUS,
     FORBIDDEN,
     INVALID,
     NO_MODEL,
@@ -16,6 +17,9 @@ from nova_workers.engines.verdicts import (
     RATE_LIMITED,
     REFUSED,
     Verdict,
+    found_in_reading,
+    is_data_defect,
+    of_status,
 )
 from nova_workers.errors import EngineFailure
 
@@ -37,16 +41,6 @@ _BY_TYPE: dict[str, Verdict] = {
     "invalid_request_error": INVALID,
     "not_found_error": NO_MODEL,
 }
-_BY_STATUS: dict[int, Verdict] = {
-    401: REFUSED,
-    402: REFUSED,
-    403: FORBIDDEN,
-    404: NO_MODEL,
-    408: OUT_OF_ORDER,
-    409: OUT_OF_ORDER,
-    413: OVERFLOW,
-    429: RATE_LIMITED,
-}
 _OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exceed context", "too many tokens")
 """The provider has no code for requests over the context window: they are invalid requests with these messages."""
 
@@ -54,8 +48,6 @@ _REFUSED_BLOCK = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.c
 """The provider's path of a block in an error message, e.g. ``messages.2.content.0.image.source.base64.data: …``."""
 _ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
 
-_NOT_WRITABLE = "not JSON compliant"
-"""The encoder's message for a request with NaN or infinity."""
 
 _SET_KEY = "Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
 
@@ -66,7 +58,7 @@ def failure_of(error: Exception) -> EngineFailure:
     The place of a `ContentRefused` counts messages as in the request.
     """
     if isinstance(error, EngineFailure):
-        return _found_in_reading(error)
+        return found_in_reading(error)
     verdict = _judge(error)
     if verdict is INVALID and isinstance(error, anthropic.APIStatusError):
         says = error.api_message or error.message
@@ -85,13 +77,6 @@ def failure_of(error: Exception) -> EngineFailure:
     )
 
 
-def _found_in_reading(failure: EngineFailure) -> EngineFailure:
-    """Return the failure for a truncated stream or an invalid response, which we detected ourselves."""
-    if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
-        return failure
-    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=OUT_OF_ORDER.cause)
-
-
 def _judge(error: Exception) -> Verdict:
     match error:
         case anthropic.APIStatusError():
@@ -103,7 +88,7 @@ def _judge(error: Exception) -> Verdict:
             return _NO_KEY
         case ValueError() | LookupError() | RuntimeError() | OverflowError():
             # Otherwise the stream violates the protocol: broken JSON, or events out of order.
-            return INVALID if _is_data_defect(error) else OUT_OF_ORDER
+            return INVALID if is_data_defect(error) else OUT_OF_ORDER
         case _:
             return Verdict("unknown", retryable=False, cause="request")
 
@@ -113,19 +98,10 @@ def _is_about_the_key(error: Exception) -> bool:
     return isinstance(error, anthropic.CredentialsError) or "authentication" in str(error)
 
 
-def _is_data_defect(error: Exception) -> bool:
-    """Return whether a request cannot be encoded, or a response nests too deep to be parsed: retries cannot help."""
-    if isinstance(error, UnicodeEncodeError | RecursionError | OverflowError):
-        return True
-    return isinstance(error, ValueError) and _NOT_WRITABLE in str(error)
-
-
 def _judge_status(error: anthropic.APIStatusError) -> Verdict:
     kind: str | None = error.type
-    verdict = _BY_STATUS.get(error.status_code) or (_BY_TYPE.get(kind) if kind else None)
-    if verdict is None:
-        # Without an error body, 5xx is the server's fault and 4xx ours.
-        verdict = OUT_OF_ORDER if error.status_code >= 500 or error.status_code < 400 else INVALID
+    status = error.status_code
+    verdict = BY_STATUS.get(status) or (_BY_TYPE.get(kind) if kind else None) or of_status(status)
     says = (error.api_message or error.message).lower()
     if verdict is INVALID and any(words in says for words in _OVERFLOW_WORDS):
         return OVERFLOW

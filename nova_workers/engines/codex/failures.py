@@ -3,7 +3,6 @@
 import re
 
 from nova_workers.engines.verdicts import (
-    FORBIDDEN,
     INVALID,
     NO_MODEL,
     OUT_OF_ORDER,
@@ -11,23 +10,12 @@ from nova_workers.engines.verdicts import (
     RATE_LIMITED,
     REFUSED,
     Verdict,
+    of_status,
 )
 
 __all__ = ["verdict"]
 
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b")
-_BY_STATUS = {
-    400: INVALID,
-    401: REFUSED,
-    402: REFUSED,
-    403: FORBIDDEN,
-    404: NO_MODEL,
-    408: OUT_OF_ORDER,
-    413: OVERFLOW,
-    422: INVALID,
-    429: RATE_LIMITED,
-}
-_SERVER_ERRORS = 500
 _BY_WORDS: tuple[tuple[re.Pattern[str], Verdict], ...] = (
     (re.compile(r"context window|context length|exceeds the maximum length", re.IGNORECASE), OVERFLOW),
     (re.compile(r"quota exceeded|usage limit|billing|invalid api key|incorrect api key", re.IGNORECASE), REFUSED),
@@ -50,6 +38,5 @@ def verdict(message: str) -> Verdict | None:
     """Return what a message means; None if it is unknown."""
     status = _STATUS.search(message)
     if status is not None:
-        code = int(status[1])
-        return OUT_OF_ORDER if code >= _SERVER_ERRORS else _BY_STATUS.get(code, INVALID)
+        return of_status(int(status[1]))
     return next((found for pattern, found in _BY_WORDS if pattern.search(message)), None)

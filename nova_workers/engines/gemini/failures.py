@@ -11,22 +11,12 @@ from nova_workers.engines.verdicts import (
     RATE_LIMITED,
     REFUSED,
     Verdict,
+    of_status,
 )
 
 __all__ = ["verdict"]
 
 _STATUS = re.compile(r"(?:\bstatus:? |\"?code\"?\s*:\s*|\bgot status: )(\d{3})\b")
-_BY_STATUS = {
-    400: INVALID,
-    401: REFUSED,
-    402: REFUSED,
-    403: FORBIDDEN,
-    404: NO_MODEL,
-    408: OUT_OF_ORDER,
-    413: OVERFLOW,
-    429: RATE_LIMITED,
-}
-_SERVER_ERRORS = 500
 _FIRST: tuple[tuple[re.Pattern[str], Verdict], ...] = (
     (re.compile(r"exceeds the maximum number of tokens|token count .* exceeds|context window", re.I), OVERFLOW),
     (re.compile(r"api key not valid|api_key_invalid|invalid auth method|unauthenticated", re.IGNORECASE), REFUSED),
@@ -59,6 +49,5 @@ def verdict(message: str) -> Verdict | None:
             return found
     status = _STATUS.search(message)
     if status is not None:
-        code = int(status[1])
-        return OUT_OF_ORDER if code >= _SERVER_ERRORS else _BY_STATUS.get(code, INVALID)
+        return of_status(int(status[1]))
     return next((found for pattern, found in _BY_WORDS if pattern.search(message)), None)

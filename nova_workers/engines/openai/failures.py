@@ -9,7 +9,6 @@ import openai
 from nova_workers.engines.resilience import AttemptFailed, retry_after_s
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import (
-    FORBIDDEN,
     INVALID,
     NO_MODEL,
     OUT_OF_ORDER,
@@ -17,6 +16,9 @@ from nova_workers.engines.verdicts import (
     RATE_LIMITED,
     REFUSED,
     Verdict,
+    found_in_reading,
+    is_data_defect,
+    of_status,
 )
 from nova_workers.errors import EngineFailure
 
@@ -40,16 +42,6 @@ _BY_CODE: dict[str, Verdict] = {
     "slow_down": OUT_OF_ORDER,
     "vector_store_timeout": OUT_OF_ORDER,
 }
-_BY_STATUS: dict[int, Verdict] = {
-    401: REFUSED,
-    402: REFUSED,
-    403: FORBIDDEN,
-    404: NO_MODEL,
-    408: OUT_OF_ORDER,
-    409: OUT_OF_ORDER,
-    413: OVERFLOW,
-    429: RATE_LIMITED,
-}
 _OVERFLOW_WORDS = re.compile(
     r"context (?:length|window|size|limit)|maximum (?:context|input) length|prompt is too long|too many tokens"
     r"|range of input length|input (?:is )?too long|exceeds the available context",
@@ -62,8 +54,6 @@ _ABOUT_MEDIA = re.compile(
 _ABOUT_POLICY = re.compile(r"content[_ ](?:filter|policy)|_policy|invalid_prompt", re.IGNORECASE)
 _IMAGE_CODES = re.compile(r"image|file", re.IGNORECASE)
 
-_NOT_WRITABLE = "not JSON compliant"
-"""The encoder's message for a request with NaN or infinity."""
 _MAX_SAID_CHARS = 1_000
 _LEAST_HIDDEN_CHARS = 6
 """Shorter values, such as the key of a local server, occur in any text."""
@@ -77,7 +67,7 @@ def failure_of(error: Exception, secrets: Iterable[str] = ()) -> EngineFailure:
         secrets: Values that the message must not contain; a server may echo a key.
     """
     if isinstance(error, EngineFailure):
-        return _found_in_reading(error)
+        return found_in_reading(error)
     text = _say(error)
     for secret in secrets:
         if len(secret) >= _LEAST_HIDDEN_CHARS:
@@ -123,13 +113,6 @@ def _is_about_media(text: str, codes: str) -> bool:
     return bool(_ABOUT_MEDIA.search(text)) and not _ABOUT_POLICY.search(f"{text} {codes}")
 
 
-def _found_in_reading(failure: EngineFailure) -> EngineFailure:
-    """Return the failure for a truncated stream or an invalid response, which we detected ourselves."""
-    if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
-        return failure
-    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=OUT_OF_ORDER.cause)
-
-
 def _judge_api(error: openai.APIError) -> Verdict:
     if isinstance(error, openai.APIResponseValidationError):
         return OUT_OF_ORDER
@@ -137,16 +120,11 @@ def _judge_api(error: openai.APIError) -> Verdict:
         if code in _BY_CODE:
             return _BY_CODE[code]
     if isinstance(error, openai.APIStatusError):
-        return _by_status(error.status_code)
+        return of_status(error.status_code)
     # An error within a stream of chat completions has no status, but some servers give one as its code.
     if error.code is not None and error.code.isdecimal():
-        return _by_status(int(error.code))
+        return of_status(int(error.code))
     return INVALID if _is_invalid(error.type, error.message) else OUT_OF_ORDER
-
-
-def _by_status(status: int) -> Verdict:
-    # Where the status says nothing more, 5xx is the server's fault and 4xx ours.
-    return _BY_STATUS.get(status) or (INVALID if 400 <= status < 500 else OUT_OF_ORDER)
 
 
 def _is_invalid(code: str | None, message: str) -> bool:
@@ -164,16 +142,9 @@ def _judge(error: Exception) -> Verdict:
             return OUT_OF_ORDER
         case ValueError() | LookupError() | RuntimeError() | OverflowError() | AttributeError() | TypeError():
             # The stream violates the protocol: broken JSON, or pieces without their fields.
-            return INVALID if _is_data_defect(error) else OUT_OF_ORDER
+            return INVALID if is_data_defect(error) else OUT_OF_ORDER
         case _:
             return _UNKNOWN
-
-
-def _is_data_defect(error: Exception) -> bool:
-    """Return whether a request cannot be encoded, or a response nests too deep to be parsed: retries cannot help."""
-    if isinstance(error, UnicodeEncodeError | RecursionError | OverflowError):
-        return True
-    return isinstance(error, ValueError) and _NOT_WRITABLE in str(error)
 
 
 def _retry_after_s(error: openai.APIError) -> float | None:
