@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings
+from nova_workers.contracts.http.orchestrations import OrchestrationContinue
 from tests.integration.api.conftest import Serve
 from tests.integration.api.orchestrations.conftest import PATH, Orchestrated
 from tests.support.harness.trees import call, complete, script, spawn
@@ -60,12 +62,12 @@ async def test_a_wait_ends_when_an_agent_asks_a_person(orchestrated: Orchestrate
 
 async def test_a_continuation_is_awaited_to_its_own_end(orchestrated: Orchestrated) -> None:
     view = await orchestrated.run(complete("first"))
-    follow_up = {"task": script(complete("second"))}
-    waiting = asyncio.create_task(orchestrated.api.http.post(f"{PATH}/{view['id']}/continue/wait", json=follow_up))
-    await _is_followed(orchestrated)
-    await orchestrated.settle()
-    answer = await waiting
-    assert (answer.status_code, answer.json()["summary"]) == (200, "second")
+    follow_up = OrchestrationContinue(task=script(complete("second")))
+    async with NovaClient(orchestrated.api.url, orchestrated.api.tenant.key) as nova:
+        waiting = asyncio.create_task(nova.orchestrations.continue_and_wait(view["id"], follow_up))
+        await _is_followed(orchestrated)
+        await orchestrated.settle()
+        assert (await waiting).summary == "second"
 
 
 async def test_a_waiter_is_answered_though_the_end_was_never_pushed(orchestrated: Orchestrated) -> None:
