@@ -32,7 +32,7 @@ from nova_workers.client.webhooks import Webhooks
 from nova_workers.client.work_orders import WorkOrderPolicies, WorkOrders, WorkOrderSecrets
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.fleet import FleetPause, FleetView
-from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyView
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
 from nova_workers.contracts.http.wire import (
     MessageView,
     RunView,
@@ -105,6 +105,14 @@ class NovaClient:
     async def capabilities(self) -> list[dict[str, Any]]:
         """Return the capabilities of this fleet: name, description, tools and schema of each."""
         return (await self._transport.fetch(Page[dict[str, Any]], "GET", "/v1/capabilities")).items
+
+    async def whoami(self) -> KeyIdentity:
+        """Return the client's key: its name, scopes and expiry, and its tenant.
+
+        Raises:
+            Unauthenticated: The key is unknown, revoked or expired.
+        """
+        return await self._transport.fetch(KeyIdentity, "GET", "/v1/whoami")
 
     async def healthz(self) -> None:
         """Return if the API process answers; raise `Unavailable` otherwise."""

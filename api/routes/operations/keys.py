@@ -1,24 +1,24 @@
-"""``/v1/keys``: API keys of the caller's tenant."""
+"""``/v1/keys``: API keys of the caller's tenant; ``/v1/whoami``: the key of the request."""
 
 from fastapi import APIRouter
 
-from api.auth import KeysCaller
+from api.auth import AnyCaller, KeysCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import KeyIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyView
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.tenants import keys as ledger
 
 __all__ = ["router"]
 
-router = APIRouter(prefix="/v1/keys", tags=["keys"], route_class=StrictRoute)
+router = APIRouter(tags=["keys"], route_class=StrictRoute)
 
 
-@router.post("", status_code=201, responses=problems(body=True))
+@router.post("/v1/keys", status_code=201, responses=problems(body=True))
 async def create_key(body: KeyCreate, caller: KeysCaller, state: State) -> KeyCreated:
     """Create a key. Its secret is in this answer only. A key can only give scopes that it has."""
     for scope in body.scopes:
@@ -34,7 +34,7 @@ async def create_key(body: KeyCreate, caller: KeysCaller, state: State) -> KeyCr
         )
 
 
-@router.get("", responses=problems(400, 422))
+@router.get("/v1/keys", responses=problems(400, 422))
 async def list_keys(caller: KeysCaller, state: State, cursor: Cursor = None, limit: Limit = 50) -> Page[KeyView]:
     """List keys, newest first, without their secrets."""
     pager = Pager(caller.tenant_id, "keys", (str,))
@@ -44,9 +44,16 @@ async def list_keys(caller: KeysCaller, state: State, cursor: Cursor = None, lim
     return pager.page(rows, limit, lambda key: [key.id])
 
 
-@router.delete("/{key_id}", status_code=204, responses=problems(404))
+@router.delete("/v1/keys/{key_id}", status_code=204, responses=problems(404))
 async def revoke_key(key_id: KeyIdPath, caller: KeysCaller, state: State) -> None:
     """Revoke a key. Every API process refuses it within seconds; revoking again changes nothing."""
     async with state.services.database.connection() as connection:
         await ledger.revoke_key(connection, caller.tenant_id, key_id)
     state.keys.forget(key_id)
+
+
+@router.get("/v1/whoami", responses=problems())
+async def get_identity(caller: AnyCaller, state: State) -> KeyIdentity:
+    """Get the key of this request: its name, scopes and expiry, and its tenant."""
+    async with state.services.database.connection() as connection:
+        return await ledger.identify_key(connection, caller.tenant_id, caller.key_id)

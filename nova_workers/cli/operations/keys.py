@@ -29,6 +29,25 @@ async def list_keys(session: Session, limit: LimitOption = 50, cursor: CursorOpt
     show_page(session.out, page, columns, _row, nothing="No keys.")
 
 
+@remote(app, "current")
+async def current(session: Session) -> None:
+    """Show the key in use, its tenant and its scopes."""
+    key = await session.client.whoami()
+    if session.out.json:
+        session.out.document(key)
+        return
+    session.out.facts(
+        [
+            ("key", f"{key.key_id} ({key.key_name})"),
+            ("begins with", key.prefix),
+            ("scopes", ", ".join(key.scopes)),
+            ("expires", stamp(key.expires_at) if key.expires_at else "never"),
+            ("tenant", f"{key.tenant_id} ({key.tenant_name})"),
+            ("time zone", key.timezone),
+        ]
+    )
+
+
 @remote(app, "create")
 async def create(
     session: Session,

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.bodies import Body, View
 
-__all__ = ["KeyCreate", "KeyCreated", "KeyView", "Scope"]
+__all__ = ["KeyCreate", "KeyCreated", "KeyIdentity", "KeyView", "Scope"]
 
 Scope = Literal["runs", "agents", "workspace", "secrets", "keys", "operator"]
 """A permission of a key. `runs`: threads, runs, answers to them, usage. `agents`: agents. `workspace`: tasks, notes,
@@ -39,3 +39,17 @@ class KeyCreated(KeyView):
     """A new key with its secret, which is shown only once."""
 
     key: str
+
+
+class KeyIdentity(View):
+    """The key of the request and its tenant: what a client may do with it."""
+
+    key_id: str
+    key_name: str
+    prefix: str
+    scopes: list[Scope]
+    expires_at: datetime | None
+    tenant_id: str
+    tenant_name: str
+    timezone: str
+    """The tenant's time zone."""

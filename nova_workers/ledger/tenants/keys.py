@@ -8,8 +8,8 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.contracts.http.keys import KeyCreated, KeyView
-from nova_workers.errors import NotFound
+from nova_workers.contracts.http.keys import KeyCreated, KeyIdentity, KeyView
+from nova_workers.errors import NotFound, Unauthenticated
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
@@ -19,6 +19,7 @@ __all__ = [
     "create_key",
     "find_key",
     "hash_secret",
+    "identify_key",
     "list_keys",
     "revoke_key",
 ]
@@ -49,6 +50,13 @@ SELECT {_COLUMNS} FROM api_keys
  WHERE tenant_id = :tenant_id AND (:before::text IS NULL OR id < :before)
  ORDER BY id DESC
  LIMIT :limit
+"""
+
+_IDENTIFY = """
+SELECT k.id AS key_id, k.name AS key_name, k.prefix, k.scopes, k.expires_at,
+       w.id AS tenant_id, w.name AS tenant_name, w.timezone
+  FROM api_keys k JOIN tenants w ON w.id = k.tenant_id
+ WHERE k.tenant_id = :tenant_id AND k.id = :key_id
 """
 
 # Idempotent: the first revocation's time stays.
@@ -111,6 +119,18 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
     if row is None:
         return None
     return AuthenticatedKey(row["id"], row["tenant_id"], frozenset(row["scopes"]), row["expires_at"])
+
+
+async def identify_key(connection: Connection, tenant_id: str, key_id: str) -> KeyIdentity:
+    """Return an authenticated key with its tenant.
+
+    Raises:
+        Unauthenticated: The key was deleted with its tenant after it was authenticated.
+    """
+    row = await connection.fetchrow(_IDENTIFY, tenant_id=tenant_id, key_id=key_id)
+    if row is None:
+        raise Unauthenticated(f"The API key {key_id!r} was deleted with its tenant.", key_id=key_id)
+    return KeyIdentity.model_validate(dict(row))
 
 
 async def list_keys(connection: Connection, tenant_id: str, *, before: str | None, limit: int) -> list[KeyView]:

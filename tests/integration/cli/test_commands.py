@@ -346,6 +346,9 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova) -> None:
     described = nova.good("keys", "create", "--help").out
     for scope in get_args(Scope):
         assert scope in described
+    current = nova.good("keys", "current", NOVA_API_KEY=made["key"]).out
+    assert made["id"] in current
+    assert "runs" in current
     denied = nova("keys", "list", NOVA_API_KEY=made["key"])
     assert denied.code == 1
     assert "'keys'" in denied.err

@@ -4,7 +4,9 @@ from typing import Any
 
 import pytest
 
+from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings
+from nova_workers.errors import Unauthenticated
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
@@ -359,6 +361,20 @@ async def test_a_new_key_is_shown_once_works_and_is_revoked(api: Api, database: 
         for _ in range(2):
             assert (await api.http.delete(f"/v1/keys/{made['id']}")).status_code == 204
         assert (await client.get("/v1/runs")).status_code == 401
+
+
+async def test_a_key_of_any_scope_names_itself_and_its_tenant(api: Api, database: Database) -> None:
+    narrow = await make_tenant(database, ("secrets", "runs"), api.tenant.id)
+    async with NovaClient(api.url, narrow.key) as nova:
+        identity = await nova.whoami()
+    assert (identity.key_id, identity.tenant_id) == (narrow.key_id, api.tenant.id)
+    assert identity.scopes == ["runs", "secrets"]
+    assert (identity.expires_at, identity.timezone) == (None, "UTC")
+    assert identity.prefix == narrow.key[: len(identity.prefix)]
+    assert narrow.key not in identity.model_dump_json()
+    async with NovaClient(api.url, "nova_wrong") as stranger:
+        with pytest.raises(Unauthenticated):
+            await stranger.whoami()
 
 
 async def test_a_key_revoked_elsewhere_stops_within_the_cache_s_life(serve: Serve, settings: Settings) -> None:
