@@ -114,9 +114,11 @@ def number(*, null: bool = False, comment: str | None = None) -> Any:
     return Field(default=None, sa_column=Column(Float, nullable=null, comment=comment))
 
 
-def money(*, null: bool = True, comment: str | None = None) -> Any:
+def money(*, null: bool = True, default: int | None = None, comment: str | None = None) -> Any:
     """US dollars, exact to a hundred-millionth: token prices have many places."""
-    return Field(default=None, sa_column=Column(Numeric(18, 8), nullable=null, comment=comment))
+    server = None if default is None else text(str(default))
+    column = Column(Numeric(18, 8), nullable=null, server_default=server, comment=comment)
+    return Field(default=default, sa_column=column)
 
 
 def boolean(*, default: bool = False, comment: str | None = None) -> Any:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
@@ -19,7 +19,7 @@ from nova_workers.contracts.ports import ModelPrices, TokenPrice
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orders.parts import BegunPart, Grant, reserve_call
+from nova_workers.ledger.orders.parts import BegunPart, Grant, Spent, reserve_call
 from nova_workers.orders.prompts import PartPrompt
 from nova_workers.runs.persist import persist
 from nova_workers.vocabulary import WorkStopReason
@@ -48,16 +48,14 @@ class Answer:
 
     Attributes:
         value: With ``ok``: the answer.
-        usage: Of all calls.
-        last_call: Of the last call, which no reservation has settled.
+        spent: What the part used; None if that is not known, as an engine raised an error in the last call.
         failure: What the provider or the check reported. It may quote content.
         aborted: The turn was stopped from outside.
     """
 
     stop_reason: WorkStopReason
     value: dict[str, Any] | None = None
-    usage: TokenUsage = field(default_factory=TokenUsage)
-    last_call: TokenUsage = field(default_factory=TokenUsage)
+    spent: Spent | None = None
     choice: ModelChoice | None = None
     model: str | None = None
     failure: str = ""
@@ -88,7 +86,7 @@ class PartCaller:
             RunLost: Another worker has begun the part, or the lease was lost.
         """
         call = _PartCall(self._database, part, prompt, max_tokens, run_id, abort)
-        answer = Answer("router_failed", failure="The fleet has no model of this role with a known price.")
+        answer = call.ended("router_failed", failure="The fleet has no model of this role with a known price.")
         for choice in choices:
             engine = self._engines.get(choice.engine)
             price = self._prices.per_token(choice.engine, choice.model)
@@ -118,7 +116,8 @@ class _PartCall:
         self._max_tokens = max_tokens
         self._run_id = run_id
         self._abort = abort
-        self._usage = TokenUsage()
+        self._calls = part.calls
+        self._usage = TokenUsage(**part.usage)
         self._last_call = TokenUsage()
 
     async def ask(self, engine: Engine, choice: ModelChoice, price: TokenPrice) -> Answer:
@@ -129,18 +128,18 @@ class _PartCall:
         for _ in range(_TRIES):
             grant = await self._reserve(history, message, price)
             if grant.refused is not None:
-                return self._ended(grant.refused, choice, failure="The order cannot afford the call.")
+                return self.ended(grant.refused, choice, failure="The order cannot afford the call.")
             result = await engine.run(
                 message, self._options(choice, history, grant), "sandbox", callbacks=TurnListener(), abort=self._abort
             )
             self._count(result, price)
             if result.stop_reason == "aborted":
-                return replace(self._ended("needs_human", choice, result), aborted=True)
+                return replace(self.ended("needs_human", choice, result), aborted=True)
             failed = _failure(result)
             if failed is not None:
-                return self._ended(failed[0], choice, result, failure=failed[1])
+                return self.ended(failed[0], choice, result, failure=failed[1])
             value, reason, problem = _read(result.text, self._prompt.schema)
-            answer = replace(self._ended(reason, choice, result, failure=problem), value=value)
+            answer = replace(self.ended(reason, choice, result, failure=problem), value=value)
             if value is not None:
                 return answer
             history = (
@@ -165,7 +164,8 @@ class _PartCall:
             lambda connection: reserve_call(
                 connection,
                 self._part,
-                used=self._last_call,
+                call=self._calls + 1,
+                spent=Spent(self._usage, self._last_call),
                 wanted_tokens=self._max_tokens,
                 input_tokens=input_tokens,
                 input_usd=input_tokens * price.input_usd,
@@ -176,6 +176,8 @@ class _PartCall:
         if not grant.held:
             raise RunLost(f"Part {self._part.id!r} was begun again by another worker.", part_id=self._part.id)
         self._last_call = TokenUsage()
+        if grant.refused is None:
+            self._calls += 1
         return grant
 
     def _options(self, choice: ModelChoice, history: tuple[Message, ...], grant: Grant) -> EngineOptions:
@@ -199,11 +201,19 @@ class _PartCall:
             used = replace(used, cost_usd=read * price.input_usd + used.output_tokens * price.output_usd)
         self._usage, self._last_call = self._usage + used, used
 
-    def _ended(
-        self, reason: WorkStopReason, choice: ModelChoice, result: EngineResult | None = None, *, failure: str = ""
+    def ended(
+        self,
+        reason: WorkStopReason,
+        choice: ModelChoice | None = None,
+        result: EngineResult | None = None,
+        *,
+        failure: str = "",
     ) -> Answer:
-        model = choice.model if result is None or result.model is None else result.model
-        return Answer(reason, None, self._usage, self._last_call, choice, model, failure)
+        """Return how the calls ended, without a value."""
+        model = None if choice is None else choice.model
+        if result is not None and result.model is not None:
+            model = result.model
+        return Answer(reason, None, Spent(self._usage, self._last_call), choice, model, failure)
 
 
 def _failure(result: EngineResult) -> tuple[WorkStopReason, str] | None:

@@ -115,10 +115,10 @@ class WorkOrderEngine:
         seal = self._keys.open(part.tenant_id, part.order_id, part.data_key_id, part.data_key)
         answer = await self._answer(part, seal, run_id, signal)
         if answer.aborted:
-            await persist(self._database, signal, lambda c: settle_call(c, part, answer.last_call))
-            return EngineResult("", "aborted", _used(answer.usage, 1), model=answer.model)
+            await persist(self._database, signal, lambda c: _settle(c, part, answer))
+            return EngineResult("", "aborted", EngineUsage(turns=1), model=answer.model)
         end = _end_of(answer, part, seal)
-        after = await persist(self._database, signal, lambda c: self._store(c, part, end, run_id), transaction=True)
+        after = await persist(self._database, signal, lambda c: self._store(c, part, end, answer), transaction=True)
         await self._notifier.apply(part.order_id, after)
         stored = await persist(self._database, signal, lambda c: stored_part(c, run_id))
         return await _reported(stored, listener)
@@ -151,13 +151,13 @@ class WorkOrderEngine:
                 _log.exception("order.part_raised", error_type=type(error).__name__)
                 return Answer("provider_failed", failure=repr(error))
 
-    async def _store(self, connection: Connection, part: BegunPart, end: PartEnd, run_id: str) -> After:
+    async def _store(self, connection: Connection, part: BegunPart, end: PartEnd, answer: Answer) -> After:
         row = await lock_order(connection, part.order_id)
         if row is None or not await end_part(connection, part.id, end, attempt=part.attempts):
-            stored = await stored_part(connection, run_id)
-            if stored is None:
+            if await stored_part(connection, part.run_id) is None:
                 raise RunLost(f"Part {part.id!r} was begun again by another worker.", part_id=part.id)
             # The order has ended meanwhile, or this attempt stored it and only the reply was lost.
+            await _settle(connection, part, answer)
             return NOTHING_FOLLOWS
         await record(connection, row, [TrailEntry("internal", "part_ended", _figures(part, end))])
         return await advance(connection, row, self._keys)
@@ -170,8 +170,7 @@ def _end_of(answer: Answer, part: BegunPart, seal: OrderSeal) -> PartEnd:
     content = None if value is None else orjson.dumps(value)
     return PartEnd(
         answer.stop_reason,
-        answer.usage,
-        answer.last_call,
+        answer.spent,
         sealed_output=None if content is None else seal.seal(part.id, content),
         fingerprint=seal.fingerprint(answer.failure if content is None else content),
         confidence=float(confidence) if is_number and confidence is not None else None,
@@ -182,7 +181,17 @@ def _end_of(answer: Answer, part: BegunPart, seal: OrderSeal) -> PartEnd:
     )
 
 
+async def _settle(connection: Connection, part: BegunPart, answer: Answer) -> None:
+    """Count the last call of an attempt whose part goes on without it, or has ended."""
+    choice = answer.choice
+    if answer.spent is not None and choice is not None:
+        await settle_call(
+            connection, part, answer.spent, engine=choice.engine, model=answer.model, provider=choice.provider
+        )
+
+
 def _figures(part: BegunPart, end: PartEnd) -> dict[str, Any]:
+    usage = TokenUsage(**part.usage) if end.spent is None else end.spent.usage
     return {
         "part": part.id,
         "role": part.role,
@@ -192,9 +201,9 @@ def _figures(part: BegunPart, end: PartEnd) -> dict[str, Any]:
         "provider": end.provider,
         "fingerprint": end.fingerprint,
         "attempt": part.attempts,
-        "inputTokens": end.usage.total_tokens - end.usage.output_tokens,
-        "outputTokens": end.usage.output_tokens,
-        "costUsd": end.usage.cost_usd,
+        "inputTokens": usage.total_tokens - usage.output_tokens,
+        "outputTokens": usage.output_tokens,
+        "costUsd": usage.cost_usd,
     }
 
 

@@ -10,7 +10,6 @@ from typing import Final
 
 import structlog
 
-from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import ends as ledger
@@ -34,7 +33,6 @@ __all__ = ["OrderTicker"]
 _log = structlog.get_logger(__name__)
 
 _BATCH: Final = 200
-_NOTHING: Final = TokenUsage()
 
 
 class OrderTicker:
@@ -109,7 +107,7 @@ class OrderTicker:
 
 
 async def _end(connection: Connection, part_id: str, reason: WorkStopReason) -> bool:
-    return await end_part(connection, part_id, PartEnd(reason, _NOTHING, _NOTHING), attempt=None)
+    return await end_part(connection, part_id, PartEnd(reason, spent=None), attempt=None)
 
 
 def _reason_of(part: ledger.LostPart) -> WorkStopReason:

@@ -38,7 +38,7 @@ RETURNING id
 """
 
 # One statement sets the result, destroys the key with everything that is encrypted under it, and decides how long equal
-# orders get the result. Parts that are still open end with the order.
+# orders get the result. Parts that are still open end with the order; their workers settle calls in progress later.
 _END = """
 WITH ended AS (
     UPDATE work_orders
@@ -49,8 +49,8 @@ WITH ended AS (
     RETURNING id, ttl_hours
 ), parts AS (
     UPDATE work_order_parts p
-       SET sealed_output = NULL, reserved_tokens = 0, reserved_usd = 0,
-           stop_reason = COALESCE(p.stop_reason, :stop_reason), ended_at = COALESCE(p.ended_at, now())
+       SET sealed_output = NULL, stop_reason = COALESCE(p.stop_reason, :stop_reason),
+           ended_at = COALESCE(p.ended_at, now())
       FROM ended WHERE p.order_id = ended.id
 ), kept AS (
     UPDATE work_order_keys k
