@@ -26,10 +26,10 @@ _CAPABILITY = "agents"
 class AgentsConfig(BaseModel):
     """Configuration of the capability `agents`."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     may_ask: Annotated[tuple[AgentId, ...] | None, Field(max_length=200)] = None
-    """The agents that it may see and ask; None is all."""
+    """The agents that it may see and ask; null is all."""
 
     def covers(self, agent_id: str) -> bool:
         """Return whether it may see and ask an agent."""

@@ -47,10 +47,10 @@ def _checked_references(text: str) -> str:
 
 
 class _Server(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     tools: Annotated[tuple[_ToolName, ...], Field(max_length=500)] | None = None
-    """Allow-list; None allows every tool of the server."""
+    """Allow-list; null allows every tool of the server."""
     timeout_s: _Seconds = 60.0
     """Most time for the server to start, and for each call."""
 
@@ -60,8 +60,11 @@ class StdioServer(_Server):
 
     type: Literal["stdio"]
     command: _Line
+    """The operator permits command lines with NOVA_TOOLS__MCP_COMMANDS."""
     args: Annotated[tuple[_Text, ...], Field(max_length=100)] = ()
+    """Its arguments, each by itself."""
     env: Annotated[dict[_VariableName, _Text], Field(max_length=100)] = Field(default_factory=dict[str, str])
+    """Environment variables. ``${secret:NAME}`` in a value stands for a secret."""
     cwd: Annotated[str, StringConstraints(pattern=r"^/[^\x00]*$", max_length=1_000)] | None = None
     """An absolute path on the workers."""
 
@@ -103,7 +106,9 @@ class HttpServer(_Server):
 
     type: Literal["http"]
     url: Annotated[_Line, StringConstraints(pattern=r"^https?://")]
+    """Where it is. ``${secret:NAME}`` stands for a secret in the path and query, never in the host."""
     headers: Annotated[dict[_HeaderName, _HeaderValue], Field(max_length=50)] = Field(default_factory=dict[str, str])
+    """Sent with each request. ``${secret:NAME}`` in a value stands for a secret."""
 
     @field_validator("url")
     @classmethod

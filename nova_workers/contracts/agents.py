@@ -39,22 +39,27 @@ SubagentName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    """The docstrings below fields are their descriptions in the API's document, and in the form of the console."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
 class Responsibility(_Value):
     """One duty of an agent. The title is unique within the agent."""
 
     title: Annotated[str, Field(min_length=1, max_length=200)]
+    """One line; other agents see only this."""
     content: Annotated[str, Field(max_length=20_000)]
+    """What the agent does about it. Markdown."""
 
 
 class CapabilityGrant(_Value):
     """A capability granted to the agent: which of its tools, and its configuration."""
 
     tools: tuple[str, ...] | None = None
-    """Allow-list; None allows every tool that the capability declares."""
+    """Allow-list; null allows every tool that the capability declares."""
     config: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """The capability's own configuration."""
 
 
 CommandPattern = Annotated[
@@ -75,8 +80,9 @@ class ApprovalRule(_Value):
     """Which tools, by the names that the model sees: ``Bash``, ``note_*``, ``mcp__*``."""
     pattern: Annotated[str, StringConstraints(min_length=1, max_length=2_000)] | None = None
     """Which calls: compared with the call's main text, such as a command, path or address, and with its arguments as
-    JSON. A shell command is compared as `Permissions` says. None is every call."""
+    JSON. A shell command is compared as `Permissions` says. Null is every call."""
     decision: Literal["always", "ask", "never"]
+    """Allowed, a person decides, or refused."""
 
 
 class Permissions(_Value):
@@ -91,10 +97,13 @@ class Permissions(_Value):
     """
 
     approvals: Annotated[tuple[ApprovalRule, ...], Field(max_length=100)] = ()
+    """Rules for calls of any tool. The first match decides; a call without a match is allowed."""
     allow_commands: CommandPatterns = ()
+    """Shell commands that need no approval, such as ``git status*``."""
     deny_commands: CommandPatterns = ()
+    """Shell commands that are refused."""
     ask_commands: CommandPatterns = ()
-    """A person decides. Where no person can be asked, they are refused."""
+    """Shell commands that a person decides about. Where no person can be asked, they are refused."""
     unlisted_commands: Literal["allow", "ask", "deny"] = "allow"
     """The decision for a command that no pattern matches."""
 
@@ -105,11 +114,13 @@ class SubagentSpec(_Value):
     description: Annotated[str, Field(min_length=1, max_length=2_000)]
     """When to call it; the model reads this."""
     prompt: Annotated[str, Field(min_length=1, max_length=200_000)]
+    """Its instructions."""
     tools: tuple[str, ...] | None = None
-    """Allow-list of the agent's tools, by the names that the model sees; None allows all."""
+    """Allow-list of the agent's tools, by the names that the model sees; null allows all."""
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """An alias or a full id; None takes the agent's."""
+    """An alias or a full id; null takes the agent's."""
     max_turns: Annotated[int, Field(ge=1, le=1_000)] = 20
+    """Limit of model calls in one task."""
 
 
 class ThreadRetention(_Value):
@@ -125,34 +136,45 @@ class AgentSpec(_Value):
     """An agent's complete configuration, as each version stores it."""
 
     name: Annotated[str, Field(min_length=1, max_length=200)]
+    """What people call it."""
     description: Annotated[str, Field(max_length=2_000)] = ""
+    """What it is for; other agents read this to decide whom to ask."""
     identity: Annotated[str, Field(max_length=100_000)] = ""
+    """Who it is: the first section of its prompt."""
     instructions: Annotated[str, Field(max_length=200_000)] = ""
+    """How it works."""
     responsibilities: Annotated[tuple[Responsibility, ...], Field(max_length=MAX_RESPONSIBILITIES)] = ()
+    """Its duties. Every prompt of it contains all of them."""
     directories: Annotated[tuple[Annotated[str, Field(max_length=4_096)], ...], Field(max_length=50)] = ()
     """Absolute paths on the workers that the agent's file tools may access besides its own working directory."""
     capabilities: Annotated[dict[str, CapabilityGrant], Field(max_length=100)] = Field(
         default_factory=dict[str, CapabilityGrant]
     )
+    """Granted capabilities, by name."""
     skills: SkillNames = ()
     """Skills of the tenant's library, by name."""
     trust: TrustLevel = "sandbox"
+    """Which native tools it has: none, files and the web, or a shell as well."""
     native_tools: Annotated[tuple[Annotated[str, Field(max_length=64)], ...], Field(max_length=50)] | None = None
-    """Allow-list of native tools within its trust, such as ``Read``; None allows all of them."""
+    """Allow-list of native tools within its trust, such as ``Read``; null allows all of them."""
     permissions: Permissions = Field(default_factory=Permissions)
+    """Which calls and shell commands are allowed, asked about or refused."""
     model: Annotated[str, Field(min_length=1, max_length=200)] | None = None
-    """An alias or a full id; None takes the fleet's default."""
+    """An alias or a full id; null takes the fleet's default."""
     engine: Annotated[str, Field(min_length=1, max_length=64)] | None = None
-    """None takes the fleet's default."""
+    """What calls the model; null takes the fleet's default."""
     engine_config: dict[str, Any] = Field(default_factory=dict[str, Any])
+    """The engine's own configuration."""
     max_turns: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    """Limit of model calls in one turn; null takes the fleet's default."""
     subagents: Annotated[dict[SubagentName, SubagentSpec], Field(max_length=50)] = Field(
         default_factory=dict[str, SubagentSpec]
     )
+    """Helpers within a turn, by name."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
-    """Limit of tokens in one model response; None takes the fleet's default."""
+    """Limit of tokens in one model response; null takes the fleet's default."""
     temperature: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
-    """Sampling temperature: 0 is the least random, 1 the most. None is the provider's default. Not allowed together
+    """Sampling temperature: 0 is the least random, 1 the most. Null is the provider's default. Not allowed together
     with `thinking_budget_tokens`, nor with engines and models that do not support it."""
     thinking_budget_tokens: Annotated[int, Field(ge=1_024, le=1_000_000)] | None = None
     """Enables extended thinking. For models that choose the amount themselves, any value only enables it."""
@@ -164,10 +186,10 @@ class AgentSpec(_Value):
     """Limit of a run's duration in seconds from its first start, over all attempts. Time in which it waits (for an
     answer, an agent or a timer) does not count."""
     max_running: Annotated[int, Field(ge=1, le=100_000)] | None = None
-    """Limit of concurrent runs of this agent on all workers together. None is unlimited."""
+    """Limit of concurrent runs of this agent on all workers together. Null is unlimited."""
     max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
     """Limit of the cost of its runs in a day of its tenant's time zone."""
     output_schema: dict[str, Any] | None = None
     """JSON schema that the final answer of each turn must match."""
     retention: ThreadRetention | None = None
-    """None keeps its threads for ever."""
+    """When its unused threads are deleted; null keeps them for ever."""

@@ -196,6 +196,13 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
     )
 
 
+def test_the_document_says_what_each_field_of_an_agents_configuration_is(settings: Settings) -> None:
+    schemas = build_app(settings).openapi()["components"]["schemas"]
+    models = ["AgentReplace", "Responsibility", "CapabilityGrant", "Permissions", "ApprovalRule", "SubagentSpec"]
+    fields = {f"{model}.{name}": field for model in models for name, field in schemas[model]["properties"].items()}
+    assert [name for name, field in fields.items() if not field.get("description")] == []
+
+
 def test_every_error_is_a_problem_document(settings: Settings) -> None:
     document = build_app(settings).openapi()
     for path, item in document["paths"].items():

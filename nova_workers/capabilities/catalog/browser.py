@@ -25,7 +25,7 @@ _Origin = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.*\[\]:
 class _Config(BaseModel):
     """The permissions of a run's browser."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     allowed_origins: Annotated[tuple[_Origin, ...], Field(max_length=100)] = ()
     """Such as ``https://example.com``; the browser then requests no other. Empty allows all. Not for a browser behind a

@@ -19,9 +19,10 @@ __all__ = ["capability"]
 class _Config(BaseModel):
     """The servers, by names that the author chooses."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     servers: Annotated[dict[ServerName, McpServerForm], Field(min_length=1, max_length=20)]
+    """By a name of your choice, which is part of its tools' names: ``mcp__<server>__<tool>``."""
 
     def references(self) -> set[str]:
         """Return the names of the secrets that they need."""

@@ -32,7 +32,7 @@ _Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Z*?][A-Z0-9_*?]{0,63}$
 class _Config(BaseModel):
     """The secrets that an agent may use."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     names: Annotated[tuple[_Pattern, ...], Field(min_length=1, max_length=100)] = ("*",)
     """Names, or patterns of names: ``*`` is any text, ``?`` any character."""
