@@ -15,7 +15,7 @@ from models.runs import IdempotencyKey, Run, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
 from models.tasks import Task, TaskChange, TaskResource, TaskStep
-from models.tenancy import ApiKey, Tenant
+from models.tenancy import ApiKey, Lease, Tenant
 from models.threads import Thread, ThreadHead
 from models.turns import Compaction, Message, ToolCall, Turn, Usage
 from models.upkeep import UpkeepCursor
@@ -31,6 +31,7 @@ __all__ = [
     "Embedding",
     "EngineSession",
     "IdempotencyKey",
+    "Lease",
     "Memory",
     "Message",
     "MessageText",

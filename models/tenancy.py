@@ -1,15 +1,16 @@
-"""Tenants and their API keys."""
+"""Tenants, their API keys, and the leases of their clients."""
 
 from datetime import datetime
 from decimal import Decimal
+from typing import Any
 
 from sqlalchemy import CheckConstraint, Column, Index, LargeBinary
 from sqlmodel import Field
 
 from models.base import Table
-from models.columns import count, fk, money, pk, string, time, words
+from models.columns import big, count, fk, json, money, pk, string, time, words
 
-__all__ = ["ApiKey", "Tenant"]
+__all__ = ["ApiKey", "Lease", "Tenant"]
 
 
 class Tenant(Table, table=True):
@@ -50,3 +51,16 @@ class ApiKey(Table, table=True):
     created_at: datetime = time(now=True)
     expires_at: datetime | None = time(null=True)
     revoked_at: datetime | None = time(null=True)
+
+
+class Lease(Table, table=True):
+    """A time-limited right of one process of a client, and what the next holder continues from."""
+
+    __tablename__ = "leases"
+
+    tenant_id: str = fk("tenants.id", primary=True)
+    name: str = string(primary=True)
+    holder: str = string(comment="Describes the process, for people")
+    fence: int = big(default=None, comment="Grows with each acquisition")
+    state: dict[str, Any] = json(default="'{}'")
+    expires_at: datetime = time()

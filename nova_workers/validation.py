@@ -22,6 +22,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"^[^\x00]+$": "leave out the character U+0000",
     r"^[^\x00]*[^\x00\s][^\x00]*$": "give some text, without the character U+0000",
     r"^[^\x00-\x20]+$": "leave out blanks and control characters",
+    r"^[a-z0-9][a-z0-9._:-]{0,99}$": "use at most 100 small letters, digits, ., _, : and -; the first is no mark",
     r"^[a-z0-9][a-z0-9_-]{0,62}$": "use at most 63 small letters, digits, _ and -; begin with a letter or a digit",
     r"^[^\x00-\x1f]*$": "write one line, without control characters",
     r"^[^\x00-\x1f\x7f]+$": "write one line, without control characters",

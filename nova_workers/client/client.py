@@ -33,6 +33,7 @@ from nova_workers.client.work_orders import WorkOrderPolicies, WorkOrders, WorkO
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.fleet import FleetPause, FleetView
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
+from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 from nova_workers.contracts.http.wire import (
     MessageView,
     RunView,
@@ -44,7 +45,7 @@ from nova_workers.contracts.http.wire import (
 )
 from nova_workers.errors import Unavailable
 
-__all__ = ["Agents", "Fleet", "Keys", "NovaClient", "Threads"]
+__all__ = ["Agents", "Fleet", "Keys", "Leases", "NovaClient", "Threads"]
 
 
 class _Readiness(BaseModel):
@@ -73,6 +74,7 @@ class NovaClient:
         self.secrets = Secrets(self._transport)
         self.tasks = Tasks(self._transport)
         self.keys = Keys(self._transport)
+        self.leases = Leases(self._transport)
         self.history = History(self._transport)
         self.memories = Memories(self._transport)
         self.notes = Notes(self._transport)
@@ -240,3 +242,14 @@ class Fleet:
     async def resume(self, pause: FleetPause) -> FleetView:
         """Allow claims in the scope again."""
         return await self._transport.fetch(FleetView, "POST", "/v1/fleet/resume", body=pause)
+
+
+class Leases:
+    """``/v1/leases``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def put(self, name: str, request: LeaseRequest) -> LeaseView:
+        """Acquire a lease, or with its fence renew or release it; `Conflict` if another process has it."""
+        return await self._transport.fetch(LeaseView, "PUT", f"/v1/leases/{name}", body=request)

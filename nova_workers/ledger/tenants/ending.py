@@ -90,6 +90,7 @@ SWEPT: Final = (
     "work_order_policies",
     "work_order_secrets",
     "webhooks",
+    "leases",
     "upkeep_cursors",
     "triggers",
     "tasks",

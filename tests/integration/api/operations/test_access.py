@@ -108,6 +108,7 @@ BY_ID: list[tuple[str, str, Any]] = [
 MAKES_ITS_OWN = {
     ("PUT", "/v1/secrets/{name}"),
     ("PUT", "/v1/skills/{name}"),
+    ("PUT", "/v1/leases/{name}"),
     ("PUT", "/v1/work-order-policies/{policy_id}"),
 }
 OPERATORS_ONLY = {(method, "/v1/tenants/{tenant_id}") for method in ("GET", "PATCH", "DELETE")}

@@ -1,0 +1,42 @@
+"""The HTTP contract of leases: one process of several does a client's work, and the next one continues it."""
+
+from datetime import datetime
+from typing import Annotated, Any, Self
+
+from pydantic import Field, StringConstraints, model_validator
+
+from nova_workers.contracts.bodies import Body, View
+
+__all__ = ["LEASE_NAME_PATTERN", "LeaseRequest", "LeaseView"]
+
+LEASE_NAME_PATTERN = r"^[a-z0-9][a-z0-9._:-]{0,99}$"
+
+
+class LeaseRequest(Body):
+    """Acquires a lease; with a fence, renews or releases it."""
+
+    holder: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    """Describes the process, for people. Acquiring again under the same name is another acquisition."""
+    ttl_s: Annotated[float, Field(ge=0, le=600)]
+    """The lease expires this long after the request, in seconds; with a fence, 0 releases it."""
+    fence: Annotated[int, Field(strict=True, ge=1)] | None = None
+    """The fence of the acquisition, to renew or release it. Without it, the request acquires the lease."""
+    state: dict[str, Any] | None = None
+    """With a fence: what the next holder continues from. Null keeps the state as it is."""
+
+    @model_validator(mode="after")
+    def _needs_a_fence(self) -> Self:
+        if self.fence is None and (self.state is not None or self.ttl_s == 0):
+            raise ValueError("state, and a ttl_s of 0, are for the holder of the lease; give its fence too")
+        return self
+
+
+class LeaseView(View):
+    """A lease that the caller holds, or has just released."""
+
+    name: str
+    holder: str
+    fence: int
+    """Grows with each acquisition. A request with an older fence is refused."""
+    state: dict[str, Any]
+    expires_at: datetime

@@ -1,0 +1,69 @@
+"""Leases of a tenant's clients: one holder at a time, and a state that only the holder writes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
+from nova_workers.errors import Conflict
+from nova_workers.ledger.database import Connection
+
+__all__ = ["acquire_lease", "renew_lease"]
+
+_COLUMNS = "l.name, l.holder, l.fence, l.state, l.expires_at"
+
+# Guarded by the expiry: a lease that is held is not acquired. The new fence makes the former holder's refused.
+_ACQUIRE = f"""
+INSERT INTO leases AS l (tenant_id, name, holder, fence, expires_at, state)
+VALUES (:tenant_id, :name, :holder, 1, now() + :ttl::interval, '{{}}')
+ON CONFLICT (tenant_id, name) DO UPDATE
+   SET holder = excluded.holder, fence = l.fence + 1, expires_at = excluded.expires_at
+ WHERE l.expires_at <= now()
+RETURNING {_COLUMNS}
+"""
+
+# Guarded by the fence. A lease that expired is renewed too, unless another process has acquired it.
+_RENEW = f"""
+UPDATE leases l
+   SET expires_at = now() + :ttl::interval, state = COALESCE(:state::jsonb, l.state)
+ WHERE l.tenant_id = :tenant_id AND l.name = :name AND l.fence = :fence
+RETURNING {_COLUMNS}
+"""
+
+_HOLDER = "SELECT holder, expires_at FROM leases WHERE tenant_id = :tenant_id AND name = :name"
+
+
+async def acquire_lease(connection: Connection, tenant_id: str, name: str, request: LeaseRequest) -> LeaseView:
+    """Acquire a lease that no process holds; its state is that of the last holder.
+
+    Raises:
+        Conflict: Another process holds it; the message says which and until when.
+    """
+    ttl = timedelta(seconds=request.ttl_s)
+    row = await connection.fetchrow(_ACQUIRE, tenant_id=tenant_id, name=name, holder=request.holder, ttl=ttl)
+    if row is None:
+        held = await connection.fetchrow(_HOLDER, tenant_id=tenant_id, name=name)
+        by = "" if held is None else f" by {held['holder']!r} until {held['expires_at'].isoformat()}"
+        raise Conflict(f"The lease {name!r} is held{by}. Try again later.", name=name)
+    return LeaseView.model_validate(dict(row))
+
+
+async def renew_lease(
+    connection: Connection, tenant_id: str, name: str, request: LeaseRequest, *, fence: int
+) -> LeaseView:
+    """Renew or release a lease of this fence, and write its state if the request has one.
+
+    Raises:
+        Conflict: Another process has acquired it since, or it was never acquired.
+    """
+    row = await connection.fetchrow(
+        _RENEW,
+        tenant_id=tenant_id,
+        name=name,
+        fence=fence,
+        ttl=timedelta(seconds=request.ttl_s),
+        state=request.state,
+    )
+    if row is None:
+        raise Conflict(f"The lease {name!r} is not held under the fence {fence}. Acquire it again.", name=name)
+    return LeaseView.model_validate(dict(row))
