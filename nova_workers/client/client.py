@@ -177,23 +177,31 @@ class Threads:
         return await self._transport.fetch(ThreadView, "POST", f"/v1/threads/{thread_id}/fork", body=fork)
 
     async def messages(
-        self, thread_id: str, *, limit: int | None = None, cursor: str | None = None
+        self,
+        thread_id: str,
+        *,
+        from_depth: int | None = None,
+        to_depth: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
     ) -> Page[MessageView]:
-        """Return a page of the conversation, oldest first."""
+        """Return a page of the conversation, oldest first; of the turns from one depth to another."""
         return await self._transport.fetch(
             Page[MessageView],
             "GET",
             f"/v1/threads/{thread_id}/messages",
-            params={"limit": limit, "cursor": cursor},
+            params={"from_depth": from_depth, "to_depth": to_depth, "limit": limit, "cursor": cursor},
         )
 
-    async def turns(self, thread_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[TurnView]:
-        """Return a page of the thread's turns."""
+    async def turns(
+        self, thread_id: str, *, to_depth: int | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TurnView]:
+        """Return a page of the thread's turns, newest first, from a depth on."""
         return await self._transport.fetch(
             Page[TurnView],
             "GET",
             f"/v1/threads/{thread_id}/turns",
-            params={"limit": limit, "cursor": cursor},
+            params={"to_depth": to_depth, "limit": limit, "cursor": cursor},
         )
 
     async def runs(self, thread_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[RunView]:

@@ -33,6 +33,10 @@ LabelQuery = Annotated[
     str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="The thread with this label.")
 ]
 
+DepthQuery = Annotated[int | None, Query(ge=0, le=2**31 - 2)]
+FromDepth = Annotated[DepthQuery, Query(description="Only turns of this depth or more.")]
+ToDepth = Annotated[DepthQuery, Query(description="Only turns of this depth or less.")]
+
 
 @router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State) -> ThreadView:
@@ -102,10 +106,17 @@ async def fork_thread(thread_id: ThreadIdPath, body: ThreadFork, caller: RunsCal
 
 @router.get("/{thread_id}/messages", responses=problems(400, 404, 410, 422))
 async def list_messages(
-    thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+    *,
+    thread_id: ThreadIdPath,
+    caller: RunsCaller,
+    state: State,
+    from_depth: FromDepth = None,
+    to_depth: ToDepth = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[MessageView]:
     """List the messages of a conversation, oldest first, with those inherited by a fork."""
-    pager = Pager(caller.tenant_id, "messages", (int, int), (thread_id,))
+    pager = Pager(caller.tenant_id, "messages", (int, int), (thread_id, from_depth, to_depth))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
         await ledger.get_thread(connection, caller.tenant_id, thread_id)
@@ -115,6 +126,8 @@ async def list_messages(
             thread_id,
             after=None if position is None else (int(position[0]), int(position[1])),
             limit=limit + 1,
+            from_depth=from_depth or 0,
+            to_depth=to_depth,
         )
     page = pager.page(rows, limit, lambda row: [*row[1]])
     return Page(items=[message for message, _ in page.items], next_cursor=page.next_cursor)
@@ -122,11 +135,19 @@ async def list_messages(
 
 @router.get("/{thread_id}/turns", responses=problems(400, 404, 410, 422))
 async def list_turns(
-    thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+    *,
+    thread_id: ThreadIdPath,
+    caller: RunsCaller,
+    state: State,
+    to_depth: ToDepth = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[TurnView]:
     """List the turns of a conversation, newest first, with those inherited by a fork."""
-    pager = Pager(caller.tenant_id, "turns", (int,), (thread_id,))
+    pager = Pager(caller.tenant_id, "turns", (int,), (thread_id, to_depth))
     below_depth = pager.read_number(cursor)
+    if below_depth is None and to_depth is not None:
+        below_depth = to_depth + 1
     async with state.services.database.connection() as connection:
         await ledger.get_thread(connection, caller.tenant_id, thread_id)
         rows = await lineage.list_turns(

@@ -47,6 +47,9 @@ class SearchHit(View):
     """A message that matches a query."""
 
     message_id: str
+    turn_id: str
+    depth: int
+    """Of the turn."""
     thread_id: str
     thread_title: str | None
     agent_id: str

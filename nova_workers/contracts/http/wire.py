@@ -19,6 +19,7 @@ __all__ = [
     "IDEMPOTENCY_KEY_PATTERN",
     "MAX_BATCH",
     "MAX_START_DAYS",
+    "OPENING_CHARS",
     "AgentCreate",
     "AgentPatch",
     "AgentReplace",
@@ -52,6 +53,8 @@ MAX_START_DAYS = 366
 """How far ahead a run may start, in days."""
 MAX_BATCH = 100
 """Limit of messages in one request."""
+OPENING_CHARS = 200
+"""Most characters of a thread's `opening`."""
 IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]+$"
 IdempotencyKey = Annotated[str, StringConstraints(min_length=1, max_length=255, pattern=IDEMPOTENCY_KEY_PATTERN)]
 DEFAULT_COLLECT_MS = 2_000
@@ -132,6 +135,8 @@ class ThreadView(View):
     agent_id: str
     title: str | None
     label: str | None
+    opening: str | None
+    """The beginning of its first message, for a list of threads without titles."""
     head_turn_id: str | None
     active_run_id: str | None
     waiting_for: str | None

@@ -140,13 +140,15 @@ WITH {_BY_WORDS}, near AS (
 ), highlight AS (
     SELECT COALESCE(string_agg(query::text, ' | ')::tsquery, ''::tsquery) AS query FROM words
 )
-SELECT f.message_id, f.score, f.ways, x.thread_id, t.title, x.agent_id, x.role, x.said_at,
+SELECT f.message_id, m.turn_id, u.depth, f.score, f.ways, x.thread_id, t.title, x.agent_id, x.role, x.said_at,
        CASE WHEN char_length(x.content) <= {_EXCERPT_CHARS} THEN x.content
             ELSE ts_headline('simple', x.content, a.query, 'StartSel="", StopSel="", MaxFragments=3, MaxWords=40, '
                              'MinWords=20, FragmentDelimiter=" … "') END AS excerpt
   FROM fused f
   JOIN message_texts x ON x.message_id = f.message_id
   JOIN threads t ON t.id = x.thread_id AND t.deleted_at IS NULL
+  JOIN messages m ON m.id = f.message_id
+  JOIN turns u ON u.id = m.turn_id
  CROSS JOIN highlight a
  ORDER BY f.score DESC, f.message_id DESC
  LIMIT :limit
@@ -215,6 +217,8 @@ def _mark(tenant_id: str, agent_id: str | None) -> str:
 def _hit(row: Row) -> SearchHit:
     return SearchHit(
         message_id=row["message_id"],
+        turn_id=row["turn_id"],
+        depth=row["depth"],
         thread_id=row["thread_id"],
         thread_title=row["title"],
         agent_id=row["agent_id"],

@@ -52,7 +52,7 @@ _MESSAGES = f"""
       FROM segments s
      CROSS JOIN LATERAL (
             SELECT id, depth FROM turns
-             WHERE thread_id = s.thread_id AND depth <= s.depth_to AND depth >= :depth
+             WHERE thread_id = s.thread_id AND depth <= LEAST(s.depth_to, :to_depth) AND depth >= :depth
              ORDER BY depth
              LIMIT :limit + 1) u
      ORDER BY u.depth
@@ -80,15 +80,29 @@ async def list_turns(
 
 
 async def list_messages(
-    connection: Connection, tenant_id: str, thread_id: str, *, after: tuple[int, int] | None, limit: int
+    connection: Connection,
+    tenant_id: str,
+    thread_id: str,
+    *,
+    after: tuple[int, int] | None,
+    limit: int,
+    from_depth: int = 0,
+    to_depth: int | None = None,
 ) -> list[tuple[MessageView, tuple[int, int]]]:
     """Return the messages of a conversation, oldest first, each with its position (the turn's depth, its seq).
 
-    Committed messages of a running turn come last.
+    Committed messages of a running turn come last. `from_depth` and `to_depth` are those of the first and the last turn
+    to read.
     """
-    depth, seq = after or (0, -1)
+    depth, seq = max(after or (0, -1), (from_depth, -1))
     rows = await connection.fetch(
-        _MESSAGES, tenant_id=tenant_id, thread_id=thread_id, depth=depth, seq=seq, limit=limit
+        _MESSAGES,
+        tenant_id=tenant_id,
+        thread_id=thread_id,
+        depth=depth,
+        seq=seq,
+        to_depth=_TOP if to_depth is None else to_depth,
+        limit=limit,
     )
     return [(_message(row), (row["depth"], row["seq"])) for row in rows]
 

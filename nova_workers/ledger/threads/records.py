@@ -7,7 +7,7 @@ from typing import Any
 
 import asyncpg
 
-from nova_workers.contracts.http.wire import ThreadView
+from nova_workers.contracts.http.wire import OPENING_CHARS, ThreadView
 from nova_workers.contracts.waits import describe_waits
 from nova_workers.errors import Conflict, Gone, NotFound
 from nova_workers.ids import new_id
@@ -18,9 +18,11 @@ from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["create_thread", "delete_thread", "fork_thread", "get_thread", "list_threads", "patch_thread"]
 
-_COLUMNS = """
+_COLUMNS = f"""
 t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
 t.forked_from_turn_id, t.orchestration_id, t.meta, t.created_at, t.updated_at,
+(SELECT left(jsonb_path_query_first(r.content, '$[*] ? (@.type == "text").text') #>> '{{}}', {OPENING_CHARS})
+   FROM runs r WHERE r.thread_id = t.id ORDER BY r.seq LIMIT 1) AS opening,
 ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
 
@@ -274,6 +276,7 @@ def _view(row: Row) -> ThreadView:
         agent_id=row["agent_id"],
         title=row["title"],
         label=row["label"],
+        opening=row["opening"],
         head_turn_id=row["head_turn_id"],
         active_run_id=row["active_run_id"],
         waiting_for=describe_waits(row["awaits"]) or None,

@@ -108,6 +108,36 @@ async def test_messages_are_read_oldest_first_in_pages_of_any_size(api: Api, wor
     assert await _texts(api, thread_id, limit) == expected
 
 
+async def test_messages_and_turns_are_read_by_the_depth_of_their_turn(api: Api, worker: ManualWorker) -> None:
+    thread_id = await api.thread()
+    for number in range(4):
+        await _say(api, worker, thread_id, f"q{number}", f"a{number}")
+    turns = (await api.http.get(f"/v1/threads/{thread_id}/turns", params={"to_depth": 2, "limit": 2})).json()
+    depths = [turn["depth"] for turn in turns["items"]]
+    assert depths == [2, 1]
+    older = {"to_depth": 2, "limit": 2, "cursor": turns["next_cursor"]}
+    assert [
+        turn["depth"] for turn in (await api.http.get(f"/v1/threads/{thread_id}/turns", params=older)).json()["items"]
+    ] == [0]
+    which = {"from_depth": 1, "to_depth": 2, "limit": 3}
+    page = (await api.http.get(f"/v1/threads/{thread_id}/messages", params=which)).json()
+    rest = (
+        await api.http.get(f"/v1/threads/{thread_id}/messages", params={**which, "cursor": page["next_cursor"]})
+    ).json()
+    texts = [item["content"][0]["text"] for item in page["items"] + rest["items"]]
+    assert texts == ["q1", "a1", "q2", "a2"]
+    assert rest["next_cursor"] is None
+
+
+async def test_a_thread_has_the_beginning_of_its_first_message(api: Api) -> None:
+    thread_id = await api.thread()
+    assert (await api.http.get(f"/v1/threads/{thread_id}")).json()["opening"] is None
+    await api.run(thread_id, "Ä" * 300)
+    await api.run(thread_id, "second")
+    (listed,) = (await api.http.get("/v1/threads")).json()["items"]
+    assert listed["opening"] == "Ä" * 200
+
+
 async def test_a_running_turn_shows_what_it_committed(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     await api.run(thread_id, "look around")

@@ -30,10 +30,13 @@ async def test_a_hit_has_text_time_and_thread(api: Api, database: Database) -> N
     run = await past.say("The heron", "A bird.", thread=thread)
     answer = await api.http.get("/v1/search", params={"q": "heron"})
     (hit,) = answer.json()["items"]
+    (turn,) = (await api.http.get(f"/v1/threads/{thread[1]}/turns")).json()["items"]
     score = hit.pop("score")
     assert 0 < score < 1
     assert hit == {
         "message_id": run.message_ids[0],
+        "turn_id": turn["id"],
+        "depth": turn["depth"],
         "thread_id": thread[1],
         "thread_title": "Birds",
         "agent_id": "nova",
