@@ -93,7 +93,8 @@ class Permissions(_Value):
 
     A command pattern is compared with the whole line and with each simple command in it. Deny takes precedence over
     ask, and ask over allow. Patterns allow a line only if they allow each of its commands, and the line has no
-    substitution, expansion, redirection or escape.
+    substitution, expansion, redirection or escape. A line that cannot be read as bash is asked about if there are deny
+    or ask patterns.
     """
 
     approvals: Annotated[tuple[ApprovalRule, ...], Field(max_length=100)] = ()

@@ -8,7 +8,7 @@ from nova_workers.contracts.agents import ApprovalRule
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.orchestration import RUN_BASH
-from nova_workers.tools.commands import MAX_LINE_CHARS, matching, read_command
+from nova_workers.tools.commands import MAX_LINE_CHARS, matching, permitting, read_command
 
 __all__ = ["describe_rule", "first_rule", "lasting_call", "main_text"]
 
@@ -42,7 +42,7 @@ def first_rule(rules: Iterable[ApprovalRule], tool_name: str, params: JsonObject
 def lasting_call(tool_name: str, params: JsonObject) -> JsonObject:
     """Return what a person allows who always allows a call in an orchestration: a tool, or one shell command."""
     if tool_name in (SHELL_TOOL, RUN_BASH):
-        return {"tool": SHELL_TOOL, "command": str(params.get("command", "")).strip()}
+        return {"tool": SHELL_TOOL, "command": str(params.get("command", "")).strip(" \t\n")}
     return {"tool": tool_name}
 
 
@@ -60,13 +60,18 @@ def main_text(params: JsonObject) -> str | None:
 
 
 def _fits_command(rule: ApprovalRule, pattern: str, command: str) -> bool:
-    """As for command patterns: what forbids looks at every command in the line, what permits vouches for all."""
+    """As for command patterns: what forbids looks at every command in the line, what permits vouches for all.
+
+    A line that cannot be read may contain any command.
+    """
     if len(command) > MAX_LINE_CHARS:
         return rule.decision != "always"
     read = read_command(command)
     if rule.decision == "always":
-        return read.transparent and all(matching((pattern,), part) is not None for part in read.commands)
-    return matching((pattern,), *dict.fromkeys((read.line, *read.commands, *read.bare))) is not None
+        return bool(read.plain) and all(permitting((pattern,), words) is not None for words in read.plain)
+    return (
+        not read.readable or matching((pattern,), *dict.fromkeys((read.line, *read.commands, *read.bare))) is not None
+    )
 
 
 def _fits_texts(rule: ApprovalRule, pattern: str, texts: Sequence[str]) -> bool:

@@ -20,7 +20,14 @@ from nova_workers.contracts.engine import ToolAuthorization, ToolCall, TrustLeve
 from nova_workers.contracts.native import RESERVED_NAMES, SHELL_TOOL, native_tools
 from nova_workers.contracts.orchestration import RUN_BASH
 from nova_workers.tools.approvals import describe_rule, first_rule, main_text
-from nova_workers.tools.commands import BUILT_IN_DENIALS, MAX_COMMANDS, MAX_LINE_CHARS, matching, read_command
+from nova_workers.tools.commands import (
+    BUILT_IN_DENIALS,
+    MAX_COMMANDS,
+    MAX_LINE_CHARS,
+    matching,
+    permitting,
+    read_command,
+)
 from nova_workers.tools.modes import ModeRules
 
 __all__ = ["MAX_REPEATS", "CommandPolicy", "ToolPolicy", "Verdict"]
@@ -79,12 +86,15 @@ class CommandPolicy:
             built_in: Whether the built-in list of refused commands applies.
         """
         self.approvals = permissions.approvals
+        deny, ask = tuple(deny), tuple(ask)
         self._deny = (*(BUILT_IN_DENIALS if built_in else ()), *deny, *permissions.deny_commands)
-        self._operator_ask = tuple(ask)
+        self._operator_ask = ask
         self._ask = permissions.ask_commands
         self._allow = permissions.allow_commands
         self._unlisted = permissions.unlisted_commands
         self._built_in = built_in
+        # Whether there are patterns to get around, beside the built-in ones, which are no protection.
+        self._cautious = any((*deny, *ask, *permissions.deny_commands, *permissions.ask_commands))
 
     def judge(self, command: str, *, approved: bool = False) -> Verdict:
         """Return the verdict of the patterns on a command line.
@@ -106,13 +116,15 @@ class CommandPolicy:
         asked = matching(self._operator_ask if approved else (*self._operator_ask, *self._ask), *seen)
         if asked is not None:
             return _ask(f"ask: {asked}", command, f"it matches {asked!r}")
-        if approved:
+        if read.plain and all(permitting(self._allow, words) is not None for words in read.plain):
             return _ALLOW
-        if read.transparent and all(matching(self._allow, command) is not None for command in read.commands):
-            return _ALLOW
-        return self._judge_unlisted(command)
+        return self._judge_unlisted(command, approved=approved, doubtful=self._cautious and not read.readable)
 
-    def _judge_unlisted(self, command: str) -> Verdict:
+    def _judge_unlisted(self, command: str, *, approved: bool, doubtful: bool) -> Verdict:
+        if approved and not doubtful:
+            return _ALLOW
+        if doubtful and self._unlisted != "deny":
+            return _ask("unreadable", command, "it cannot be read, so it may contain a command that a pattern matches")
         if self._unlisted == "allow":
             return _ALLOW
         if self._unlisted == "ask":
@@ -121,7 +133,8 @@ class CommandPolicy:
         return Verdict(
             "deny",
             "unlisted",
-            f"Only these commands are permitted here, without substitution, redirection or escapes: {permitted}.",
+            "Only these commands are permitted here, without substitution, expansion, redirection or escapes: "
+            f"{permitted}.",
         )
 
 
@@ -233,4 +246,5 @@ def _brief(text: str) -> str:
 
 
 def _command(params: JsonObject) -> str:
-    return str(params.get("command", "")).strip()
+    # Not all white space: bash takes most of it for a part of a word.
+    return str(params.get("command", "")).strip(" \t\n")

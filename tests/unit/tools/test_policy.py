@@ -164,7 +164,8 @@ def test_a_question_to_a_person_is_a_refusal_for_an_engine_that_cannot_wait() ->
 @given(st.text(max_size=200))
 def test_any_text_is_read_and_judged(command: str) -> None:
     read = read_command(command)
-    assert not (read.transparent and any(sign in command.strip() for sign in "$`\\\n"))
+    assert not (read.plain and "\n" in command.strip("\n"))
+    assert read.readable or not read.plain
     assert _kind(command) in {"allow", "deny"}
 
 
