@@ -23,7 +23,7 @@ from api.routes.orders import policies as order_policies
 from api.routes.orders import secrets as order_secrets
 from api.routes.orders import work_orders
 from api.routes.orders.admission import install_order_refusals
-from api.routes.runs import answers, events, runs, submissions, threads
+from api.routes.runs import answers, events, runs, submissions, threads, timelines
 from api.routes.workspace import (
     agents,
     archive,
@@ -70,6 +70,7 @@ _ROUTERS = (
     events.router,
     answers.router,
     runs.router,
+    timelines.router,
     threads.router,
     agents.router,
     fleet.router,

@@ -11,7 +11,7 @@ from models.orchestrations import Orchestration, OrchestrationAgent, Orchestrati
 from models.order_policies import WorkOrderPolicy, WorkOrderSecret
 from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from models.rankings import ModelJudgement, ModelRanking
-from models.runs import IdempotencyKey, Run, RunWait, Switch
+from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
 from models.tasks import Task, TaskChange, TaskResource, TaskStep
@@ -43,6 +43,7 @@ __all__ = [
     "OrchestrationConfig",
     "OrchestrationMessage",
     "Run",
+    "RunAttempt",
     "RunWait",
     "Secret",
     "SentFile",

@@ -11,6 +11,7 @@ from models.columns import big, boolean, count, fk, id_ref, json, one_of, pk, st
 from nova_workers.vocabulary import (
     DUE_RUNS,
     OPEN_RUNS,
+    AttemptEnd,
     OnBusy,
     RunQueue,
     RunSource,
@@ -21,7 +22,7 @@ from nova_workers.vocabulary import (
     sql_list,
 )
 
-__all__ = ["IdempotencyKey", "Run", "RunWait", "Switch"]
+__all__ = ["IdempotencyKey", "Run", "RunAttempt", "RunWait", "Switch"]
 
 
 class Run(Table, table=True):
@@ -73,6 +74,8 @@ class Run(Table, table=True):
             "id",
             postgresql_where=text("status = 'waiting' AND cancel_requested_at IS NOT NULL"),
         ),
+        Index("ix_runs__parent", "parent_run_id", "id", postgresql_where=text("parent_run_id IS NOT NULL")),
+        Index("ix_runs__trigger_id_id", "trigger_id", "id", postgresql_where=text("trigger_id IS NOT NULL")),
         Index("ix_runs__trigger", "trigger_id", "created_at", postgresql_where=text("trigger_id IS NOT NULL")),
         Index(
             "ix_runs__trigger_open",
@@ -148,8 +151,24 @@ class Run(Table, table=True):
     created_at: datetime = time(now=True)
     queued_at: datetime = time(now=True, comment="Latest entry into the queue")
     started_at: datetime | None = time(null=True, comment="First claim")
+    claimed_at: datetime | None = time(null=True, comment="Latest claim")
     first_token_at: datetime | None = time(null=True)
     finished_at: datetime | None = time(null=True)
+
+
+class RunAttempt(Table, table=True):
+    """An attempt that ended and did not end its run. The latest attempt is in the run itself."""
+
+    __tablename__ = "run_attempts"
+    __table_args__ = (one_of("ended", AttemptEnd),)
+
+    run_id: str = fk("runs.id", primary=True)
+    attempt: int = count(default=None, primary=True)
+    tenant_id: str = id_ref()
+    worker_id: str | None = id_ref(null=True)
+    started_at: datetime | None = time(null=True)
+    ended_at: datetime = time(now=True)
+    ended: str = string()
 
 
 class RunWait(Table, table=True):
@@ -161,6 +180,7 @@ class RunWait(Table, table=True):
         one_of("status", WaitStatus),
         Index("ix_run_waits__due", "due_at", postgresql_where=text("status = 'open'")),
         Index("ix_run_waits__child", "child_run_id", postgresql_where=text("status = 'open'")),
+        Index(None, "run_id"),
         Index("ix_run_waits__tenant_open", "tenant_id", "id", postgresql_where=text("status = 'open'")),
         # An approved call may wait again, for another answer.
         Index(

@@ -26,6 +26,7 @@ __all__ = [
     "TASK_CATEGORIES",
     "AgentRole",
     "AgentState",
+    "AttemptEnd",
     "AwaitedSender",
     "CancelReason",
     "CatchUp",
@@ -117,6 +118,8 @@ Queue = Literal[LiveQueue, "system"]
 RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
 """What a run was submitted by."""
 CancelReason = Literal["cancel", "interrupt"]
+AttemptEnd = Literal["waiting", "requeued", "lost"]
+"""How an attempt ended that did not end its run: the run waited, its worker requeued it, or its lease expired."""
 SuspendedStatus = Literal["waiting", "queued"]
 """Status of a run after its suspension. ``queued``: it was canceled meanwhile."""
 

@@ -9,6 +9,7 @@ from pydantic import ValidationError
 from nova_workers.client.transport import EventSource, Params, Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
+from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import (
     BulkCancel,
     BulkCanceled,
@@ -82,6 +83,12 @@ class Runs:
     async def get(self, run_id: str) -> RunView:
         """Return a run."""
         return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
+
+    async def timeline(self, run_id: str, *, limit: int | None = None, cursor: str | None = None) -> RunTimeline:
+        """Return what happened in a run, with a page of its steps, oldest first."""
+        return await self._transport.fetch(
+            RunTimeline, "GET", f"/v1/runs/{run_id}/timeline", params={"limit": limit, "cursor": cursor}
+        )
 
     async def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:
         """Return a run once it has ended, or its state at the server's wait limit."""

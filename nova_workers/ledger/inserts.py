@@ -8,12 +8,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NotRequired, TypedDict, Unpack
 
+from nova_workers.vocabulary import AttemptEnd
+
 __all__ = [
     "NewEffect",
     "NewMessage",
     "NewRun",
     "NewTurn",
     "NewUsage",
+    "insert_attempts",
     "insert_effects",
     "insert_messages",
     "insert_runs",
@@ -123,6 +126,22 @@ class NewEffect(TypedDict):
     thread_id: str
     kind: str
     position: str
+
+
+def insert_attempts(rows: str, /, *, ended: AttemptEnd) -> str:
+    """Return a statement that records the end of an attempt for each row of `rows`.
+
+    Each row must have `id`, `tenant_id`, `attempt` and `claimed_at` of its run, and the claim's `holder_id`.
+    """
+    columns = {
+        "run_id": "id",
+        "attempt": "attempt",
+        "tenant_id": "tenant_id",
+        "worker_id": "holder_id",
+        "started_at": "claimed_at",
+        "ended": f"'{ended}'",
+    }
+    return _insert("run_attempts", rows, columns)
 
 
 def insert_runs(rows: str, /, **columns: Unpack[NewRun]) -> str:

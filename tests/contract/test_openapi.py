@@ -63,6 +63,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "PATCH /v1/runs/{run_id} runs",
             "DELETE /v1/runs/{run_id} runs",
             "POST /v1/runs/{run_id}/cancel runs",
+            "GET /v1/runs/{run_id}/timeline runs",
             "POST /v1/threads runs",
             "GET /v1/threads runs",
             "GET /v1/threads/{thread_id} runs",

@@ -157,6 +157,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "leases": "belong to processes beside this fleet",
     "idempotency_keys": "belong to requests to this fleet, for a day",
     "switches": "a pause is a state of this fleet",
+    "run_attempts": "name workers of this fleet",
     "effects": "made again by the import",
     "embeddings": "made again after the import",
     "message_texts": "made again after the import",

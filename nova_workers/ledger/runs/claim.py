@@ -112,7 +112,8 @@ WITH thread AS (
     UPDATE runs r
        SET status = 'running', attempt = r.attempt + 1, fence = t.fence, worker_id = :worker_id,
            lease_expires_at = now() + :lease_ttl, turn_id = COALESCE(r.turn_id, :turn_id),
-           started_at = COALESCE(r.started_at, now()), agent_version = COALESCE(r.agent_version, a.version)
+           started_at = COALESCE(r.started_at, now()), claimed_at = now(),
+           agent_version = COALESCE(r.agent_version, a.version)
       FROM next n, thread t, agents a, tenants w
      WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
        AND (n.over OR (w.max_running IS NULL AND a.max_running IS NULL)

@@ -11,7 +11,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.inserts import insert_effects, insert_usage
+from nova_workers.ledger.inserts import insert_attempts, insert_effects, insert_usage
 from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
 from nova_workers.ledger.runs.step_rows import (
     ADD_USAGE,
@@ -140,15 +140,17 @@ SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_token
 
 # Requeues the run, in front, so that another worker continues after the last committed step. Fenced: a claim that lost
 # its run changes nothing.
-_REQUEUE = """
+_REQUEUE = f"""
 WITH thread AS (
     SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
 ), mine AS (
     UPDATE runs r
        SET status = 'queued', lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now()
-      FROM thread
-     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
-    RETURNING r.id, r.thread_id
+      FROM thread, runs o
+     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id AND o.id = r.id
+    RETURNING r.id, r.tenant_id, r.thread_id, r.attempt, r.claimed_at, o.worker_id AS holder_id
+), ended AS (
+    {insert_attempts("mine", ended="requeued")}
 ), freed AS (
     UPDATE threads SET active_run_id = NULL FROM mine WHERE threads.id = mine.thread_id
 )

@@ -8,6 +8,7 @@ from datetime import timedelta
 
 from nova_workers.contracts.runs import CancelReason, Claim, Doorbell
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.inserts import insert_attempts
 from nova_workers.ledger.runs.claim import PAUSED
 
 __all__ = ["Renewal", "recover_expired", "renew_leases", "take_overdue_doorbells"]
@@ -33,9 +34,9 @@ RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
 # Requeues runs whose lease expired. Threads and runs that another transaction has locked are left to the next pass
 # (SKIP LOCKED), so any number of reconcilers can run at once without a deadlock. Late writes of the
 # old worker are refused: the run is not `running`, and the next claim raises the fence.
-_RECOVER = """
+_RECOVER = f"""
 WITH thread AS (
-    SELECT t.id AS thread_id, r.id AS run_id
+    SELECT t.id AS thread_id, r.id AS run_id, r.worker_id AS holder_id
       FROM runs r JOIN threads t ON t.id = r.thread_id
      WHERE r.status = 'running' AND r.lease_expires_at < now()
      ORDER BY r.lease_expires_at
@@ -47,7 +48,9 @@ WITH thread AS (
            queued_at = now(), rang_at = now()
       FROM thread
      WHERE r.id = thread.run_id AND r.status = 'running' AND r.lease_expires_at < now()
-    RETURNING r.id, r.thread_id, r.queue
+    RETURNING r.id, r.tenant_id, r.thread_id, r.queue, r.attempt, r.claimed_at, thread.holder_id
+), ended AS (
+    {insert_attempts("back", ended="lost")}
 ), freed AS (
     UPDATE threads t SET active_run_id = NULL FROM back WHERE t.id = back.thread_id AND t.active_run_id = back.id
 )

@@ -39,6 +39,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("POST", "/v1/runs/{run_id}/cancel", None),
     ("GET", "/v1/runs/{run_id}/events", None),
     ("GET", "/v1/runs/{run_id}/wait", None),
+    ("GET", "/v1/runs/{run_id}/timeline", None),
     ("DELETE", "/v1/keys/{key_id}", None),
     ("PATCH", "/v1/agents/{agent_id}", {"description": "mine now"}),
     ("GET", "/v1/agents/{agent_id}/versions/{version}", None),

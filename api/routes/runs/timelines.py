@@ -1,0 +1,32 @@
+"""``/v1/runs/{run_id}/timeline``: what happened in a run."""
+
+from fastapi import APIRouter
+
+from api.auth import RunsCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.params import RunIdPath
+from api.state import State
+from nova_workers.contracts.http.overview.timeline import RunTimeline
+from nova_workers.ledger.overview.timeline import load_timeline
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
+
+
+@router.get("/{run_id}/timeline", responses=problems(400, 404, 422))
+async def get_timeline(
+    run_id: RunIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+) -> RunTimeline:
+    """Get a run's attempts, steps with model and tool calls, waits, compactions, effects, deliveries and child runs.
+
+    Steps come in pages, oldest first; of each other list the newest 200. Long texts are cut.
+    """
+    pager = Pager(caller.tenant_id, "timeline", (int,), (run_id,))
+    after = pager.read_number(cursor)
+    async with state.services.database.connection() as connection:
+        timeline = await load_timeline(connection, caller.tenant_id, run_id, after_step=after, limit=limit + 1)
+    page = pager.page(timeline.steps, limit, lambda step: [step.index])
+    return timeline.model_copy(update={"steps": page.items, "next_cursor": page.next_cursor})

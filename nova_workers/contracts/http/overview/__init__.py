@@ -1,0 +1,1 @@
+"""The HTTP contract of overviews: a run's timeline, and what people look at first."""
