@@ -13,13 +13,20 @@ LOCKS = {
     "requirements-dev.txt": (
         "pyproject.toml",
         "--extra=local",
+        "--extra=console",
         "--extra=claude-agent",
         "--group=test",
         "--group=check",
         "--group=build",
     ),
-    "requirements.txt": ("pyproject.toml", "--extra=local", "--group=build", "-c=requirements-dev.txt"),
-    "deploy/requirements.txt": ("pyproject.toml", "--group=build", "-c=requirements-dev.txt"),
+    "requirements.txt": (
+        "pyproject.toml",
+        "--extra=local",
+        "--extra=console",
+        "--group=build",
+        "-c=requirements-dev.txt",
+    ),
+    "deploy/requirements.txt": ("pyproject.toml", "--extra=console", "--group=build", "-c=requirements-dev.txt"),
     "requirements-docs.txt": ("--group=docs", "-c=requirements-dev.txt"),
     "requirements-uv.txt": ("--group=uv",),
 }

@@ -9,6 +9,7 @@ errors of `nova_workers.errors`. The commands use it, and so may any asyncio pro
             ...
 """
 
+from copy import copy
 from typing import Any, Self
 
 from pydantic import BaseModel
@@ -66,33 +67,42 @@ class NovaClient:
     def __init__(
         self, base_url: str, api_key: str | None, *, timeout_s: float = 30.0, retry: Retry | None = None
     ) -> None:
-        self._transport = Transport(base_url, api_key, timeout_s=timeout_s, retry=retry)
-        self.base_url = self._transport.base_url
-        self.agents = Agents(self._transport)
-        self.threads = Threads(self._transport)
-        self.runs = Runs(self._transport)
-        self.secrets = Secrets(self._transport)
-        self.tasks = Tasks(self._transport)
-        self.keys = Keys(self._transport)
-        self.leases = Leases(self._transport)
-        self.history = History(self._transport)
-        self.memories = Memories(self._transport)
-        self.notes = Notes(self._transport)
-        self.files = Files(self._transport)
-        self.deliveries = Deliveries(self._transport)
-        self.fleet = Fleet(self._transport)
-        self.usage = UsageReports(self._transport)
-        self.orchestrations = Orchestrations(self._transport)
-        self.orchestration_config = OrchestrationConfigs(self._transport)
-        self.orchestration_models = OrchestrationModels(self._transport)
-        self.tenants = Tenants(self._transport)
-        self.archives = Archives(self._transport)
-        self.skills = Skills(self._transport)
-        self.triggers = Triggers(self._transport)
-        self.webhooks = Webhooks(self._transport)
-        self.work_orders = WorkOrders(self._transport)
-        self.work_order_policies = WorkOrderPolicies(self._transport)
-        self.work_order_secrets = WorkOrderSecrets(self._transport)
+        self._connect(Transport(base_url, api_key, timeout_s=timeout_s, retry=retry))
+
+    def with_key(self, api_key: str) -> Self:
+        """Return a client with another key on the same connections. Closing either one closes both."""
+        other = copy(self)
+        other._connect(self._transport.with_key(api_key))
+        return other
+
+    def _connect(self, transport: Transport) -> None:
+        self._transport = transport
+        self.base_url = transport.base_url
+        self.agents = Agents(transport)
+        self.threads = Threads(transport)
+        self.runs = Runs(transport)
+        self.secrets = Secrets(transport)
+        self.tasks = Tasks(transport)
+        self.keys = Keys(transport)
+        self.leases = Leases(transport)
+        self.history = History(transport)
+        self.memories = Memories(transport)
+        self.notes = Notes(transport)
+        self.files = Files(transport)
+        self.deliveries = Deliveries(transport)
+        self.fleet = Fleet(transport)
+        self.usage = UsageReports(transport)
+        self.orchestrations = Orchestrations(transport)
+        self.orchestration_config = OrchestrationConfigs(transport)
+        self.orchestration_models = OrchestrationModels(transport)
+        self.tenants = Tenants(transport)
+        self.archives = Archives(transport)
+        self.skills = Skills(transport)
+        self.triggers = Triggers(transport)
+        self.webhooks = Webhooks(transport)
+        self.work_orders = WorkOrders(transport)
+        self.work_order_policies = WorkOrderPolicies(transport)
+        self.work_order_secrets = WorkOrderSecrets(transport)
 
     async def __aenter__(self) -> Self:
         return self

@@ -7,6 +7,7 @@ import asyncio
 import random
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing, asynccontextmanager
+from copy import copy
 from dataclasses import dataclass
 from typing import Self, TypeVar
 
@@ -53,16 +54,20 @@ class Transport:
     ) -> None:
         self.base_url = base_url.rstrip("/")
         self.retry = retry or Retry()
-        headers = {"User-Agent": "nova-workers-client"}
-        if api_key:
-            headers["Authorization"] = f"Bearer {api_key}"
+        self._authorization = _authorization(api_key)
         self._timeout_s = timeout_s
         self._http = httpx2.AsyncClient(
             base_url=self.base_url,
-            headers=headers,
+            headers={"User-Agent": "nova-workers-client"},
             timeout=timeout_s,
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
         )
+
+    def with_key(self, api_key: str) -> Self:
+        """Return a transport with another key on the same connections. Closing either one closes both."""
+        other = copy(self)
+        other._authorization = _authorization(api_key)
+        return other
 
     async def __aenter__(self) -> Self:
         return self
@@ -195,7 +200,7 @@ class Transport:
             path,
             content=pieces,
             params={name: value for name, value in params.items() if value is not None},
-            headers={"Content-Type": content_type},
+            headers={"Content-Type": content_type, **self._authorization},
             timeout=httpx2.Timeout(self._timeout_s, read=silence_s, write=silence_s),
         )
         return (await self._send_once(request, frozenset())).content
@@ -210,7 +215,7 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> httpx2.Request:
-        sent = dict(headers or {})
+        sent = {**self._authorization, **(headers or {})}
         content: bytes | None = None
         if body is not None:
             # Unset fields are not sent: a PATCH changes only the fields it names.
@@ -230,3 +235,7 @@ class Transport:
         if response.is_error and response.status_code not in accept:
             raise error_of_response(response)
         return response
+
+
+def _authorization(api_key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}

@@ -1,5 +1,6 @@
 """Settings: one frozen, nested value, read from the environment in `bootstrap` only."""
 
+from nova_workers.config.console import ConsoleSettings
 from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAIProviderSetting, OpenAISettings
@@ -26,6 +27,7 @@ __all__ = [
     "ApiSettings",
     "AudioSettings",
     "ClaudeAgentSettings",
+    "ConsoleSettings",
     "DeliverySettings",
     "EffectSettings",
     "ModelSettings",

@@ -12,6 +12,7 @@ from typing import Literal
 from pydantic import BaseModel, Field, SecretStr, ValidationError
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
+from nova_workers.config.console import ConsoleSettings
 from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAISettings
@@ -73,6 +74,7 @@ class Settings(BaseSettings):
     """The zone of days in usage reports, and of triggers that name none. Agents get the time in their tenant's zone."""
 
     api: ApiSettings = Field(default_factory=ApiSettings)
+    console: ConsoleSettings = Field(default_factory=ConsoleSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     runs: RunSettings = Field(default_factory=RunSettings)
     triggers: TriggerSettings = Field(default_factory=TriggerSettings)

@@ -1,0 +1,27 @@
+"""The settings of the web console, with the evidence for each default."""
+
+from typing import Annotated
+
+from pydantic import Field, SecretStr, StringConstraints
+
+from nova_workers.config.sections import Seconds, Section
+
+__all__ = ["ConsoleSettings"]
+
+
+class ConsoleSettings(Section):
+    """The web console."""
+
+    enabled: bool = True
+    """Whether `nova up` starts it."""
+    host: str = "127.0.0.1"
+    """Loopback by default: a new console is reachable from this machine only."""
+    port: Annotated[int, Field(ge=0, le=65535)] = 8765
+    public_url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+$")] | None = None
+    """Its address in people's browsers, behind a proxy. With https the cookie is sent over TLS only."""
+    secret: Annotated[SecretStr, Field(min_length=32)] | None = None
+    """Encrypts the session cookie. Several console processes need the same. Unset: a file under NOVA_HOME."""
+    session_s: Seconds = 604_800.0
+    """How long a sign-in lasts: a week."""
+    timeout_s: Seconds = 20.0
+    """Longest silence of the API in a request of a page: a person does not wait longer."""

@@ -1,0 +1,101 @@
+"""Builds the console."""
+
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+
+from starlette.applications import Starlette
+from starlette.convertors import Convertor, register_url_convertor
+from starlette.middleware import Middleware
+from starlette.requests import Request
+from starlette.responses import JSONResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+
+from nova_workers.client.client import NovaClient
+from nova_workers.client.transport import Retry
+from nova_workers.clock import Clock, SystemClock
+from nova_workers.config import Settings
+from nova_workers.console.assets import Assets
+from nova_workers.console.guard import Guard
+from nova_workers.console.pages import PAGES
+from nova_workers.console.problems import handlers
+from nova_workers.console.rendering import build_templates
+from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
+from nova_workers.console.state import ConsoleState
+
+__all__ = ["build_console"]
+
+_RETRY = Retry(attempts=3)
+"""A person sees a page that says what is wrong sooner than a program does."""
+
+
+class _IdConvertor(Convertor[str]):
+    """Ids, names and slugs in addresses: what cannot change the path of the API's request that they go into."""
+
+    regex = "[A-Za-z0-9_@~][A-Za-z0-9_.:@~-]*"
+
+    def convert(self, value: str) -> str:
+        """Return the id."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the id."""
+        return value
+
+
+register_url_convertor("id", _IdConvertor())
+
+
+def build_console(
+    settings: Settings, *, api_url: str, login_key: str | None = None, clock: Clock | None = None
+) -> Starlette:
+    """Return the console of one API.
+
+    Args:
+        api_url: The API's address as this process reaches it.
+        login_key: The API key that one-time logins sign in with; None turns them off.
+
+    Raises:
+        ConfigurationError: The console's secret cannot be read or made.
+    """
+    clock = clock or SystemClock()
+    secret = read_secret(settings.console, settings.home)
+    sessions = Sessions(secret, lifetime_s=settings.console.session_s)
+    assets, nav = Assets(), tuple(entry for page in PAGES for entry in page.nav)
+    client = NovaClient(api_url, None, timeout_s=settings.console.timeout_s, retry=_RETRY)
+
+    @asynccontextmanager
+    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+        async with client:
+            yield
+
+    app = Starlette(
+        routes=[
+            Route("/healthz", _healthz),
+            Route("/favicon.ico", _favicon),
+            Mount(assets.prefix, assets.app()),
+            *(route for page in PAGES for route in page.routes),
+        ],
+        middleware=[Middleware(Guard, sessions=sessions, settings=settings.console)],
+        exception_handlers=handlers(),
+        lifespan=lifespan,
+    )
+    app.state.console = ConsoleState(
+        settings=settings.console,
+        client=client,
+        sessions=sessions,
+        links=LoginLinks(secret, settings.home / "console-logins", clock),
+        login_key=login_key,
+        templates=build_templates(assets, nav, clock),
+        assets=assets,
+        nav=nav,
+        clock=clock,
+    )
+    return app
+
+
+async def _healthz(_: Request) -> Response:
+    return JSONResponse({"status": "ok"})
+
+
+async def _favicon(request: Request) -> Response:
+    return RedirectResponse(request.app.state.console.assets.url("icon.svg"))

@@ -1,0 +1,43 @@
+"""The static files: their addresses contain a digest of all of them, so that browsers may keep them for ever."""
+
+from hashlib import sha256
+from pathlib import Path
+
+from starlette.responses import Response
+from starlette.staticfiles import StaticFiles
+from starlette.types import Scope
+
+__all__ = ["Assets"]
+
+_FOLDER = Path(__file__).parent / "static"
+_FOREVER = "public, max-age=31536000, immutable"
+
+
+class Assets:
+    """The folder of static files, and the addresses of its files.
+
+    The digest is a part of the path and not of a query, so that modules that import each other by relative paths are
+    all of one version.
+    """
+
+    def __init__(self) -> None:
+        digest = sha256()
+        for path in sorted(_FOLDER.rglob("*")):
+            if path.is_file():
+                digest.update(path.name.encode() + b"\0" + path.read_bytes())
+        self.prefix = f"/static/{digest.hexdigest()[:12]}"
+
+    def url(self, name: str) -> str:
+        """Return the address of a file, such as ``css/base.css``."""
+        return f"{self.prefix}/{name}"
+
+    def app(self) -> StaticFiles:
+        """Return the application that serves them, to be mounted at `prefix`."""
+        return _Cached(directory=_FOLDER)
+
+
+class _Cached(StaticFiles):
+    async def get_response(self, path: str, scope: Scope) -> Response:
+        response = await super().get_response(path, scope)
+        response.headers["cache-control"] = _FOREVER
+        return response

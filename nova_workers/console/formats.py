@@ -1,0 +1,156 @@
+"""How values are shown: one form each for times, durations, tokens, money and sizes. The filters of the templates."""
+
+import json
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Final
+
+from markupsafe import Markup
+
+from nova_workers.clock import Clock
+from nova_workers.contracts.content import text_of
+from nova_workers.contracts.http.wire import RunView
+
+__all__ = ["filters"]
+
+NOTHING: Final = Markup('<span class="muted">-</span>')
+"""Stands for a value that is missing."""
+
+_STEPS = ((60, "s", 1), (3_600, "min", 60), (86_400, "h", 3_600), (30 * 86_400, "d", 86_400))
+_KIB = 1024
+
+_TONES: Mapping[str, str] = {
+    **dict.fromkeys(
+        ("succeeded", "active", "ok", "done", "completed", "complete", "delivered", "sent", "open"), "good"
+    ),
+    **dict.fromkeys(("running", "working", "executing", "in_progress"), "live"),
+    **dict.fromkeys(("waiting", "paused", "draining", "blocked", "awaiting_approval", "pending"), "warn"),
+    **dict.fromkeys(("failed", "error", "timed_out", "expired", "dead", "refused", "rejected", "killed"), "bad"),
+}
+"""The colour of a status word; all others are neutral. The word itself is always shown beside it."""
+
+
+def filters(clock: Clock) -> dict[str, Callable[..., object]]:
+    """Return the filters by their names in templates."""
+
+    def time(value: datetime | None) -> Markup:
+        """Relative, with the absolute time on hover. The browser keeps it current."""
+        return NOTHING if value is None else _time(value, clock.now())
+
+    return {
+        "time": time,
+        "duration": duration,
+        "took": _took,
+        "tokens": tokens,
+        "usd": usd,
+        "bytes": size,
+        "tone": _tone,
+        "words": _words,
+        "brief": brief,
+        "message_text": _message_text,
+        "json": _json,
+        "count": _count,
+        "plural": _plural,
+    }
+
+
+def duration(seconds: float | None) -> str | Markup:
+    """Return a duration with two units at most: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    whole = round(seconds)
+    for unit, name, part, part_name in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
+        if whole >= unit:
+            rest = whole % unit // part
+            return f"{whole // unit} {name} {rest} {part_name}" if rest else f"{whole // unit} {name}"
+    return f"{whole} s"
+
+
+def tokens(count: int | None) -> str | Markup:
+    """Return a number of tokens in three digits: ``940``, ``12.3k``, ``4.56M``."""
+    if count is None:
+        return NOTHING
+    if count < 1_000:
+        return str(count)
+    for scale, letter in ((1_000, "k"), (1_000_000, "M"), (1_000_000_000, "G")):
+        if count < 999.5 * scale:
+            return f"{count / scale:.3g}{letter}"
+    return f"{count / 1e9:,.0f}G"
+
+
+def usd(amount: float | None) -> str | Markup:
+    """Return US dollars: cents from one cent on, else four digits. None is an unknown price."""
+    if amount is None:
+        return Markup('<span class="muted" title="The price of the model is unknown.">?</span>')
+    if amount == 0:
+        return "$0"
+    return f"${amount:,.2f}" if amount >= 0.1 else f"${amount:.4f}"
+
+
+def size(count: int | None) -> str | Markup:
+    """Return a size: ``812 B``, ``14.2 KiB``, ``3.0 MiB``."""
+    if count is None:
+        return NOTHING
+    amount, unit = float(count), "B"
+    for unit in ("B", "KiB", "MiB", "GiB", "TiB"):
+        if amount < _KIB or unit == "TiB":
+            break
+        amount /= _KIB
+    return f"{count} B" if unit == "B" else f"{amount:.1f} {unit}"
+
+
+def brief(text: str | None, chars: int = 120) -> str:
+    """Return the begin of a text on one line."""
+    line = " ".join((text or "").split())
+    return line if len(line) <= chars else f"{line[: chars - 1].rstrip()}…"
+
+
+def _time(value: datetime, now: datetime) -> Markup:
+    at = value.astimezone(UTC)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        at.isoformat(timespec="milliseconds"),
+        at.strftime("%Y-%m-%d %H:%M:%S UTC"),
+        _relative((now - at).total_seconds()),
+    )
+
+
+def _relative(age_s: float) -> str:
+    past, away = age_s >= 0, abs(age_s)
+    if away < 5:
+        return "now"
+    for limit, unit, scale in _STEPS:
+        if away < limit:
+            return f"{int(away // scale)} {unit} ago" if past else f"in {int(away // scale)} {unit}"
+    months = int(away // (30 * 86_400))
+    words = f"{months} mo" if months < 12 else f"{int(away // (365 * 86_400))} y"
+    return f"{words} ago" if past else f"in {words}"
+
+
+def _took(begin: datetime | None, end: datetime | None) -> str | Markup:
+    return NOTHING if begin is None or end is None else duration((end - begin).total_seconds())
+
+
+def _tone(word: object) -> str:
+    return _TONES.get(str(word), "idle")
+
+
+def _words(word: object) -> str:
+    return str(word).replace("_", " ")
+
+
+def _message_text(run: RunView) -> str:
+    return text_of(tuple(run.message))
+
+
+def _count(number: float) -> str:
+    return f"{number:,}"
+
+
+def _plural(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, default=str)

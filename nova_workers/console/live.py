@@ -1,0 +1,125 @@
+"""Live parts of a page: a stream of server-sent events, each a list of changes to elements by id.
+
+`static/js/live.js` is the other end: an element with ``data-stream`` opens the address, and applies what comes. After
+a break it asks again with the id of the last event that it has (`resume_id`).
+"""
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from dataclasses import dataclass
+from typing import Final, Literal
+
+import orjson
+import structlog
+from starlette.requests import Request
+from starlette.responses import StreamingResponse
+
+from nova_workers.errors import NovaError
+
+__all__ = ["DONE", "Change", "resume_id", "stream"]
+
+COALESCE_S = 0.03
+"""Changes of this time are sent together: a screen shows no more."""
+HEARTBEAT_S = 15.0
+"""Below the idle timeout of common proxies, 30 to 60 s."""
+
+Action = Literal["replace", "inner", "append", "prepend", "remove"]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A change of the element with an id.
+
+    Attributes:
+        action: ``replace`` and ``inner`` keep unchanged elements, focus and open folds; ``append`` and ``prepend`` add
+            to its children, unless an element with the new one's id is there already.
+        target: The element's id.
+        html: Made by templates.
+        id: Where the stream resumes after a break, such as an event cursor; of the last change of an event.
+    """
+
+    action: Action
+    target: str
+    html: str = ""
+    id: str | None = None
+
+
+DONE: Final = Change("remove", "")
+"""Ends the stream: the browser closes it and does not come back."""
+
+
+def resume_id(request: Request) -> str | None:
+    """Return the id of the last change that the browser has; None at the first visit."""
+    return request.headers.get("last-event-id") or request.query_params.get("after") or None
+
+
+def stream(changes: AsyncGenerator[Change]) -> StreamingResponse:
+    """Return a response that sends changes until they end. Closing the page closes the generator.
+
+    An error of the API ends it; the browser then comes back after a pause. Yield `DONE` where nothing follows.
+    """
+    return StreamingResponse(
+        _events(changes),
+        media_type="text/event-stream",
+        headers={"x-accel-buffering": "no", "cache-control": "no-store"},
+    )
+
+
+async def _events(changes: AsyncGenerator[Change]) -> AsyncIterator[bytes]:
+    queue: asyncio.Queue[Change | None] = asyncio.Queue(maxsize=1_000)
+    reader = asyncio.create_task(_read(changes, queue))
+    try:
+        # Opens the stream at once, also through proxies that wait for a first byte.
+        yield b"retry: 2000\n: open\n\n"
+        while True:
+            try:
+                first = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
+            except TimeoutError:
+                yield b": still here\n\n"
+                continue
+            batch = await _more(queue, first)
+            if sent := [change for change in batch if change is not None and change is not DONE]:
+                yield _frame(sent)
+            if DONE in batch:
+                yield b"event: done\ndata: {}\n\n"
+            if DONE in batch or None in batch:
+                return
+    finally:
+        reader.cancel()
+        await asyncio.gather(reader, return_exceptions=True)
+
+
+async def _read(changes: AsyncGenerator[Change], queue: asyncio.Queue[Change | None]) -> None:
+    try:
+        async with aclosing(changes) as source:
+            async for change in source:
+                await queue.put(change)
+    except NovaError as error:
+        structlog.get_logger().info("console_stream_ended", code=error.code, detail=error.message)
+    finally:
+        # Without waiting for room: a reader that was canceled has none to read it.
+        if not queue.full():
+            queue.put_nowait(None)
+
+
+async def _more(queue: asyncio.Queue[Change | None], first: Change | None) -> list[Change | None]:
+    """Return a change and those that follow it shortly."""
+    batch = [first]
+    until = asyncio.get_running_loop().time() + COALESCE_S
+    while batch[-1] is not None and batch[-1] is not DONE:
+        try:
+            async with asyncio.timeout_at(until):
+                batch.append(await queue.get())
+        except TimeoutError:
+            break
+    return batch
+
+
+def _frame(changes: list[Change]) -> bytes:
+    # A later replacement of the same element makes an earlier one pointless.
+    last = {change.target: at for at, change in enumerate(changes) if change.action == "replace"}
+    kept = [c for at, c in enumerate(changes) if c.action != "replace" or last[c.target] == at]
+    data = orjson.dumps([[change.action, change.target, change.html] for change in kept])
+    ids = [change.id for change in changes if change.id is not None]
+    return (f"id: {ids[-1]}\n".encode() if ids else b"") + b"data: " + data + b"\n\n"

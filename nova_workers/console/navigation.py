@@ -1,0 +1,44 @@
+"""What a page module declares: its routes, and its entries of the navigation."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from starlette.routing import BaseRoute
+
+__all__ = ["GROUPS", "NavEntry", "PageModule"]
+
+Group = Literal["Work", "Build", "Account", "Fleet"]
+
+GROUPS: tuple[Group, ...] = ("Work", "Build", "Account", "Fleet")
+"""The groups of the navigation, from the top."""
+
+
+@dataclass(frozen=True, slots=True)
+class NavEntry:
+    """A page that the navigation links to.
+
+    Attributes:
+        path: Its address, without a query. Pages below it mark the entry as current, too.
+        icon: A name of `templates/icons.html`.
+        key: The letter of its shortcut: ``g`` then this key.
+        id_prefix: The prefix of ids whose page is ``<path>/<id>``, such as ``run_``: the palette goes there.
+    """
+
+    group: Group
+    title: str
+    path: str
+    icon: str
+    key: str | None = None
+    id_prefix: str | None = None
+
+    def is_current(self, path: str) -> bool:
+        """Whether a path is this page, or one below it."""
+        return path == self.path or (self.path != "/" and path.startswith(f"{self.path}/"))
+
+
+@dataclass(frozen=True, slots=True)
+class PageModule:
+    """One module of `nova_workers.console.pages`: a subject."""
+
+    routes: tuple[BaseRoute, ...]
+    nav: tuple[NavEntry, ...] = ()

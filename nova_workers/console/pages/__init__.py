@@ -1,0 +1,16 @@
+"""The pages: one module a subject, each with its `PAGE` (routes and navigation). The navigation has their order."""
+
+from nova_workers.console.navigation import PageModule
+from nova_workers.console.pages import home, runs, sign_in
+
+__all__ = ["PAGES"]
+
+PAGES: tuple[PageModule, ...] = (
+    sign_in.PAGE,
+    # Work
+    home.PAGE,
+    runs.PAGE,
+    # Build
+    # Account
+    # Fleet
+)

@@ -1,0 +1,96 @@
+"""Signing in and out, and the theme."""
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.forms import Form, read_form
+from nova_workers.console.guard import SESSION_COOKIE, is_own_path
+from nova_workers.console.navigation import PageModule
+from nova_workers.console.rendering import THEME_COOKIE, THEMES, is_secure, render, see_other
+from nova_workers.console.sessions import Session
+from nova_workers.console.state import state_of
+from nova_workers.errors import Unauthenticated
+
+__all__ = ["PAGE"]
+
+_YEAR_S = 31_536_000
+
+
+async def show(request: Request) -> Response:
+    """Show the form; or sign in by a one-time login, the only GET that changes anything."""
+    token = request.query_params.get("token")
+    if token is None:
+        return render(request, "sign_in.html", form=Form(), back=_back(request.query_params.get("next")))
+    state = state_of(request)
+    if state.login_key is not None and state.links.use(token):
+        return await _signed_in(request, state.login_key, _back(request.query_params.get("next")))
+    problem = "This login link was used already, or is older than 15 minutes. Make another with `nova console --login`."
+    return render(request, "sign_in.html", status=403, form=Form(problem=problem), back="/")
+
+
+async def sign_in(request: Request) -> Response:
+    """Check a key at the API, and start a session."""
+    form = await read_form(request)
+    back = _back(form.given("next"))
+    key = form.given("key")
+    if key is None:
+        return render(request, "sign_in.html", status=422, form=Form(errors={"key": "Enter an API key."}), back=back)
+    try:
+        return await _signed_in(request, key, back)
+    except Unauthenticated as error:
+        # The key that was typed is not sent back to the page.
+        return render(request, "sign_in.html", status=403, form=Form(errors={"key": error.message}), back=back)
+
+
+async def sign_out(request: Request) -> Response:
+    """End the session."""
+    response = see_other(request, "/login", flash="You are signed out.")
+    response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+    return response
+
+
+async def set_theme(request: Request) -> Response:
+    """Set the colours of this browser."""
+    form = await read_form(request)
+    theme = form.value("theme")
+    response = see_other(request, _back(form.given("next")))
+    if theme in THEMES:
+        response.set_cookie(
+            THEME_COOKIE, theme, max_age=_YEAR_S, httponly=True, samesite="strict", secure=is_secure(request)
+        )
+    return response
+
+
+async def _signed_in(request: Request, key: str, back: str) -> Response:
+    """Return the way back with a session's cookie.
+
+    Raises:
+        Unauthenticated: The API does not know the key.
+    """
+    state = state_of(request)
+    tenant = await state.client.with_key(key).tenants.get()
+    response = see_other(request, back)
+    response.set_cookie(
+        SESSION_COOKIE,
+        state.sessions.seal(Session(key, tenant.id, tenant.name)),
+        max_age=state.sessions.lifetime_s,
+        httponly=True,
+        samesite="strict",
+        secure=is_secure(request),
+    )
+    return response
+
+
+def _back(path: str | None) -> str:
+    return path if path is not None and is_own_path(path) else "/"
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/login", show, methods=["GET"]),
+        Route("/login", sign_in, methods=["POST"]),
+        Route("/logout", sign_out, methods=["POST"]),
+        Route("/theme", set_theme, methods=["POST"]),
+    )
+)

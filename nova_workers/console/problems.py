@@ -1,0 +1,91 @@
+"""Pages for errors: sign in again, a missing scope, not found, and an API that does not answer."""
+
+from http import HTTPStatus
+from typing import cast
+
+import structlog
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse, Response
+from starlette.types import ExceptionHandler
+
+from nova_workers.console.guard import SESSION_COOKIE, sign_in_address
+from nova_workers.console.rendering import is_fragment, render, see_other
+from nova_workers.console.state import session_of, state_of
+from nova_workers.errors import ConfigurationError, Forbidden, NovaError, Unauthenticated, Unavailable
+
+__all__ = ["handlers"]
+
+
+async def _on_nova_error(request: Request, raised: Exception) -> Response:
+    error = cast(NovaError, raised)
+    if isinstance(error, Unauthenticated):
+        return _sign_in_again(request)
+    status = _status(error)
+    if is_fragment(request):
+        return PlainTextResponse(error.message, status_code=status)
+    if isinstance(error, Forbidden):
+        return render(request, "problems/forbidden.html", status=status, error=error, scope=error.fields.get("needed"))
+    if isinstance(error, Unavailable | ConfigurationError):
+        return render(
+            request, "problems/unreachable.html", status=503, error=error, api_url=state_of(request).client.base_url
+        )
+    return render(
+        request,
+        "problems/problem.html",
+        status=status,
+        error=error,
+        heading=HTTPStatus(status).phrase,
+        fields=_shown(error),
+    )
+
+
+async def _on_http_exception(request: Request, raised: Exception) -> Response:
+    error = cast(HTTPException, raised)
+    if error.status_code == HTTPStatus.NOT_FOUND and session_of(request) is not None:
+        return render(
+            request,
+            "problems/problem.html",
+            status=404,
+            error=NovaError(f"There is no page at {request.url.path!r}."),
+            heading="Not Found",
+            fields={},
+        )
+    return PlainTextResponse(f"{error.detail}\n", status_code=error.status_code, headers=error.headers)
+
+
+async def _on_failure(request: Request, raised: Exception) -> Response:
+    structlog.get_logger().error("console_page_failed", path=request.url.path, exc_info=raised)
+    return PlainTextResponse(
+        "This page failed in a way that the console did not expect. Its log has the traceback.\n", status_code=500
+    )
+
+
+def handlers() -> dict[int | type[Exception], ExceptionHandler]:
+    """Return the handlers of the application."""
+    return {NovaError: _on_nova_error, HTTPException: _on_http_exception, Exception: _on_failure}
+
+
+def _sign_in_again(request: Request) -> Response:
+    """Forget a key that the API refuses, and ask for another."""
+    if is_fragment(request):
+        response: Response = PlainTextResponse("Sign in first.\n", status_code=401)
+    else:
+        path = request.url.path if request.method == "GET" else "/"
+        response = see_other(
+            request,
+            sign_in_address(path, request.url.query if request.method == "GET" else ""),
+            flash="The API does not accept this key any more. Sign in with another.",
+            kind="warn",
+        )
+    response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
+    return response
+
+
+def _status(error: NovaError) -> int:
+    status = error.fields.get("status")
+    return status if isinstance(status, int) and status >= 400 else 500
+
+
+def _shown(error: NovaError) -> dict[str, object]:
+    return {name: value for name, value in error.fields.items() if name not in {"status", "errors"}}

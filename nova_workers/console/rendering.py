@@ -1,0 +1,116 @@
+"""Pages from templates: `render` for a page, `fragment` for a part of one, `see_other` after a form."""
+
+from collections.abc import Mapping
+from typing import Final, Literal, cast
+from urllib.parse import urlencode
+
+import orjson
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse
+
+from nova_workers.clock import Clock
+from nova_workers.console.assets import Assets
+from nova_workers.console.formats import filters
+from nova_workers.console.markdown import code_block, to_html
+from nova_workers.console.navigation import GROUPS, NavEntry
+from nova_workers.console.state import session_of, state_of
+
+__all__ = ["THEMES", "THEME_COOKIE", "build_templates", "fragment", "render", "see_other"]
+
+THEME_COOKIE = "nova_theme"
+THEMES: Final = ("system", "light", "dark")
+FLASH_COOKIE = "nova_flash"
+_FLASH_S = 60
+_FLASH_CHARS = 1_000
+"""A cookie has room for 4 KiB."""
+
+FlashKind = Literal["good", "warn", "bad"]
+
+
+def build_templates(assets: Assets, nav: tuple[NavEntry, ...], clock: Clock) -> Environment:
+    """Return the templates. What they print is escaped; a name that a page did not give is an error."""
+    environment = Environment(
+        loader=PackageLoader("nova_workers.console", "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    environment.filters.update(filters(clock))
+    environment.filters.update(markdown=to_html, code=code_block)
+    # Jinja types them as its own functions.
+    names = cast(dict[str, object], environment.globals)
+    names["asset"] = assets.url
+    names["nav_groups"] = [(group, [entry for entry in nav if entry.group == group]) for group in GROUPS]
+    return environment
+
+
+def render(request: Request, template: str, *, status: int = 200, **context: object) -> HTMLResponse:
+    """Return a page: a template that extends ``layout.html``, with the values that it names.
+
+    Beside `context`, every page has: `request`, `path`, `query` (parameters as a mapping), `session`, `flash`, `theme`.
+    """
+    state = state_of(request)
+    sealed = request.cookies.get(FLASH_COOKIE)
+    noted = None if sealed is None else state.sessions.open_text(sealed, lifetime_s=_FLASH_S)
+    theme = request.cookies.get(THEME_COOKIE)
+    page = HTMLResponse(
+        state.templates.get_template(template).render(
+            {
+                "request": request,
+                "path": request.url.path,
+                "query": request.query_params,
+                "session": session_of(request),
+                "flash": None if noted is None else orjson.loads(noted),
+                "theme": theme if theme in THEMES else "system",
+                **context,
+            }
+        ),
+        status_code=status,
+    )
+    if sealed is not None and not is_fragment(request):
+        page.delete_cookie(FLASH_COOKIE, httponly=True, samesite="strict")
+    return page
+
+
+def fragment(request: Request, template: str, macro: str, /, *values: object, **named: object) -> Markup:
+    """Return what a macro of a template makes of some values: a part of a page, for `live.stream`."""
+    module = state_of(request).templates.get_template(template).module
+    return Markup(getattr(module, macro)(*values, **named))  # noqa: S704 - templates escape what they print
+
+
+def is_fragment(request: Request) -> bool:
+    """Whether the page's own script asks, to renew a part of the page."""
+    return "nova-fragment" in request.headers
+
+
+def see_other(
+    request: Request,
+    path: str,
+    *,
+    flash: str | None = None,
+    kind: FlashKind = "good",
+    query: Mapping[str, str] | None = None,
+) -> RedirectResponse:
+    """Return the answer to a form that was carried out: go to a page, which shows `flash` once."""
+    response = RedirectResponse(f"{path}?{urlencode(query)}" if query else path, status_code=303)
+    if flash is not None:
+        note = orjson.dumps({"text": flash[:_FLASH_CHARS], "kind": kind}).decode()
+        response.set_cookie(
+            FLASH_COOKIE,
+            state_of(request).sessions.seal_text(note),
+            max_age=_FLASH_S,
+            httponly=True,
+            samesite="strict",
+            secure=is_secure(request),
+        )
+    return response
+
+
+def is_secure(request: Request) -> bool:
+    """Whether the person's browser uses https, to this process or to the proxy before it."""
+    public_url = state_of(request).settings.public_url
+    return (public_url or request.url.scheme).startswith("https")

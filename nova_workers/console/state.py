@@ -1,0 +1,58 @@
+"""What every request of one console process shares, and the signed-in client of one request."""
+
+from dataclasses import dataclass
+
+from jinja2 import Environment
+from starlette.requests import HTTPConnection, Request
+
+from nova_workers.client.client import NovaClient
+from nova_workers.clock import Clock
+from nova_workers.config import ConsoleSettings
+from nova_workers.console.assets import Assets
+from nova_workers.console.navigation import NavEntry
+from nova_workers.console.sessions import LoginLinks, Session, Sessions
+from nova_workers.errors import Unauthenticated
+
+__all__ = ["ConsoleState", "client_of", "session_of", "state_of"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConsoleState:
+    """Built once by the application.
+
+    Attributes:
+        client: Without a key; `client_of` adds the one of the request's session, on the same connections.
+        login_key: The API key that a one-time login signs in with; None turns one-time logins off.
+    """
+
+    settings: ConsoleSettings
+    client: NovaClient
+    sessions: Sessions
+    links: LoginLinks
+    login_key: str | None
+    templates: Environment
+    assets: Assets
+    nav: tuple[NavEntry, ...]
+    clock: Clock
+
+
+def state_of(request: HTTPConnection) -> ConsoleState:
+    """Return the state of the application that serves the request."""
+    return request.app.state.console
+
+
+def session_of(request: HTTPConnection) -> Session | None:
+    """Return the session that the guard found; None on public pages."""
+    return request.scope.get("console_session")
+
+
+def client_of(request: Request) -> NovaClient:
+    """Return the API's client with the signed-in person's key. It costs no connection; do not close it.
+
+    Raises:
+        Unauthenticated: The request has no session.
+    """
+    session = session_of(request)
+    if session is None:
+        raise Unauthenticated("Sign in first.")
+    return state_of(request).client.with_key(session.api_key)

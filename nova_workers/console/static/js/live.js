@@ -1,0 +1,136 @@
+// Live parts of a page: sections that are fetched again (`data-refresh` in seconds), streams of changes
+// (`data-stream`), and a page that waits for the API (`data-retry`).
+import { morph, morphChildren } from "./morph.js";
+import { showTimes } from "./parts.js";
+
+const HIDDEN_MS = 20_000; // A hidden page closes its streams after this: browsers allow 6 connections to a server.
+const LONGEST_PAUSE_MS = 15_000;
+
+export function startLive() {
+  refreshSections();
+  retryPage();
+  const streams = [...document.querySelectorAll("[data-stream]")].map((element) => new Stream(element));
+  document.addEventListener("visibilitychange", () => streams.forEach((stream) => stream.onVisibility()));
+}
+
+export function apply(changes) {
+  for (const [action, id, html] of changes) {
+    const target = document.getElementById(id);
+    if (!target) continue;
+    const parsed = document.createElement("template");
+    parsed.innerHTML = html;
+    const content = parsed.content;
+    if (action === "remove") target.remove();
+    else if (action === "inner") morphChildren(target, content);
+    else if (action === "replace" && content.firstElementChild) morph(target, content.firstElementChild);
+    else if (action === "append" || action === "prepend") {
+      const known = content.firstElementChild?.id && document.getElementById(content.firstElementChild.id);
+      if (known) morph(known, content.firstElementChild);
+      else target[action](content);
+    }
+  }
+  showTimes();
+  document.dispatchEvent(new CustomEvent("nova:changed"));
+}
+
+class Stream {
+  constructor(element) {
+    this.element = element;
+    this.after = element.dataset.after ?? "";
+    this.failures = 0;
+    this.done = false;
+    this.open();
+  }
+
+  open() {
+    clearTimeout(this.timer);
+    if (this.done || this.source) return;
+    const url = new URL(this.element.dataset.stream, location.href);
+    if (this.after) url.searchParams.set("after", this.after);
+    this.source = new EventSource(url);
+    this.source.onopen = () => { this.failures = 0; showOffline(false); };
+    this.source.onmessage = (event) => {
+      if (event.lastEventId) this.after = event.lastEventId;
+      apply(JSON.parse(event.data));
+    };
+    this.source.addEventListener("done", () => { this.done = true; this.close(); });
+    this.source.onerror = () => this.onBreak();
+  }
+
+  close() {
+    this.source?.close();
+    this.source = undefined;
+  }
+
+  async onBreak() {
+    this.close();
+    this.failures += 1;
+    const pause = Math.min(LONGEST_PAUSE_MS, 500 * 2 ** this.failures) * (0.5 + Math.random() / 2);
+    if (this.failures > 1) showOffline(!(await isReachable()));
+    this.timer = setTimeout(() => this.open(), pause);
+  }
+
+  onVisibility() {
+    clearTimeout(this.hiding);
+    if (document.hidden) this.hiding = setTimeout(() => { clearTimeout(this.timer); this.close(); }, HIDDEN_MS);
+    else this.open();
+  }
+}
+
+function refreshSections() {
+  const sections = [...document.querySelectorAll("[data-refresh]")];
+  if (!sections.length) return;
+  const pause = Math.min(...sections.map((section) => Number(section.dataset.refresh))) * 1000;
+  let failures = 0;
+  let timer;
+
+  async function refresh() {
+    clearTimeout(timer);
+    if (document.hidden) return;
+    try {
+      const response = await fetch(location.href, { headers: { "Nova-Fragment": "refresh" } });
+      if (response.status === 401) return location.reload();
+      if (!response.ok) throw new Error(response.statusText);
+      const page = new DOMParser().parseFromString(await response.text(), "text/html");
+      for (const { id } of sections) {
+        const [mine, theirs] = [document.getElementById(id), page.getElementById(id)];
+        // A selection would be lost with the text under it.
+        if (mine && theirs && !hasSelection(mine)) morph(mine, theirs);
+      }
+      failures = 0;
+      showTimes();
+      document.dispatchEvent(new CustomEvent("nova:changed"));
+    } catch {
+      failures += 1;
+    }
+    showOffline(failures > 1);
+    timer = setTimeout(refresh, Math.min(LONGEST_PAUSE_MS, pause * 2 ** Math.min(failures, 4)));
+  }
+
+  timer = setTimeout(refresh, pause);
+  document.addEventListener("visibilitychange", () => document.hidden || refresh());
+  addEventListener("online", refresh);
+}
+
+function retryPage() {
+  const waiting = document.querySelector("[data-retry]");
+  if (!waiting) return;
+  setInterval(async () => {
+    const response = await fetch(location.href, { headers: { "Nova-Fragment": "retry" } }).catch(() => undefined);
+    if (response && response.status !== 503) location.reload();
+  }, Number(waiting.dataset.retry) * 1000);
+}
+
+function hasSelection(element) {
+  const selection = getSelection();
+  return !selection.isCollapsed && element.contains(selection.anchorNode);
+}
+
+async function isReachable() {
+  const response = await fetch("/healthz").catch(() => undefined);
+  return Boolean(response?.ok);
+}
+
+function showOffline(offline) {
+  document.getElementById("offline").hidden = !offline;
+}

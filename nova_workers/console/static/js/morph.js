@@ -1,0 +1,51 @@
+// Change an element into another with the fewest changes, so that focus, folds, dialogs, scrolling and what a person
+// types stay. Children are matched by id, else by their position.
+
+export function morph(from, to) {
+  if (from.isEqualNode(to)) return;
+  if (from.nodeType !== to.nodeType || from.nodeName !== to.nodeName) {
+    from.replaceWith(to.cloneNode(true));
+    return;
+  }
+  if (from.nodeType !== Node.ELEMENT_NODE) {
+    from.nodeValue = to.nodeValue;
+    return;
+  }
+  if (from === document.activeElement && from.matches("input, textarea, select")) return;
+  setAttributes(from, to);
+  morphChildren(from, to);
+}
+
+export function morphChildren(from, to) {
+  const known = new Map();
+  for (const child of from.children) if (child.id) known.set(child.id, child);
+  let at = from.firstChild;
+  for (const wanted of [...to.childNodes]) {
+    const same = wanted.id ? known.get(wanted.id) : undefined;
+    if (same) {
+      if (same !== at) from.insertBefore(same, at);
+      else at = at.nextSibling;
+      morph(same, wanted);
+    } else if (at && !at.id && at.nodeName === wanted.nodeName && !wanted.id) {
+      const next = at.nextSibling;
+      morph(at, wanted);
+      at = next;
+    } else {
+      from.insertBefore(wanted.cloneNode(true), at);
+    }
+  }
+  while (at) {
+    const next = at.nextSibling;
+    at.remove();
+    at = next;
+  }
+}
+
+function setAttributes(from, to) {
+  const opened = from.nodeName === "DETAILS" || from.nodeName === "DIALOG";
+  for (const { name } of [...from.attributes]) {
+    // What a person opened stays open.
+    if (!to.hasAttribute(name) && !(opened && name === "open")) from.removeAttribute(name);
+  }
+  for (const { name, value } of to.attributes) if (from.getAttribute(name) !== value) from.setAttribute(name, value);
+}

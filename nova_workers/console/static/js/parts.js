@@ -1,0 +1,73 @@
+// Small parts: times that stay current, copying, filters that send themselves, the theme, dialogs in older browsers.
+
+const STEPS = [[60, "s", 1], [3600, "min", 60], [86400, "h", 3600], [2592000, "d", 86400]];
+
+export function startParts() {
+  showTimes();
+  setInterval(showTimes, 10_000);
+  document.addEventListener("click", onClick);
+  document.addEventListener("change", (event) => {
+    if (event.target.matches("form[data-auto] select, form[data-auto] input[type=checkbox]")) event.target.form.requestSubmit();
+  });
+  // Empty fields of a filter stay out of the address.
+  document.addEventListener("formdata", (event) => {
+    if (!event.target.matches("form[data-auto]")) return;
+    for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
+  });
+  document.addEventListener("submit", onSubmit);
+}
+
+export function showTimes() {
+  const now = Date.now();
+  for (const element of document.querySelectorAll("time[datetime]")) {
+    const at = new Date(element.dateTime);
+    const text = relative((now - at) / 1000);
+    if (element.textContent !== text) element.textContent = text;
+    if (!element.dataset.local) {
+      element.dataset.local = "yes";
+      element.title = `${at.toLocaleString()}  (${element.title})`;
+    }
+  }
+}
+
+export function relative(age) {
+  const away = Math.abs(age);
+  const worded = (text) => (age >= 0 ? `${text} ago` : `in ${text}`);
+  if (away < 5) return "now";
+  for (const [limit, unit, scale] of STEPS) if (away < limit) return worded(`${Math.floor(away / scale)} ${unit}`);
+  const months = Math.floor(away / 2592000);
+  return worded(months < 12 ? `${months} mo` : `${Math.floor(away / 31536000)} y`);
+}
+
+async function onClick(event) {
+  const copy = event.target.closest("[data-copy]");
+  if (copy) {
+    await navigator.clipboard.writeText(copy.dataset.copy);
+    copy.title = "Copied";
+    return;
+  }
+  const button = event.target.closest("button[commandfor]");
+  if (button && !("commandForElement" in HTMLButtonElement.prototype)) {
+    const dialog = document.getElementById(button.getAttribute("commandfor"));
+    if (button.getAttribute("command") === "show-modal") dialog.showModal();
+    else dialog.close();
+  }
+}
+
+async function onSubmit(event) {
+  const form = event.target;
+  if (form.matches("[data-theme-form]") && event.submitter) {
+    event.preventDefault();
+    const theme = event.submitter.value;
+    document.documentElement.dataset.theme = theme;
+    for (const button of form.querySelectorAll("button")) button.setAttribute("aria-pressed", String(button.value === theme));
+    await fetch(form.action, { method: "POST", body: new URLSearchParams({ theme }), redirect: "manual" });
+    return;
+  }
+  // A second click must not send a form twice.
+  if (form.method === "post") {
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+    setTimeout(() => delete form.dataset.sent, 3000);
+  }
+}

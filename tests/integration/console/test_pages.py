@@ -1,0 +1,93 @@
+"""The pages of the console, as a person with a key sees them."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from nova_workers.config import Settings
+from nova_workers.console.app import build_console
+from nova_workers.ledger.database import Database
+from tests.integration.api.manual_worker import Tenant, make_tenant
+from tests.integration.console.conftest import Console
+from tests.support.servers.asgi import serving
+
+
+@pytest.mark.parametrize("path", ["/", "/runs"])
+async def test_a_page_renders_without_anything_in_the_fleet(path: str, browser: httpx2.AsyncClient) -> None:
+    answer = await browser.get(path)
+    assert answer.status_code == 200
+    assert "nova send" in answer.text
+
+
+async def test_runs_are_listed_with_what_was_asked_and_filtered(console: Console, browser: httpx2.AsyncClient) -> None:
+    thread = await console.api.thread()
+    await console.api.run(thread, "Which <b>birds</b> can swim?")
+    page = (await browser.get("/runs")).text
+    assert "Which &lt;b&gt;birds&lt;/b&gt; can swim?" in page
+    assert "queued" in page
+    assert "No run fits" in (await browser.get("/runs?status=failed")).text
+
+
+async def test_a_list_has_pages(console: Console, browser: httpx2.AsyncClient) -> None:
+    thread = await console.api.thread()
+    for at in range(51):
+        await console.api.run(thread, f"question {at}")
+    first = (await browser.get("/runs?status=queued")).text
+    assert "question 50" in first
+    assert "question 0<" not in first
+    older = first.partition('rel="next" href="')[2].partition('"')[0].replace("&amp;", "&")
+    assert "status=queued" in older
+    second = (await browser.get(older)).text
+    assert "question 0<" in second
+    assert "Newest" in second
+
+
+async def test_a_filter_that_the_api_refuses_is_a_page_with_its_message(browser: httpx2.AsyncClient) -> None:
+    answer = await browser.get("/runs?status=nonsense")
+    assert answer.status_code == 422
+    assert "status" in answer.text
+
+
+async def test_another_tenants_runs_are_not_shown(
+    console: Console, other_tenant: Tenant, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread()
+    await console.api.run(thread, "only mine")
+    async with console.signed_in(other_tenant.key) as other:
+        assert "only mine" not in (await other.get("/runs")).text
+        assert (await other.get(f"/runs?thread={thread}")).status_code in {200, 404}
+    assert "only mine" in (await browser.get("/runs")).text
+
+
+async def test_a_key_without_a_scope_sees_which_scope_a_page_needs(
+    console: Console, database: Database, tenant: Tenant
+) -> None:
+    limited = await make_tenant(database, ("workspace",), tenant.id)
+    async with console.signed_in(limited.key) as browser:
+        answer = await browser.get("/runs")
+        assert answer.status_code == 403
+        assert "needs a key with the scope <strong>runs</strong>" in answer.text
+
+
+async def test_an_unknown_address_is_a_page_of_the_console(browser: httpx2.AsyncClient) -> None:
+    answer = await browser.get("/nowhere")
+    assert answer.status_code == 404
+    assert "There is no page at" in answer.text
+
+
+async def test_a_fleet_that_is_down_is_a_page_that_tries_again(
+    settings: Settings, console: Console, browser: httpx2.AsyncClient
+) -> None:
+    app = build_console(settings, api_url="http://127.0.0.1:1")
+    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False) as lost:
+        lost.cookies.update(browser.cookies)
+        answer = await lost.get("/runs")
+        assert answer.status_code == 503
+        assert "http://127.0.0.1:1" in answer.text
+        assert "data-retry" in answer.text
+
+
+async def test_the_theme_is_kept_by_the_browser(browser: httpx2.AsyncClient) -> None:
+    assert (await browser.post("/theme", data={"theme": "dark", "next": "/runs"})).headers["location"] == "/runs"
+    assert 'data-theme="dark"' in (await browser.get("/runs")).text

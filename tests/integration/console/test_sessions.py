@@ -1,0 +1,113 @@
+"""Signing in and out of the console, and what its cookie is."""
+
+from __future__ import annotations
+
+import httpx2
+
+from nova_workers.config import Settings
+from nova_workers.console.app import build_console
+from tests.integration.api.conftest import Api
+from tests.integration.console.conftest import Console
+from tests.support.servers.asgi import serving
+from tests.support.waiting import until
+
+
+async def test_a_page_asks_for_a_sign_in_and_leads_back(console: Console) -> None:
+    async with console.browser() as browser:
+        refused = await browser.get("/runs?status=running")
+        assert (refused.status_code, refused.headers["location"]) == (303, "/login?next=/runs%3Fstatus%3Drunning")
+        signed_in = await browser.post("/login", data={"key": console.api.tenant.key, "next": "/runs?status=running"})
+        assert (signed_in.status_code, signed_in.headers["location"]) == (303, "/runs?status=running")
+        assert (await browser.get("/runs?status=running")).status_code == 200
+
+
+async def test_the_cookie_is_closed_to_scripts_and_other_sites_and_hides_the_key(console: Console) -> None:
+    key = console.api.tenant.key
+    async with console.browser() as browser:
+        answer = await browser.post("/login", data={"key": key})
+    cookie = answer.headers["set-cookie"].lower()
+    assert "httponly" in cookie
+    assert "samesite=strict" in cookie
+    assert "path=/" in cookie
+    assert "secure" not in cookie
+    assert key.lower() not in cookie
+
+
+async def test_behind_https_the_cookie_is_sent_over_tls_only(settings: Settings, api: Api) -> None:
+    public = settings.console.model_copy(update={"public_url": "https://nova.example.org"})
+    app = build_console(settings.model_copy(update={"console": public}), api_url=api.url)
+    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False) as browser:
+        own = {"Origin": "https://nova.example.org"}
+        answer = await browser.post("/login", data={"key": api.tenant.key}, headers=own)
+        assert "secure" in answer.headers["set-cookie"].lower()
+        other = {"Origin": url}
+        assert (await browser.post("/login", data={"key": api.tenant.key}, headers=other)).status_code == 403
+
+
+async def test_a_key_that_the_api_does_not_know_is_refused_and_not_shown_again(console: Console) -> None:
+    async with console.browser() as browser:
+        answer = await browser.post("/login", data={"key": "nova_unknown"})
+        assert answer.status_code == 403
+        assert "The API key is not known" in answer.text
+        assert "nova_unknown" not in answer.text
+        assert "set-cookie" not in answer.headers
+
+
+async def test_a_sign_in_leads_to_no_other_site(console: Console) -> None:
+    async with console.browser() as browser:
+        for elsewhere in ("//other.example", "https://other.example", "/\\other.example"):
+            answer = await browser.post("/login", data={"key": console.api.tenant.key, "next": elsewhere})
+            assert answer.headers["location"] == "/"
+
+
+async def test_signing_out_ends_the_session(console: Console, browser: httpx2.AsyncClient) -> None:
+    assert (await browser.get("/runs")).status_code == 200
+    assert (await browser.post("/logout")).headers["location"] == "/login"
+    assert (await browser.get("/runs")).status_code == 303
+
+
+async def test_a_revoked_key_leads_to_the_sign_in_page(console: Console, browser: httpx2.AsyncClient) -> None:
+    assert (await console.api.http.delete(f"/v1/keys/{console.api.tenant.key_id}")).status_code == 204
+
+    async def is_refused() -> bool:
+        return (await browser.get("/runs")).status_code == 303
+
+    # The API keeps what it knows of a key for a moment.
+    await until(is_refused)
+    async with console.browser() as again:
+        assert (await again.get("/runs")).headers["location"].startswith("/login")
+
+
+async def test_a_one_time_login_signs_in_once(console: Console) -> None:
+    token = console.state.links.make()
+    async with console.browser() as browser:
+        first = await browser.get("/login", params={"token": token})
+        assert (first.status_code, first.headers["location"]) == (303, "/")
+        assert (await browser.get("/")).status_code == 200
+    async with console.browser() as browser:
+        again = await browser.get("/login", params={"token": token})
+        assert again.status_code == 403
+        assert "was used already" in again.text
+        assert (await browser.get("/")).status_code == 303
+
+
+async def test_another_process_of_the_same_home_accepts_the_cookie_and_no_used_login(
+    console: Console, browser: httpx2.AsyncClient, settings: Settings
+) -> None:
+    token = console.state.links.make()
+    assert console.state.links.use(token)
+    app = build_console(settings, api_url=console.api.url, login_key=console.api.tenant.key)
+    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False) as other:
+        assert (await other.get("/login", params={"token": token})).status_code == 403
+        other.cookies.update(browser.cookies)
+        assert (await other.get("/runs")).status_code == 200
+
+
+async def test_a_damaged_login_is_refused(console: Console) -> None:
+    token = console.state.links.make()
+    forged = ("A" if token[0] != "A" else "B") + token[1:]
+    assert [console.state.links.use(bad) for bad in ("", "x", "not base64!", "é", forged)] == [False] * 5
+
+
+async def test_the_secret_file_is_private(console: Console, settings: Settings) -> None:
+    assert (settings.home / "console.key").stat().st_mode & 0o777 == 0o600
