@@ -59,6 +59,7 @@ async def test_an_order_survives_a_fault_at_each_write(desk: OrderDesk, write: s
             # A claim whose reply was lost is repeated by the next doorbell.
             with suppress(Unavailable):
                 await desk.settle(worker)
+            await desk.harness.age_doorbells()
             await desk.harness.recover()
             await desk.ticker.tick()
     while await desk.harness.recover() or desk.harness.bells.waiting:
