@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
@@ -123,7 +124,7 @@ class EventPublisher:
         return RunEvents(self, run_id, attempt, tree)
 
     def announce_tree(self, news: TreeNews) -> None:
-        """Send what a transaction changed in an orchestration, on its stream."""
+        """Send what a transaction changed in an orchestration, on its stream, after urgent events of runs until now."""
         if news.records:
             self._news.append(news)
             self._idle.clear()
@@ -164,13 +165,15 @@ class EventPublisher:
     async def _flush_due(self) -> None:
         now_s = self._clock.monotonic_s()
         due = [events for events in self._dirty if events.due_s <= now_s]
+        # News that arrive while events are sent are left for the next flush: events before them may have arrived too.
+        news = list(self._news)
         if due:
             await self._send(due, now_s)
-        if self._news:
-            await self._send_news()
-        if not self._dirty:
+        if news:
+            await self._send_news(news)
+        if not self._dirty and not self._news:
             self._idle.set()
-        else:
+        elif self._dirty:
             wait_s = min(events.due_s for events in self._dirty) - self._clock.monotonic_s()
             asyncio.get_running_loop().call_later(max(wait_s, 0), self._wake.set)
 
@@ -208,9 +211,8 @@ class EventPublisher:
             elif isinstance(answer, Exception):
                 _log.warning("events.not_sent", run_id=events.run_id, error=str(answer))
 
-    async def _send_news(self) -> None:
-        """Send the changes of orchestrations. After a failure they are sent again: an event may come twice."""
-        sent = list(self._news)
+    async def _send_news(self, sent: Sequence[TreeNews]) -> None:
+        """Send the oldest changes of orchestrations. After a failure they are sent again: an event may come twice."""
         pipeline = self._redis.pipeline(transaction=False)
         for news in sent:
             name = orchestration_events(news.orchestration_id)

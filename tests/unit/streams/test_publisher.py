@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
+
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
 from nova_workers.contracts.events import StreamEnd, Token
+from nova_workers.contracts.orchestration.events import OrchestrationEnd, TreeCursor, TreeNews, TreeRecord
+from nova_workers.ids import new_id
 from nova_workers.keys import EVENTS_TTL_S, run_events
+from nova_workers.streams.publisher import TreeSource
+from nova_workers.streams.trees import TreeFeed
 from tests.requirements import proves
 from tests.support.harness.manual_clock import ManualClock
 from tests.support.servers.redis_proxy import RedisProxy
@@ -51,6 +57,21 @@ async def test_an_urgent_event_is_sent_at_once_with_those_before_it(redis: Redis
         events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
         await publisher.drain(5)
     assert texts(await stored(redis)) == ["1-1 first", "1-2 second", "1-3 stream_end"]
+
+
+async def test_an_orchestration_ends_after_its_masters_run_however_busy_the_publisher_is(redis: Redis):
+    orchestration_id, run_id = new_id("orc"), new_id("run")
+    async with publisher_on(redis) as publisher:
+        events = publisher.open(run_id, 1, TreeSource(orchestration_id, "agt_master"))
+        say(events, "done")
+        await asyncio.sleep(0)
+        assert len(events) == 0, "the first flush is on its way to Redis now"
+        events.emit(StreamEnd(run_id=run_id, final=True, status="succeeded"), urgent=True)
+        end = OrchestrationEnd(orchestration_id=orchestration_id, state="COMPLETED")
+        publisher.announce_tree(TreeNews(orchestration_id=orchestration_id, records=(TreeRecord(event=end),)))
+        await publisher.drain(5)
+    items = await TreeFeed(redis, orchestration_id).read(TreeCursor())
+    assert [item.record["event"]["type"] for item in items] == ["token", "stream_end", "orchestration_end"]
 
 
 @proves("events.old-attempt")
