@@ -140,14 +140,20 @@ class AttemptRunner:
         facts = recorder.facts
         run.ending = True
 
-        async def write(connection: Connection) -> tuple[Suspended, AfterTransition]:
-            if claim.place is None:
-                return await suspend_run(connection, claim, waits, result.deferred_usage, facts), AfterTransition()
-            tree = await parts.orchestrated.lock(connection, claim)
-            suspended = await suspend_run(connection, claim, waits, result.deferred_usage, facts)
-            return suspended, await parts.orchestrated.suspended(connection, tree, claim, result.usage.reasoning_ms)
+        # Masters run already, so one may have ended before anything waited for it.
+        masters = [wait.child_run_id for wait in waits if wait.child_run_id is not None]
 
-        suspended, after = await persist(parts.database, run.abort, write, transaction=claim.place is not None)
+        async def write(connection: Connection) -> tuple[Suspended, AfterTransition]:
+            tree = await parts.orchestrated.lock(connection, claim) if claim.place is not None else None
+            suspended = await suspend_run(connection, claim, waits, result.deferred_usage, facts)
+            after = AfterTransition()
+            if tree is not None:
+                after = await parts.orchestrated.suspended(connection, tree, claim, result.usage.reasoning_ms)
+            ended = await resolve_parents(connection, masters) if masters else []
+            return suspended, replace(after, bells=(*after.bells, *ended))
+
+        in_transaction = claim.place is not None or bool(masters)
+        suspended, after = await persist(parts.database, run.abort, write, transaction=in_transaction)
         # The response with these calls is committed, so what was streamed of it is valid.
         events.emit(live.Step(index=result.deferred[0].call.step))
         for wait in waits:
@@ -183,8 +189,9 @@ class AttemptRunner:
         orchestrated = claim.place is not None
         may_be_awaited = claim.parent_run_id is not None or (claim.place is not None and claim.place.role == "MASTER")
         finished, after = await persist(parts.database, run.abort, write, transaction=orchestrated or may_be_awaited)
-        await parts.orchestrated.apply(after)
+        # Before the end of an orchestration, which is the last event of its stream.
         self._reports.announce(run.claim, finish, finished, events)
+        await parts.orchestrated.apply(after)
         self._reports.finished(run.claim, finish, finished)
         if finished.effects:
             parts.dispatcher.ring_effects()
