@@ -53,11 +53,13 @@ check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling, 
 	$(BIN)/codespell
 	$(BIN)/python deploy/environment/check_migrations.py
 	$(BIN)/python deploy/environment/check_history.py
+	$(BIN)/python deploy/environment/sync_client.py --check
 	$(BIN)/basedpyright
 
 format: $(DEV) ## Fix what can be fixed automatically
 	$(BIN)/ruff check --fix
 	$(BIN)/ruff format
+	$(BIN)/python deploy/environment/sync_client.py
 
 bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker (ARGS="--quick --only turns")
 	$(BIN)/python -m tests.bench $(ARGS)

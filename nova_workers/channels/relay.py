@@ -16,7 +16,7 @@ import structlog
 from nova_workers.channels.conversations import Conversations
 from nova_workers.channels.port import InboundChannel, Reply, ReplyType, Update
 from nova_workers.client.client import NovaClient
-from nova_workers.client.transport import Retry
+from nova_workers.client.retry import Retry
 from nova_workers.contracts.events import (
     Event,
     EventCursor,

@@ -1,7 +1,7 @@
-"""The one typed client of the HTTP API.
+"""The typed client of the HTTP API.
 
 Every method is one endpoint; it takes and returns the bodies of `nova_workers.contracts` and raises the
-errors of `nova_workers.errors`. The commands use it, and so may any asyncio program:
+errors of `nova_workers.errors`:
 
     async with NovaClient("http://127.0.0.1:8700", key) as nova:
         run = await nova.runs.create(RunCreate(message="Hello"), thread_id=thread.id)
@@ -14,23 +14,24 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
-from nova_workers.client.agents import Agents
-from nova_workers.client.archive import Archives
-from nova_workers.client.deliveries import Deliveries, Files
-from nova_workers.client.memories import History, Memories
-from nova_workers.client.notes import Notes
-from nova_workers.client.orchestration_config import OrchestrationConfigs, OrchestrationModels
-from nova_workers.client.orchestrations import Orchestrations
-from nova_workers.client.runs import Runs
-from nova_workers.client.secrets import Secrets
-from nova_workers.client.skills import Skills
-from nova_workers.client.tasks import Tasks
-from nova_workers.client.tenants import Tenants
-from nova_workers.client.transport import Retry, Transport
-from nova_workers.client.triggers import Triggers
-from nova_workers.client.usage import UsageReports
-from nova_workers.client.webhooks import Webhooks
-from nova_workers.client.work_orders import WorkOrderPolicies, WorkOrders, WorkOrderSecrets
+from nova_workers.client.resources.agents import Agents
+from nova_workers.client.resources.archive import Archives
+from nova_workers.client.resources.deliveries import Deliveries, Files
+from nova_workers.client.resources.memories import History, Memories
+from nova_workers.client.resources.notes import Notes
+from nova_workers.client.resources.orchestration_config import OrchestrationConfigs, OrchestrationModels
+from nova_workers.client.resources.orchestrations import Orchestrations
+from nova_workers.client.resources.runs import Runs
+from nova_workers.client.resources.secrets import Secrets
+from nova_workers.client.resources.skills import Skills
+from nova_workers.client.resources.tasks import Tasks
+from nova_workers.client.resources.tenants import Tenants
+from nova_workers.client.resources.triggers import Triggers
+from nova_workers.client.resources.usage import UsageReports
+from nova_workers.client.resources.webhooks import Webhooks
+from nova_workers.client.resources.work_orders import WorkOrderPolicies, WorkOrders, WorkOrderSecrets
+from nova_workers.client.retry import Retry
+from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.fleet import FleetPause, FleetView
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
@@ -55,7 +56,7 @@ class _Readiness(BaseModel):
 
 
 class NovaClient:
-    """A connection to one fleet with one key. Close it, or use it as an async context manager.
+    """A connection to one fleet with one key. Close it, or use it as a context manager.
 
     Args:
         base_url: The API's address, such as ``http://127.0.0.1:8700``.

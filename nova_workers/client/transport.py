@@ -3,21 +3,20 @@
 Below is `httpx2`; nothing above this module sees it.
 """
 
-import asyncio
-import random
 from collections.abc import AsyncGenerator, AsyncIterable, Mapping
 from contextlib import aclosing, asynccontextmanager
 from copy import copy
-from dataclasses import dataclass
 from typing import Self, TypeVar
 
 import httpx2
 from pydantic import BaseModel, ValidationError
 
+from nova_workers.client.connection import Http, chunks_of, sleep
 from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
+from nova_workers.client.retry import Retry
 from nova_workers.errors import Unavailable
 
-__all__ = ["EventSource", "Params", "Retry", "Transport"]
+__all__ = ["EventSource", "Params", "Transport"]
 
 EventSource = httpx2.EventSource
 """An open stream of server-sent events."""
@@ -30,22 +29,6 @@ M = TypeVar("M", bound=BaseModel)
 _REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 
 
-@dataclass(frozen=True, slots=True)
-class Retry:
-    """Retries with exponential backoff and full jitter, so that clients do not retry in lockstep."""
-
-    attempts: int = 15
-    """Consecutive failures before an error is raised. With the waits below that is about 40 s, enough for a
-    redeployment of the API."""
-    base_s: float = 0.1
-    max_s: float = 5.0
-
-    def delay_s(self, failures: int) -> float:
-        """Return the wait after a number of consecutive failures (1 or more)."""
-        ceiling_s = min(self.max_s, self.base_s * 2 ** (failures - 1))
-        return random.uniform(ceiling_s / 2, ceiling_s)  # noqa: S311 - spreads load, guards nothing
-
-
 class Transport:
     """Sends requests with the key, and turns every failure into an error of `nova_workers.errors`."""
 
@@ -56,7 +39,7 @@ class Transport:
         self.retry = retry or Retry()
         self._authorization = _authorization(api_key)
         self._timeout_s = timeout_s
-        self._http = httpx2.AsyncClient(
+        self._http = Http(
             base_url=self.base_url,
             headers={"User-Agent": "nova-workers-client"},
             timeout=timeout_s,
@@ -133,7 +116,7 @@ class Transport:
                 refused = isinstance(error.__cause__, httpx2.ConnectError | httpx2.TimeoutException)
                 if refused or not repeatable or failures >= min(3, self.retry.attempts):
                     raise
-            await asyncio.sleep(self.retry.delay_s(failures))
+            await sleep(self.retry.delay_s(failures))
 
     @asynccontextmanager
     async def listen(
@@ -180,7 +163,7 @@ class Transport:
                 if response.is_error:
                     await response.aread()
                     raise error_of_response(response)
-                async with aclosing(response.aiter_bytes()) as pieces:
+                async with aclosing(chunks_of(response)) as pieces:
                     yield pieces
             finally:
                 await response.aclose()

@@ -6,8 +6,8 @@ import asyncio
 import time
 from typing import Any
 
-from nova_workers.client.orchestrations import Orchestrations
-from nova_workers.client.transport import Retry
+from nova_workers.client.resources.orchestrations import Orchestrations
+from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.orchestrations import MasterCall, MasterReply, OrchestrationCreate, OrchestrationView
 from nova_workers.errors import OrchestrationError, Unavailable
 from nova_workers.ids import new_id

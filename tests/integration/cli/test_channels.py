@@ -19,7 +19,7 @@ import pytest
 
 from nova_workers.channels import Attachment, InboundChannel, Relay, Reply, Update
 from nova_workers.client.client import NovaClient
-from nova_workers.client.transport import Retry
+from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.wire import AgentCreate, RunView
 from nova_workers.errors import ConfigurationError, DeliveryFailed
 from tests.requirements import proves

@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.client import NovaClient
-from nova_workers.client.transport import Retry
+from nova_workers.client.retry import Retry
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, StreamStart, Token
 from nova_workers.contracts.http.wire import RunCreate

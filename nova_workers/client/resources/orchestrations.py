@@ -1,11 +1,11 @@
 """The client's calls of orchestrations: trees of agents that work on one task."""
 
-import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from pydantic import ValidationError
 
+from nova_workers.client.connection import sleep
 from nova_workers.client.transport import EventSource, Params, Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
@@ -209,7 +209,7 @@ class Orchestrations:
                     f"goes on; follow it again with `nova orchestrations tree {orchestration_id} --follow`.",
                     orchestration_id=orchestration_id,
                 ) from cause
-            await asyncio.sleep(self._transport.retry.delay_s(failures))
+            await sleep(self._transport.retry.delay_s(failures))
 
     async def _change(
         self,

@@ -1,12 +1,13 @@
+# Generated from nova_workers/client/resources/runs.py by `make format`: change that file instead.
 """``/v1/runs`` and ``/v1/threads/{id}/runs``: submit, follow, steer and end runs."""
 
-import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import AbstractAsyncContextManager, aclosing
+from collections.abc import Generator
+from contextlib import AbstractContextManager, closing
 
 from pydantic import ValidationError
 
-from nova_workers.client.transport import EventSource, Params, Transport
+from nova_workers.client.sync.connection import sleep
+from nova_workers.client.sync.transport import EventSource, Params, Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
 from nova_workers.contracts.http.overview.timeline import RunTimeline
@@ -44,9 +45,7 @@ class Runs:
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
 
-    async def create(
-        self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None
-    ) -> RunView:
+    def create(self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None) -> RunView:
         """Queue a message, and return its accepted run.
 
         Args:
@@ -54,15 +53,15 @@ class Runs:
             thread_id: The message's thread.
             idempotency_key: Identifies this submission; repeating it returns the first run.
         """
-        return await self._transport.fetch(
+        return self._transport.fetch(
             RunView, "POST", _submit_path(run, thread_id, ""), body=run, headers=_idempotency(idempotency_key)
         )
 
-    async def create_many(self, batch: RunBatch) -> RunBatchView:
+    def create_many(self, batch: RunBatch) -> RunBatchView:
         """Queue up to 100 messages, and return the outcome of each, in their order."""
-        return await self._transport.fetch(RunBatchView, "POST", "/v1/runs/batch", body=batch)
+        return self._transport.fetch(RunBatchView, "POST", "/v1/runs/batch", body=batch)
 
-    async def wait(
+    def wait(
         self,
         run: RunCreate,
         *,
@@ -71,7 +70,7 @@ class Runs:
         timeout_s: float = 660.0,
     ) -> RunView:
         """Queue a message and return its run once it has ended, or its state at the server's wait limit."""
-        return await self._transport.fetch(
+        return self._transport.fetch(
             RunView,
             "POST",
             _submit_path(run, thread_id, "/wait"),
@@ -80,21 +79,21 @@ class Runs:
             timeout_s=timeout_s,
         )
 
-    async def get(self, run_id: str) -> RunView:
+    def get(self, run_id: str) -> RunView:
         """Return a run."""
-        return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
+        return self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
 
-    async def timeline(self, run_id: str, *, limit: int | None = None, cursor: str | None = None) -> RunTimeline:
+    def timeline(self, run_id: str, *, limit: int | None = None, cursor: str | None = None) -> RunTimeline:
         """Return what happened in a run, with a page of its steps, oldest first."""
-        return await self._transport.fetch(
+        return self._transport.fetch(
             RunTimeline, "GET", f"/v1/runs/{run_id}/timeline", params={"limit": limit, "cursor": cursor}
         )
 
-    async def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:
+    def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:
         """Return a run once it has ended, or its state at the server's wait limit."""
-        return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}/wait", timeout_s=timeout_s)
+        return self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}/wait", timeout_s=timeout_s)
 
-    async def list(
+    def list(
         self,
         *,
         thread_id: str | None = None,
@@ -113,31 +112,31 @@ class Runs:
             "limit": limit,
             "cursor": cursor,
         }
-        return await self._transport.fetch(Page[RunView], "GET", "/v1/runs", params=params)
+        return self._transport.fetch(Page[RunView], "GET", "/v1/runs", params=params)
 
-    async def cancel(self, run_id: str) -> RunView:
+    def cancel(self, run_id: str) -> RunView:
         """Request the cancellation of a run. `IllegalTransition` if it has ended."""
-        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/cancel")
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/cancel")
 
-    async def cancel_many(self, which: BulkCancel) -> BulkCanceled:
+    def cancel_many(self, which: BulkCancel) -> BulkCanceled:
         """Cancel all open runs that match, up to 1,000."""
-        return await self._transport.fetch(BulkCanceled, "POST", "/v1/runs/cancel", body=which)
+        return self._transport.fetch(BulkCanceled, "POST", "/v1/runs/cancel", body=which)
 
-    async def cancel_all(self, which: BulkCancel) -> BulkCanceled:
+    def cancel_all(self, which: BulkCancel) -> BulkCanceled:
         """Cancel all open runs that match, however many."""
         canceled = requested = 0
         while True:
-            done = await self.cancel_many(which)
+            done = self.cancel_many(which)
             canceled, requested = canceled + done.canceled, max(requested, done.requested)
             # Running ones stay open for a moment, so they are found again; those that ended are not.
             if not done.canceled or done.canceled + done.requested < _BULK_LIMIT:
                 return BulkCanceled(canceled=canceled, requested=requested)
 
-    async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
+    def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a waiting run. `IllegalTransition` if it was answered already."""
-        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
 
-    async def waits(
+    def waits(
         self,
         *,
         kind: WaitKind | None = None,
@@ -147,19 +146,19 @@ class Runs:
     ) -> Page[WaitView]:
         """Return a page of waits, newest first; by default those that a person answers."""
         params: Params = {"kind": kind, "agent_id": agent_id, "limit": limit, "cursor": cursor}
-        return await self._transport.fetch(Page[WaitView], "GET", "/v1/waits", params=params)
+        return self._transport.fetch(Page[WaitView], "GET", "/v1/waits", params=params)
 
-    async def edit(self, run_id: str, edit: RunEdit) -> RunView:
+    def edit(self, run_id: str, edit: RunEdit) -> RunView:
         """Replace the message of a run that is still queued."""
-        return await self._transport.fetch(RunView, "PATCH", f"/v1/runs/{run_id}", body=edit)
+        return self._transport.fetch(RunView, "PATCH", f"/v1/runs/{run_id}", body=edit)
 
-    async def withdraw(self, run_id: str) -> None:
+    def withdraw(self, run_id: str) -> None:
         """Remove a run that is still queued."""
-        await self._transport.send("DELETE", f"/v1/runs/{run_id}")
+        self._transport.send("DELETE", f"/v1/runs/{run_id}")
 
-    async def stream(
+    def stream(
         self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None
-    ) -> AsyncGenerator[tuple[EventCursor, Event]]:
+    ) -> Generator[tuple[EventCursor, Event]]:
         """Queue a message and yield its events as `events` does, with one request unless the stream breaks.
 
         A caller that needs the run's id before its first event, to cancel it, uses `create` and `events`.
@@ -167,10 +166,10 @@ class Runs:
         path, headers = _submit_path(run, thread_id, "/stream"), _idempotency(idempotency_key)
         run_id, seen = "", EventCursor()
         try:
-            async with self._transport.listen("POST", path, body=run, headers=headers) as source:
+            with self._transport.listen("POST", path, body=run, headers=headers) as source:
                 run_id = source.response.headers["Nova-Run-Id"]
-                async with aclosing(_read(source, seen)) as feed:
-                    async for cursor, event in feed:
+                with closing(_read(source, seen)) as feed:
+                    for cursor, event in feed:
                         seen = cursor
                         if event is not None:
                             yield cursor, event
@@ -179,17 +178,15 @@ class Runs:
         except Unavailable:
             if not run_id:
                 raise
-        async with aclosing(self.events(run_id, after=seen)) as rest:
-            async for cursor, event in rest:
+        with closing(self.events(run_id, after=seen)) as rest:
+            for cursor, event in rest:
                 yield cursor, event
 
-    async def events(
-        self, run_id: str, *, after: EventCursor | None = None
-    ) -> AsyncGenerator[tuple[EventCursor, Event]]:
+    def events(self, run_id: str, *, after: EventCursor | None = None) -> Generator[tuple[EventCursor, Event]]:
         """Yield a run's events from `after` on, in order, each once, until the run ends.
 
         A dropped connection is resumed after the last event. Event types that this client does not know are skipped.
-        Close the generator (`contextlib.aclosing`) when leaving it early.
+        Close the generator (`contextlib.closing`) when leaving it early.
 
         Raises:
             Unavailable: The connection was lost more often in a row than `Retry` allows.
@@ -200,11 +197,11 @@ class Runs:
         while True:
             cause: NovaError | None = None
             try:
-                async with self._listen(run_id, seen) as source:
+                with self._listen(run_id, seen) as source:
                     if source.response.status_code == NO_MORE_EVENTS:
                         return
-                    async with aclosing(_read(source, seen)) as feed:
-                        async for cursor, event in feed:
+                    with closing(_read(source, seen)) as feed:
+                        for cursor, event in feed:
                             seen, failures = cursor, 0
                             if event is not None:
                                 yield cursor, event
@@ -215,16 +212,16 @@ class Runs:
             failures += 1
             if failures > self._transport.retry.attempts:
                 raise _lost(run_id, seen, failures) from cause
-            await asyncio.sleep(self._transport.retry.delay_s(failures))
+            sleep(self._transport.retry.delay_s(failures))
 
-    def _listen(self, run_id: str, after: EventCursor) -> AbstractAsyncContextManager[EventSource]:
+    def _listen(self, run_id: str, after: EventCursor) -> AbstractContextManager[EventSource]:
         headers = {"Last-Event-ID": str(after)} if after.key() > (0, 0) else None
         return self._transport.listen("GET", f"/v1/runs/{run_id}/events", headers=headers)
 
 
-async def _read(source: EventSource, after: EventCursor) -> AsyncGenerator[tuple[EventCursor, Event | None]]:
+def _read(source: EventSource, after: EventCursor) -> Generator[tuple[EventCursor, Event | None]]:
     """Yield the events of an open stream that come after `after`; None stands for one of an unknown type."""
-    async for frame in source:
+    for frame in source:
         # An SSE id also applies to the frames after it; frames without an event of ours have none.
         if frame.data and frame.id and (cursor := EventCursor.parse(frame.id)).key() > after.key():
             yield cursor, _parse(frame.data)

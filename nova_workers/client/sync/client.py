@@ -1,0 +1,275 @@
+# Generated from nova_workers/client/client.py by `make format`: change that file instead.
+"""The typed client of the HTTP API.
+
+Every method is one endpoint; it takes and returns the bodies of `nova_workers.contracts` and raises the
+errors of `nova_workers.errors`:
+
+    with SyncNovaClient("http://127.0.0.1:8700", key) as nova:
+        run = nova.runs.create(RunCreate(message="Hello"), thread_id=thread.id)
+        for cursor, event in nova.runs.events(run.id):
+            ...
+"""
+
+from copy import copy
+from typing import Any, Self
+
+from pydantic import BaseModel
+
+from nova_workers.client.retry import Retry
+from nova_workers.client.sync.resources.agents import Agents
+from nova_workers.client.sync.resources.archive import Archives
+from nova_workers.client.sync.resources.deliveries import Deliveries, Files
+from nova_workers.client.sync.resources.memories import History, Memories
+from nova_workers.client.sync.resources.notes import Notes
+from nova_workers.client.sync.resources.orchestration_config import OrchestrationConfigs, OrchestrationModels
+from nova_workers.client.sync.resources.orchestrations import Orchestrations
+from nova_workers.client.sync.resources.runs import Runs
+from nova_workers.client.sync.resources.secrets import Secrets
+from nova_workers.client.sync.resources.skills import Skills
+from nova_workers.client.sync.resources.tasks import Tasks
+from nova_workers.client.sync.resources.tenants import Tenants
+from nova_workers.client.sync.resources.triggers import Triggers
+from nova_workers.client.sync.resources.usage import UsageReports
+from nova_workers.client.sync.resources.webhooks import Webhooks
+from nova_workers.client.sync.resources.work_orders import WorkOrderPolicies, WorkOrders, WorkOrderSecrets
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.fleet import FleetPause, FleetView
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
+from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
+from nova_workers.contracts.http.wire import (
+    MessageView,
+    RunView,
+    ThreadCreate,
+    ThreadFork,
+    ThreadPatch,
+    ThreadView,
+    TurnView,
+)
+from nova_workers.errors import Unavailable
+
+__all__ = ["Agents", "Fleet", "Keys", "Leases", "SyncNovaClient", "Threads"]
+
+
+class _Readiness(BaseModel):
+    ready: bool
+    checks: dict[str, str]
+
+
+class SyncNovaClient:
+    """A connection to one fleet with one key. Close it, or use it as a context manager.
+
+    Args:
+        base_url: The API's address, such as ``http://127.0.0.1:8700``.
+        api_key: The bearer key; None sends none.
+        timeout_s: Longest silence of the server in an ordinary request.
+        retry: How often requests are repeated after dropped connections.
+    """
+
+    def __init__(
+        self, base_url: str, api_key: str | None, *, timeout_s: float = 30.0, retry: Retry | None = None
+    ) -> None:
+        self._connect(Transport(base_url, api_key, timeout_s=timeout_s, retry=retry))
+
+    def with_key(self, api_key: str) -> Self:
+        """Return a client with another key on the same connections. Closing either one closes both."""
+        other = copy(self)
+        other._connect(self._transport.with_key(api_key))
+        return other
+
+    def _connect(self, transport: Transport) -> None:
+        self._transport = transport
+        self.base_url = transport.base_url
+        self.agents = Agents(transport)
+        self.threads = Threads(transport)
+        self.runs = Runs(transport)
+        self.secrets = Secrets(transport)
+        self.tasks = Tasks(transport)
+        self.keys = Keys(transport)
+        self.leases = Leases(transport)
+        self.history = History(transport)
+        self.memories = Memories(transport)
+        self.notes = Notes(transport)
+        self.files = Files(transport)
+        self.deliveries = Deliveries(transport)
+        self.fleet = Fleet(transport)
+        self.usage = UsageReports(transport)
+        self.orchestrations = Orchestrations(transport)
+        self.orchestration_config = OrchestrationConfigs(transport)
+        self.orchestration_models = OrchestrationModels(transport)
+        self.tenants = Tenants(transport)
+        self.archives = Archives(transport)
+        self.skills = Skills(transport)
+        self.triggers = Triggers(transport)
+        self.webhooks = Webhooks(transport)
+        self.work_orders = WorkOrders(transport)
+        self.work_order_policies = WorkOrderPolicies(transport)
+        self.work_order_secrets = WorkOrderSecrets(transport)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._transport.close()
+
+    def capabilities(self) -> list[dict[str, Any]]:
+        """Return the capabilities of this fleet: name, description, tools and schema of each."""
+        return (self._transport.fetch(Page[dict[str, Any]], "GET", "/v1/capabilities")).items
+
+    def whoami(self) -> KeyIdentity:
+        """Return the client's key: its name, scopes and expiry, and its tenant.
+
+        Raises:
+            Unauthenticated: The key is unknown, revoked or expired.
+        """
+        return self._transport.fetch(KeyIdentity, "GET", "/v1/whoami")
+
+    def healthz(self) -> None:
+        """Return if the API process answers; raise `Unavailable` otherwise."""
+        self._transport.send("GET", "/healthz", timeout_s=5)
+
+    def readyz(self) -> dict[str, str]:
+        """Return the API's checks of its servers, by name: ``ok`` or the fault.
+
+        Raises:
+            Unavailable: The API is not ready; the message says why.
+        """
+        response = self._transport.send("GET", "/readyz", timeout_s=10, accept=frozenset({503}))
+        state = _Readiness.model_validate_json(response.content)
+        if not state.ready:
+            wrong = "; ".join(f"{name} {words}" for name, words in state.checks.items() if words != "ok")
+            raise Unavailable(f"The API at {self.base_url} is not ready: {wrong}.", **state.checks)
+        return state.checks
+
+
+class Threads:
+    """``/v1/threads``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self,
+        *,
+        agent_id: str | None = None,
+        label: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[ThreadView]:
+        """Return a page of threads, newest first."""
+        return self._transport.fetch(
+            Page[ThreadView],
+            "GET",
+            "/v1/threads",
+            params={"agent_id": agent_id, "label": label, "limit": limit, "cursor": cursor},
+        )
+
+    def get(self, thread_id: str) -> ThreadView:
+        """Return a thread."""
+        return self._transport.fetch(ThreadView, "GET", f"/v1/threads/{thread_id}")
+
+    def create(self, thread: ThreadCreate) -> ThreadView:
+        """Create an empty thread."""
+        return self._transport.fetch(ThreadView, "POST", "/v1/threads", body=thread)
+
+    def patch(self, thread_id: str, change: ThreadPatch) -> ThreadView:
+        """Change the fields that `change` sets."""
+        return self._transport.fetch(ThreadView, "PATCH", f"/v1/threads/{thread_id}", body=change)
+
+    def delete(self, thread_id: str) -> None:
+        """Delete a thread; later requests for it raise `Gone`."""
+        self._transport.send("DELETE", f"/v1/threads/{thread_id}")
+
+    def fork(self, thread_id: str, fork: ThreadFork) -> ThreadView:
+        """Create a thread that continues from a turn of this one."""
+        return self._transport.fetch(ThreadView, "POST", f"/v1/threads/{thread_id}/fork", body=fork)
+
+    def messages(
+        self,
+        thread_id: str,
+        *,
+        from_depth: int | None = None,
+        to_depth: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[MessageView]:
+        """Return a page of the conversation, oldest first; of the turns from one depth to another."""
+        return self._transport.fetch(
+            Page[MessageView],
+            "GET",
+            f"/v1/threads/{thread_id}/messages",
+            params={"from_depth": from_depth, "to_depth": to_depth, "limit": limit, "cursor": cursor},
+        )
+
+    def turns(
+        self, thread_id: str, *, to_depth: int | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Page[TurnView]:
+        """Return a page of the thread's turns, newest first, from a depth on."""
+        return self._transport.fetch(
+            Page[TurnView],
+            "GET",
+            f"/v1/threads/{thread_id}/turns",
+            params={"to_depth": to_depth, "limit": limit, "cursor": cursor},
+        )
+
+    def runs(self, thread_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[RunView]:
+        """Return a page of the thread's runs."""
+        return self._transport.fetch(
+            Page[RunView],
+            "GET",
+            f"/v1/threads/{thread_id}/runs",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+
+class Keys:
+    """``/v1/keys``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[KeyView]:
+        """Return a page of the tenant's keys, without their secrets."""
+        return self._transport.fetch(Page[KeyView], "GET", "/v1/keys", params={"limit": limit, "cursor": cursor})
+
+    def create(self, key: KeyCreate) -> KeyCreated:
+        """Create a key. Its secret is in this answer only."""
+        return self._transport.fetch(KeyCreated, "POST", "/v1/keys", body=key)
+
+    def revoke(self, key_id: str) -> None:
+        """Revoke a key. API processes refuse it within seconds."""
+        self._transport.send("DELETE", f"/v1/keys/{key_id}")
+
+
+class Fleet:
+    """``/v1/fleet``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def view(self) -> FleetView:
+        """Return runs by status, queues, workers and pauses."""
+        return self._transport.fetch(FleetView, "GET", "/v1/fleet")
+
+    def pause(self, pause: FleetPause) -> FleetView:
+        """Stop new claims in the scope. Queued runs stay queued."""
+        return self._transport.fetch(FleetView, "POST", "/v1/fleet/pause", body=pause)
+
+    def resume(self, pause: FleetPause) -> FleetView:
+        """Allow claims in the scope again."""
+        return self._transport.fetch(FleetView, "POST", "/v1/fleet/resume", body=pause)
+
+
+class Leases:
+    """``/v1/leases``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def put(self, name: str, request: LeaseRequest) -> LeaseView:
+        """Acquire a lease, or with its fence renew or release it; `Conflict` if another process has it."""
+        return self._transport.fetch(LeaseView, "PUT", f"/v1/leases/{name}", body=request)

@@ -1,0 +1,88 @@
+# Generated from nova_workers/client/resources/agents.py by `make format`: change that file instead.
+"""The client's calls of ``/v1/agents``."""
+
+from pydantic import BaseModel, ConfigDict
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.renames import AgentRename, AgentRenameView
+from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
+
+__all__ = ["Agents"]
+
+
+class _Rollback(BaseModel):
+    model_config = ConfigDict(frozen=True)
+
+    version: int
+
+
+class Agents:
+    """``/v1/agents``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[AgentView]:
+        """Return a page of agents."""
+        return self._transport.fetch(Page[AgentView], "GET", "/v1/agents", params={"limit": limit, "cursor": cursor})
+
+    def get(self, agent_id: str) -> AgentView:
+        """Return an agent."""
+        return self._transport.fetch(AgentView, "GET", f"/v1/agents/{agent_id}")
+
+    def create(self, agent: AgentCreate) -> AgentView:
+        """Create an agent; `Conflict` if its id is taken."""
+        return self._transport.fetch(AgentView, "POST", "/v1/agents", body=agent)
+
+    def replace(self, agent_id: str, agent: AgentReplace, *, if_version: int | None = None) -> AgentView:
+        """Replace an agent's configuration; `VersionMismatch` if its newest version is not `if_version`."""
+        return self._transport.fetch(
+            AgentView, "PUT", f"/v1/agents/{agent_id}", body=agent, headers=_if_match(if_version)
+        )
+
+    def patch(self, agent_id: str, change: AgentPatch, *, if_version: int | None = None) -> AgentView:
+        """Change the fields that `change` sets; `VersionMismatch` if its newest version is not `if_version`."""
+        return self._transport.fetch(
+            AgentView, "PATCH", f"/v1/agents/{agent_id}", body=change, headers=_if_match(if_version)
+        )
+
+    def rename(self, agent_id: str, to: str, *, if_version: int | None = None) -> AgentRenameView:
+        """Give an agent another id, with all that it has. Repeating it returns the state.
+
+        `Conflict` when the id is taken or runs of the agent are running.
+        """
+        return self._transport.fetch(
+            AgentRenameView,
+            "POST",
+            f"/v1/agents/{agent_id}/rename",
+            body=AgentRename(to=to),
+            headers=_if_match(if_version),
+        )
+
+    def delete(self, agent_id: str) -> None:
+        """Delete an agent."""
+        self._transport.send("DELETE", f"/v1/agents/{agent_id}")
+
+    def versions(self, agent_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[AgentView]:
+        """Return a page of the versions of an agent, newest first."""
+        return self._transport.fetch(
+            Page[AgentView],
+            "GET",
+            f"/v1/agents/{agent_id}/versions",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+    def version(self, agent_id: str, version: int) -> AgentView:
+        """Return an earlier version of an agent."""
+        return self._transport.fetch(AgentView, "GET", f"/v1/agents/{agent_id}/versions/{version}")
+
+    def rollback(self, agent_id: str, version: int) -> AgentView:
+        """Make an earlier version the newest again."""
+        return self._transport.fetch(
+            AgentView, "POST", f"/v1/agents/{agent_id}/rollback", body=_Rollback(version=version)
+        )
+
+
+def _if_match(version: int | None) -> dict[str, str]:
+    return {} if version is None else {"If-Match": f'"{version}"'}

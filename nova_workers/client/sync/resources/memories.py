@@ -1,0 +1,75 @@
+# Generated from nova_workers/client/resources/memories.py by `make format`: change that file instead.
+"""``/v1/memories`` and ``/v1/search``: memories, and the search in messages."""
+
+from datetime import datetime
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.history import SearchResult
+from nova_workers.contracts.http.memories import MemoryCreate, MemoryView
+
+__all__ = ["History", "Memories"]
+
+
+class Memories:
+    """``/v1/memories``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self, *, contains: str | None = None, limit: int | None = None, cursor: str | None = None
+    ) -> Page[MemoryView]:
+        """Return a page of memories, newest first."""
+        return self._transport.fetch(
+            Page[MemoryView],
+            "GET",
+            "/v1/memories",
+            params={"contains": contains, "limit": limit, "cursor": cursor},
+        )
+
+    def create(self, memory: MemoryCreate) -> MemoryView:
+        """Save a memory for all agents. If the same text exists, it is returned."""
+        return self._transport.fetch(MemoryView, "POST", "/v1/memories", body=memory)
+
+    def delete(self, memory_id: str) -> None:
+        """Delete a memory."""
+        self._transport.send("DELETE", f"/v1/memories/{memory_id}")
+
+
+class History:
+    """``/v1/search``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def search(
+        self,
+        query: str,
+        *,
+        agent_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+    ) -> SearchResult:
+        """Return the messages that match a query, best first.
+
+        Args:
+            query: Words, or a question.
+            agent_id: Only conversations of this agent.
+            since: Only from this moment on; aware.
+            until: Only before this moment; aware.
+            limit: Most messages, up to 50.
+        """
+        return self._transport.fetch(
+            SearchResult,
+            "GET",
+            "/v1/search",
+            params={
+                "q": query,
+                "agent_id": agent_id,
+                "since": None if since is None else since.isoformat(),
+                "until": None if until is None else until.isoformat(),
+                "limit": limit,
+            },
+        )

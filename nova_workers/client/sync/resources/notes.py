@@ -1,0 +1,58 @@
+# Generated from nova_workers/client/resources/notes.py by `make format`: change that file instead.
+"""``/v1/notes``: markdown documents of agents."""
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
+
+__all__ = ["Notes"]
+
+
+class Notes:
+    """``/v1/notes``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self,
+        *,
+        agent_id: str | None = None,
+        pinned: bool | None = None,
+        shared: bool | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[NoteSummary]:
+        """Return a page of notes without their content, newest first."""
+        return self._transport.fetch(
+            Page[NoteSummary],
+            "GET",
+            "/v1/notes",
+            params={
+                "agent_id": agent_id,
+                "pinned": _flag(pinned),
+                "shared": _flag(shared),
+                "limit": limit,
+                "cursor": cursor,
+            },
+        )
+
+    def get(self, note_id: str) -> NoteView:
+        """Return a note with its content."""
+        return self._transport.fetch(NoteView, "GET", f"/v1/notes/{note_id}")
+
+    def create(self, note: NoteCreate) -> NoteView:
+        """Create a note of an agent."""
+        return self._transport.fetch(NoteView, "POST", "/v1/notes", body=note)
+
+    def patch(self, note_id: str, change: NotePatch) -> NoteView:
+        """Change the fields that `change` sets."""
+        return self._transport.fetch(NoteView, "PATCH", f"/v1/notes/{note_id}", body=change)
+
+    def delete(self, note_id: str) -> None:
+        """Delete a note for good."""
+        self._transport.send("DELETE", f"/v1/notes/{note_id}")
+
+
+def _flag(value: bool | None) -> str | None:
+    return None if value is None else str(value).lower()

@@ -1,0 +1,57 @@
+# Generated from nova_workers/client/resources/orchestration_config.py by `make format`: change that file instead.
+"""The client's calls of the configuration of orchestrations, and of the models that they choose from."""
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.orchestration_config import (
+    JudgementView,
+    OrchestrationConfigInfo,
+    OrchestrationConfigPut,
+    OrchestrationConfigView,
+    OrchestrationModelView,
+)
+
+__all__ = ["OrchestrationConfigs", "OrchestrationModels"]
+
+_CONFIG = "/v1/orchestrations/config"
+
+
+class OrchestrationConfigs:
+    """``/v1/orchestrations/config``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self) -> OrchestrationConfigView:
+        """Return the newest configuration; version 0 if none was stored."""
+        return self._transport.fetch(OrchestrationConfigView, "GET", _CONFIG)
+
+    def put(self, config: OrchestrationConfigPut, *, if_version: int | None = None) -> OrchestrationConfigView:
+        """Store a configuration; `InvalidInput` names every error, `VersionMismatch` a newer version."""
+        headers = {} if if_version is None else {"If-Match": f'"{if_version}"'}
+        return self._transport.fetch(OrchestrationConfigView, "PUT", _CONFIG, body=config, headers=headers)
+
+    def versions(self, *, limit: int | None = None, cursor: str | None = None) -> Page[OrchestrationConfigInfo]:
+        """Return a page of versions, newest first."""
+        return self._transport.fetch(
+            Page[OrchestrationConfigInfo], "GET", f"{_CONFIG}/versions", params={"limit": limit, "cursor": cursor}
+        )
+
+    def version(self, version: int) -> OrchestrationConfigView:
+        """Return what the configuration was."""
+        return self._transport.fetch(OrchestrationConfigView, "GET", f"{_CONFIG}/versions/{version}")
+
+
+class OrchestrationModels:
+    """``/v1/orchestrations/models``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Page[OrchestrationModelView]:
+        """Return every model with its scores, in one page."""
+        return self._transport.fetch(Page[OrchestrationModelView], "GET", "/v1/orchestrations/models")
+
+    def judgement(self) -> JudgementView:
+        """Return what the judge of models was asked last; `NotFound` if none was."""
+        return self._transport.fetch(JudgementView, "GET", "/v1/orchestrations/models/judgement")

@@ -1,0 +1,107 @@
+# Generated from nova_workers/client/resources/tasks.py by `make format`: change that file instead.
+"""``/v1/tasks``."""
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.tasks import (
+    ResourceView,
+    StepPatch,
+    StepsReplace,
+    SubtaskCreate,
+    TaskChangeView,
+    TaskCreate,
+    TaskEnd,
+    TaskPatch,
+    TaskResourceAdd,
+    TaskStatus,
+    TaskSummary,
+    TaskView,
+)
+from nova_workers.contracts.http.wire import RunView
+
+__all__ = ["Tasks"]
+
+
+class Tasks:
+    """``/v1/tasks``: structured work that agents own."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(
+        self,
+        *,
+        status: TaskStatus | None = None,
+        owner_agent_id: str | None = None,
+        parent_task_id: int | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[TaskSummary]:
+        """Return a page of tasks, newest first."""
+        params = {
+            "status": status,
+            "owner_agent_id": owner_agent_id,
+            "parent_task_id": parent_task_id,
+            "limit": limit,
+            "cursor": cursor,
+        }
+        return self._transport.fetch(Page[TaskSummary], "GET", "/v1/tasks", params=params)
+
+    def get(self, task_id: int) -> TaskView:
+        """Return a task."""
+        return self._transport.fetch(TaskView, "GET", f"/v1/tasks/{task_id}")
+
+    def create(self, task: TaskCreate) -> TaskView:
+        """Create a task; `NotFound` if its owner does not exist."""
+        return self._transport.fetch(TaskView, "POST", "/v1/tasks", body=task)
+
+    def update(self, task_id: int, change: TaskPatch) -> TaskView:
+        """Change the fields that `change` sets."""
+        return self._transport.fetch(TaskView, "PATCH", f"/v1/tasks/{task_id}", body=change)
+
+    def activate(self, task_id: int) -> TaskView:
+        """Activate a draft; `IllegalTransition` if it is not one."""
+        return self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/activate")
+
+    def run(self, task_id: int) -> RunView:
+        """Start work on an active task now, and return its run, or its current one."""
+        return self._transport.fetch(RunView, "POST", f"/v1/tasks/{task_id}/run")
+
+    def complete(self, task_id: int, end: TaskEnd | None = None) -> TaskView:
+        """Complete an active task; `IllegalTransition` while it has open subtasks."""
+        return self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/complete", body=end or TaskEnd())
+
+    def cancel(self, task_id: int, end: TaskEnd | None = None) -> TaskView:
+        """Cancel a task and its open subtasks."""
+        return self._transport.fetch(TaskView, "POST", f"/v1/tasks/{task_id}/cancel", body=end or TaskEnd())
+
+    def history(self, task_id: int, *, limit: int | None = None, cursor: str | None = None) -> Page[TaskChangeView]:
+        """Return a page of a task's history, newest first."""
+        return self._transport.fetch(
+            Page[TaskChangeView],
+            "GET",
+            f"/v1/tasks/{task_id}/history",
+            params={"limit": limit, "cursor": cursor},
+        )
+
+    def replace_steps(self, task_id: int, steps: StepsReplace) -> TaskView:
+        """Replace a task's whole plan; steps given with their id are kept."""
+        return self._transport.fetch(TaskView, "PUT", f"/v1/tasks/{task_id}/steps", body=steps)
+
+    def update_step(self, task_id: int, step_id: str, change: StepPatch) -> TaskView:
+        """Change the fields of a step that `change` sets."""
+        return self._transport.fetch(TaskView, "PATCH", f"/v1/tasks/{task_id}/steps/{step_id}", body=change)
+
+    def create_subtask(self, task_id: int, step_id: str, subtask: SubtaskCreate | None = None) -> TaskView:
+        """Create the subtask that does a step, and return it."""
+        return self._transport.fetch(
+            TaskView, "POST", f"/v1/tasks/{task_id}/steps/{step_id}/subtask", body=subtask or SubtaskCreate()
+        )
+
+    def add_resource(self, task_id: int, resource: TaskResourceAdd) -> ResourceView:
+        """Add a resource; `Conflict` if the task has it."""
+        return self._transport.fetch(ResourceView, "POST", f"/v1/tasks/{task_id}/resources", body=resource)
+
+    def remove_resource(self, task_id: int, resource_id: str) -> None:
+        """Remove a resource."""
+        self._transport.send("DELETE", f"/v1/tasks/{task_id}/resources/{resource_id}")

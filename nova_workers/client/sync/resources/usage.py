@@ -1,0 +1,46 @@
+# Generated from nova_workers/client/resources/usage.py by `make format`: change that file instead.
+"""``/v1/usage``."""
+
+from datetime import datetime
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.http.usage_report import UsageGrouping, UsageReport
+
+__all__ = ["UsageReports"]
+
+
+class UsageReports:
+    """Reports of tokens and cost."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def report(
+        self,
+        group_by: UsageGrouping = "day",
+        *,
+        days: int | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        limit: int | None = None,
+    ) -> UsageReport:
+        """Return sums by agent, day or model.
+
+        Args:
+            days: Number of whole days of the fleet's time zone, today included. Not with `since`.
+            since: Begin of the period.
+            until: End of the period, exclusive; None is now.
+            limit: Most groups.
+        """
+        return self._transport.fetch(
+            UsageReport,
+            "GET",
+            "/v1/usage",
+            params={
+                "group_by": group_by,
+                "days": days,
+                "from": None if since is None else since.isoformat(),
+                "to": None if until is None else until.isoformat(),
+                "limit": limit,
+            },
+        )

@@ -1,0 +1,135 @@
+# Generated from nova_workers/client/resources/work_orders.py by `make format`: change that file instead.
+"""The client's calls of work orders, of their policies, and of the secrets of their keys."""
+
+from pydantic import ValidationError
+
+from nova_workers.client.problems import unknown_answer
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.order_policies import (
+    OrderSecretCreate,
+    OrderSecretCreated,
+    OrderSecretView,
+    PolicyInfo,
+    PolicyPut,
+    PolicyView,
+)
+from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailView, WorkOrderView
+from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1
+from nova_workers.vocabulary import OrderState
+
+__all__ = ["WorkOrderPolicies", "WorkOrderSecrets", "WorkOrders"]
+
+_ORDERS = "/v1/work-orders"
+
+_POLICIES = "/v1/work-order-policies"
+_SECRETS = "/v1/work-order-secrets"
+
+
+_REFUSALS = frozenset({400, 415, 422})
+"""Statuses beside which an invalid order gets a result."""
+_LONGEST_S = 600.0
+"""Of an order without a time of its own; the API answers earlier."""
+_GRACE_S = 15.0
+
+
+class WorkOrders:
+    """``/v1/work-orders``. `nova_workers.contracts.orders.build_order` makes an order with its key."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def submit(self, order: AiWorkOrderV1, *, respond_async: bool = False) -> AiWorkResultV1:
+        """Submit an order and return its result, also of an invalid one. Equal orders are executed once.
+
+        Args:
+            order: With its key.
+            respond_async: Return at once, with `in_progress`; otherwise wait for the end, within the order's time.
+        """
+        # Submitting an order again is safe by its own key; the header lets a dropped connection be repeated.
+        headers = {"Idempotency-Key": order.idempotency.key_hash}
+        if respond_async:
+            headers["Prefer"] = "respond-async"
+        time_ms = order.constraints.timeout_ms
+        response = self._transport.send(
+            "POST",
+            _ORDERS,
+            body=order,
+            headers=headers,
+            timeout_s=_GRACE_S + (_LONGEST_S if time_ms is None else time_ms / 1000),
+            accept=_REFUSALS,
+        )
+        try:
+            return AiWorkResultV1.model_validate_json(response.content)
+        except ValidationError as error:
+            raise unknown_answer(response, error) from error
+
+    def get(self, trace_id: str, *, internal: bool = False) -> AiWorkResultV1:
+        """Return the result of an order, or its present state; with `internal` the costs, too."""
+        path = f"{_ORDERS}/{trace_id}/internal" if internal else f"{_ORDERS}/{trace_id}"
+        return self._transport.fetch(AiWorkResultV1, "GET", path)
+
+    def list(
+        self,
+        *,
+        state: OrderState | None = None,
+        policy_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[WorkOrderView]:
+        """Return a page of orders without their content, newest first."""
+        params = {"state": state, "policy_id": policy_id, "limit": limit, "cursor": cursor}
+        return self._transport.fetch(Page[WorkOrderView], "GET", _ORDERS, params=params)
+
+    def review(self, trace_id: str, review: OrderReview) -> AiWorkResultV1:
+        """Decide on an order in review, and return its result; the first decision counts."""
+        return self._transport.fetch(AiWorkResultV1, "POST", f"{_ORDERS}/{trace_id}/review", body=review)
+
+    def trail(self, trace_id: str, *, internal: bool = False) -> WorkOrderTrailView:
+        """Return what happened to an order, oldest first."""
+        path = f"{_ORDERS}/{trace_id}/{'internal-trail' if internal else 'trail'}"
+        return self._transport.fetch(WorkOrderTrailView, "GET", path)
+
+
+class WorkOrderPolicies:
+    """``/v1/work-order-policies``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Page[PolicyInfo]:
+        """Return the policies that apply, by id, in one page."""
+        return self._transport.fetch(Page[PolicyInfo], "GET", _POLICIES)
+
+    def get(self, policy_id: str, *, version: str | None = None) -> PolicyView:
+        """Return the policy that applies, or an earlier version of it."""
+        return self._transport.fetch(PolicyView, "GET", f"{_POLICIES}/{policy_id}", params={"version": version})
+
+    def put(self, policy_id: str, policy: PolicyPut) -> PolicyView:
+        """Store a policy as its newest version; `InvalidInput` names every error."""
+        return self._transport.fetch(PolicyView, "PUT", f"{_POLICIES}/{policy_id}", body=policy)
+
+    def versions(self, policy_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[PolicyInfo]:
+        """Return a page of the tenant's versions of a policy, newest first."""
+        return self._transport.fetch(
+            Page[PolicyInfo], "GET", f"{_POLICIES}/{policy_id}/versions", params={"limit": limit, "cursor": cursor}
+        )
+
+
+class WorkOrderSecrets:
+    """``/v1/work-order-secrets``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Page[OrderSecretView]:
+        """Return the usable secrets, newest first, in one page, without their values."""
+        return self._transport.fetch(Page[OrderSecretView], "GET", _SECRETS)
+
+    def create(self, secret: OrderSecretCreate | None = None) -> OrderSecretCreated:
+        """Make the newest secret. Its value is in this answer only."""
+        return self._transport.fetch(OrderSecretCreated, "POST", _SECRETS, body=secret or OrderSecretCreate())
+
+    def delete(self, secret_id: str) -> None:
+        """Delete a secret: orders with its keys are refused at once."""
+        self._transport.send("DELETE", f"{_SECRETS}/{secret_id}")

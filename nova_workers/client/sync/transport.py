@@ -1,0 +1,223 @@
+# Generated from nova_workers/client/transport.py by `make format`: change that file instead.
+"""Requests to the API: one HTTP connection pool, retries of harmless requests, errors of `nova_workers.errors`.
+
+Below is `httpx2`; nothing above this module sees it.
+"""
+
+from collections.abc import Generator, Iterable, Mapping
+from contextlib import closing, contextmanager
+from copy import copy
+from typing import Self, TypeVar
+
+import httpx2
+from pydantic import BaseModel, ValidationError
+
+from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
+from nova_workers.client.retry import Retry
+from nova_workers.client.sync.connection import Http, chunks_of, sleep
+from nova_workers.errors import Unavailable
+
+__all__ = ["EventSource", "Params", "Transport"]
+
+EventSource = httpx2.EventSource
+"""An open stream of server-sent events."""
+
+Params = Mapping[str, str | int | None]
+"""Query parameters; None leaves one out."""
+
+M = TypeVar("M", bound=BaseModel)
+
+_REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
+
+
+class Transport:
+    """Sends requests with the key, and turns every failure into an error of `nova_workers.errors`."""
+
+    def __init__(
+        self, base_url: str, api_key: str | None, *, timeout_s: float = 30.0, retry: Retry | None = None
+    ) -> None:
+        self.base_url = base_url.rstrip("/")
+        self.retry = retry or Retry()
+        self._authorization = _authorization(api_key)
+        self._timeout_s = timeout_s
+        self._http = Http(
+            base_url=self.base_url,
+            headers={"User-Agent": "nova-workers-client"},
+            timeout=timeout_s,
+            limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
+        )
+
+    def with_key(self, api_key: str) -> Self:
+        """Return a transport with another key on the same connections. Closing either one closes both."""
+        other = copy(self)
+        other._authorization = _authorization(api_key)
+        return other
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Close every connection."""
+        self._http.close()
+
+    def fetch(
+        self,
+        model: type[M],
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> M:
+        """Send a request and return its body as `model`.
+
+        Raises:
+            NovaError: The API refused, or did not answer; see `nova_workers.client.problems`.
+        """
+        response = self.send(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
+        try:
+            return model.model_validate_json(response.content)
+        except ValidationError as error:
+            raise unknown_answer(response, error) from error
+
+    def send(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+        accept: frozenset[int] = frozenset(),
+    ) -> httpx2.Response:
+        """Send a request and return its whole response, whose status is below 400 or one of `accept`.
+
+        An idempotent request (by its method, or with an Idempotency-Key) is sent again if the connection broke or the
+        API answered 503. After a refused connection it is not: the caller should know at once that there is no API.
+
+        Raises:
+            NovaError: The API refused, or did not answer.
+        """
+        request = self._request(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
+        # A retry of a change whose answer was lost would find another version than it expects.
+        repeatable = method in _REPEATABLE_METHODS and "If-Match" not in request.headers
+        repeatable = repeatable or "Idempotency-Key" in request.headers
+        failures = 0
+        while True:
+            try:
+                return self._send_once(request, accept)
+            except Unavailable as error:
+                failures += 1
+                refused = isinstance(error.__cause__, httpx2.ConnectError | httpx2.TimeoutException)
+                if refused or not repeatable or failures >= min(3, self.retry.attempts):
+                    raise
+            sleep(self.retry.delay_s(failures))
+
+    @contextmanager
+    def listen(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        headers: Mapping[str, str] | None = None,
+        silence_s: float = 60.0,
+    ) -> Generator[EventSource]:
+        """Open a stream of server-sent events. A server that sends nothing for `silence_s` counts as unavailable.
+
+        Raises:
+            NovaError: The API refused, did not answer, or the connection broke while it was read.
+        """
+        sent = {"Accept": "text/event-stream", "Cache-Control": "no-store", **(headers or {})}
+        request = self._request(method, path, body=body, headers=sent, timeout_s=silence_s)
+        try:
+            response = self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    response.read()
+                    raise error_of_response(response)
+                yield EventSource(response)
+            finally:
+                response.close()
+        except httpx2.TransportError as error:
+            raise error_of_transport(error, self.base_url) from error
+
+    @contextmanager
+    def download(self, path: str, *, accept: str, silence_s: float = 60.0) -> Generator[Generator[bytes]]:
+        """Open an answer of any length, as a stream of chunks.
+
+        Raises:
+            NovaError: The API refused, did not answer, or the connection broke while it was read.
+        """
+        request = self._request("GET", path, headers={"Accept": accept}, timeout_s=silence_s)
+        try:
+            response = self._http.send(request, stream=True)
+            try:
+                if response.is_error:
+                    response.read()
+                    raise error_of_response(response)
+                with closing(chunks_of(response)) as pieces:
+                    yield pieces
+            finally:
+                response.close()
+        except httpx2.TransportError as error:
+            raise error_of_transport(error, self.base_url) from error
+
+    def upload(
+        self, path: str, pieces: Iterable[bytes], *, content_type: str, params: Params, silence_s: float = 600.0
+    ) -> bytes:
+        """Stream a request body of any length, and return the response's. Not retried.
+
+        Raises:
+            NovaError: The API refused, or did not answer.
+        """
+        request = self._http.build_request(
+            "POST",
+            path,
+            content=pieces,
+            params={name: value for name, value in params.items() if value is not None},
+            headers={"Content-Type": content_type, **self._authorization},
+            timeout=httpx2.Timeout(self._timeout_s, read=silence_s, write=silence_s),
+        )
+        return (self._send_once(request, frozenset())).content
+
+    def _request(
+        self,
+        method: str,
+        path: str,
+        *,
+        body: BaseModel | None = None,
+        params: Params | None = None,
+        headers: Mapping[str, str] | None = None,
+        timeout_s: float | None = None,
+    ) -> httpx2.Request:
+        sent = {**self._authorization, **(headers or {})}
+        content: bytes | None = None
+        if body is not None:
+            # Unset fields are not sent: a PATCH changes only the fields it names.
+            content = body.model_dump_json(exclude_unset=True).encode()
+            sent["Content-Type"] = "application/json"
+        query = {name: value for name, value in (params or {}).items() if value is not None}
+        timeout = httpx2.Timeout(self._timeout_s, read=timeout_s or self._timeout_s)
+        return self._http.build_request(
+            method, path, content=content, params=query or None, headers=sent, timeout=timeout
+        )
+
+    def _send_once(self, request: httpx2.Request, accept: frozenset[int]) -> httpx2.Response:
+        try:
+            response = self._http.send(request)
+        except httpx2.TransportError as error:
+            raise error_of_transport(error, self.base_url) from error
+        if response.is_error and response.status_code not in accept:
+            raise error_of_response(response)
+        return response
+
+
+def _authorization(api_key: str | None) -> dict[str, str]:
+    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
