@@ -4,7 +4,6 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
-from starlette.convertors import Convertor, register_url_convertor
 from starlette.middleware import Middleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -26,23 +25,6 @@ __all__ = ["build_console"]
 
 _RETRY = Retry(attempts=3)
 """A person sees a page that says what is wrong sooner than a program does."""
-
-
-class _IdConvertor(Convertor[str]):
-    """Ids, names and slugs in addresses: what cannot change the path of the API's request that they go into."""
-
-    regex = "[A-Za-z0-9_@~][A-Za-z0-9_.:@~-]*"
-
-    def convert(self, value: str) -> str:
-        """Return the id."""
-        return value
-
-    def to_string(self, value: str) -> str:
-        """Return the id."""
-        return value
-
-
-register_url_convertor("id", _IdConvertor())
 
 
 def build_console(

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
+from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import BaseRoute
 
 __all__ = ["GROUPS", "NavEntry", "PageModule"]
@@ -42,3 +43,21 @@ class PageModule:
 
     routes: tuple[BaseRoute, ...]
     nav: tuple[NavEntry, ...] = ()
+
+
+class _IdConvertor(Convertor[str]):
+    """Ids, names and slugs in addresses: what cannot change the path of the API's request that they go into."""
+
+    regex = "[A-Za-z0-9_@~][A-Za-z0-9_.:@~-]*"
+
+    def convert(self, value: str) -> str:
+        """Return the id."""
+        return value
+
+    def to_string(self, value: str) -> str:
+        """Return the id."""
+        return value
+
+
+# Here, so that it is known before any page module makes its routes.
+register_url_convertor("id", _IdConvertor())

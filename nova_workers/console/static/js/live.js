@@ -39,6 +39,14 @@ class Stream {
     this.after = element.dataset.after ?? "";
     this.failures = 0;
     this.done = false;
+    // A page that changed something wants to see it now; so does one whose connection is back.
+    element.addEventListener("nova:reopen", () => this.reopen());
+    addEventListener("online", () => this.reopen());
+    this.open();
+  }
+
+  reopen() {
+    this.close();
     this.open();
   }
 

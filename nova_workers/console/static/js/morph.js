@@ -13,7 +13,8 @@ export function morph(from, to) {
   }
   if (from === document.activeElement && from.matches("input, textarea, select")) return;
   setAttributes(from, to);
-  morphChildren(from, to);
+  // Its children come by a stream of their own.
+  if (!from.hasAttribute("data-own")) morphChildren(from, to);
 }
 
 export function morphChildren(from, to) {
