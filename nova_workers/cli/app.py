@@ -98,6 +98,7 @@ COMMANDS = (
     Lazy("api", "nova_workers.cli.operations.processes", "Run one API process.", _RUN),
     Lazy("worker", "nova_workers.cli.operations.processes", "Run one worker process.", _RUN),
     Lazy("beat", "nova_workers.cli.operations.processes", "Run the scheduler of periodic tasks.", _RUN),
+    Lazy("console", "nova_workers.cli.operations.processes", "Run the web console.", _RUN),
     Lazy("flower", "nova_workers.cli.operations.processes", "Run Flower, the view of Celery's tasks.", _RUN),
     Lazy("version", "nova_workers.cli.version", "Print the versions of this installation.", _RUN),
 )

@@ -65,7 +65,7 @@ def build_console(
         settings=settings.console,
         client=client,
         sessions=sessions,
-        links=LoginLinks(secret, settings.home / "console-logins", clock),
+        links=LoginLinks(secret, settings.home, clock),
         login_key=login_key,
         templates=build_templates(assets, nav, clock),
         assets=assets,

@@ -77,9 +77,9 @@ class LoginLinks:
     Using a token creates a file of its name, which succeeds only once, also after a restart of the console.
     """
 
-    def __init__(self, secret: str, used: Path, clock: Clock) -> None:
+    def __init__(self, secret: str, home: Path, clock: Clock) -> None:
         self._key = _derived(secret, b"login links")
-        self._used = used
+        self._used = home / "console-logins"
         self._clock = clock
 
     def make(self) -> str:

@@ -4,11 +4,24 @@ Each process is named by its module and never imported, so that signals, exit co
 """
 
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
-__all__ = ["API_APP", "BEAT_APP", "WORKER_APP", "api_command", "beat_command", "flower_command", "worker_command"]
+__all__ = [
+    "API_APP",
+    "BEAT_APP",
+    "CONSOLE_APP",
+    "WORKER_APP",
+    "api_command",
+    "beat_command",
+    "console_command",
+    "console_is_installed",
+    "flower_command",
+    "worker_command",
+]
 
 API_APP = "api.app:create_app"
+CONSOLE_APP = "nova_workers.console.server:create_console"
 BEAT_APP = "beat.app:app"
 WORKER_APP = "nova_workers.worker.app:app"
 
@@ -19,6 +32,9 @@ FLOWER_CONFIG = Path(__file__).resolve().parents[1] / "worker" / "flowerconfig.p
 """Shows the ids of run and thread on each task, and forbids what would bypass the fleet's own cancel and drain."""
 
 _UVICORN_DRAIN_S = 10
+_CONSOLE_DRAIN_S = 1
+"""Its streams never end by themselves, and a browser opens them again."""
+_CONSOLE_PACKAGES = ("jinja2", "markdown_it", "nh3", "pygments", "python_multipart")
 
 
 def api_command(*, host: str, port: int, log_level: str = "warning") -> list[str]:
@@ -28,6 +44,20 @@ def api_command(*, host: str, port: int, log_level: str = "warning") -> list[str
         *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", log_level),
         *("--timeout-graceful-shutdown", str(_UVICORN_DRAIN_S)),
     ]
+
+
+def console_command(*, host: str, port: int, log_level: str = "warning") -> list[str]:
+    """Return the command line of one console process. Its environment has NOVA_API_URL and NOVA_API_KEY."""
+    return [
+        *_module("uvicorn", CONSOLE_APP, "--factory", "--host", host, "--port", str(port)),
+        *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", log_level),
+        *("--timeout-graceful-shutdown", str(_CONSOLE_DRAIN_S)),
+    ]
+
+
+def console_is_installed() -> bool:
+    """Whether the packages of the extra `console` are here."""
+    return all(find_spec(name) is not None for name in _CONSOLE_PACKAGES)
 
 
 def worker_command(

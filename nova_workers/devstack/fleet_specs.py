@@ -8,13 +8,14 @@ from collections.abc import Awaitable, Callable, Mapping
 import httpx2
 
 from nova_workers.config import Settings
-from nova_workers.devstack.commands import api_command, beat_command, flower_command, worker_command
+from nova_workers.devstack.commands import api_command, beat_command, console_command, flower_command, worker_command
 from nova_workers.devstack.process import ProcessSpec
 
 __all__ = [
     "LOCAL_MODEL_APP",
     "api_spec",
     "beat_spec",
+    "console_spec",
     "flower_spec",
     "model_spec",
     "worker_metrics_port",
@@ -83,6 +84,19 @@ def worker_metrics_port(settings: Settings, number: int) -> int | None:
 def beat_spec(settings: Settings, *, env: Mapping[str, str]) -> ProcessSpec:
     """Return beat."""
     return ProcessSpec("beat", tuple(beat_command(log_level=settings.telemetry.log_level)), env)
+
+
+def console_spec(settings: Settings, *, port: int, url: str, api_url: str, api_key: str) -> ProcessSpec:
+    """Return the web console. It gets the API's address and key, and nothing of the servers behind it."""
+    env = {
+        "NOVA_HOME": str(settings.home),
+        "NOVA_API_URL": api_url,
+        "NOVA_API_KEY": api_key,
+        "NOVA_CONSOLE__PORT": str(port),
+        "PYTHONUNBUFFERED": "1",
+    }
+    command = console_command(host=settings.console.host, port=port, log_level=settings.telemetry.log_level)
+    return ProcessSpec("console", tuple(command), env, _serves(f"{url}/healthz"), _START_S)
 
 
 def flower_spec(*, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:

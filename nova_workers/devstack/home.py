@@ -34,6 +34,8 @@ class StackState(BaseModel):
     started_at: datetime
     api_url: str
     flower_url: str
+    console_url: str | None = None
+    """None if there is no console."""
     metrics_urls: tuple[str, ...]
     database_url: str
     redis_url: str

@@ -95,6 +95,7 @@ def _welcome(state: StackState, stack: Stack, sink: LineSink) -> None:
     lines = [
         "the fleet is up",
         f"  API     {state.api_url}  (reference: {state.api_url}/docs)",
+        *_console_lines(state, stack),
         f"  Flower  {state.flower_url}",
         f"  key     {stack.key_file}",
     ]
@@ -103,3 +104,11 @@ def _welcome(state: StackState, stack: Stack, sink: LineSink) -> None:
     lines += ["  try     nova chat", "  stop    Ctrl-C"]
     for line in lines:
         sink.say(line)
+
+
+def _console_lines(state: StackState, stack: Stack) -> list[str]:
+    """Return the console's address, as a one-time login while that is new."""
+    if state.console_url is None:
+        return []
+    link = stack.console_login()
+    return [f"  Console {link}  (signs in once, within 15 minutes)" if link else f"  Console {state.console_url}"]

@@ -11,10 +11,12 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from nova_workers.config import Settings
+from nova_workers.devstack.commands import console_is_installed
 from nova_workers.devstack.first_start import master_keys, prepare_database
 from nova_workers.devstack.fleet_specs import (
     api_spec,
     beat_spec,
+    console_spec,
     flower_spec,
     model_spec,
     worker_metrics_port,
@@ -32,6 +34,8 @@ from nova_workers.errors import Conflict
 __all__ = ["Stack", "StackOptions"]
 
 _FLOWER_PORT = 5555
+_CONSOLE_LOGIN_FILE = "console.login"
+"""Under the home: the console writes it when it starts."""
 _LOOPBACK = "127.0.0.1"
 _OLD_SERVER_S = 40.0
 """The servers of a killed stack shut down by themselves; Postgres may take this long."""
@@ -50,6 +54,12 @@ class StackOptions:
     port: int | None = None
     workers: int = 1
     policy: RestartPolicy | None = None
+
+
+@dataclass(frozen=True)
+class _Address:
+    port: int
+    url: str
 
 
 @dataclass(frozen=True)
@@ -87,13 +97,15 @@ class Stack:
         settings, count = self._settings, self._options.workers
         host, port = settings.api.host, self._api_port()
         api_url = f"http://{_reachable(host)}:{port}"
-        flower_port = self._flower_port()
+        flower_port = self._port_or_free("Flower", _LOOPBACK, _FLOWER_PORT)
+        console = self._console_address()
         flower_url = f"http://{_LOOPBACK}:{flower_port}"
         servers = await self._start_servers()
         self._sink.say("preparing the database")
         self.key_file = await prepare_database(settings, servers.database_url)
         model = [] if servers.model is None else [servers.model]
         names = [*(spec.name for spec in model), "api", "worker" if count == 1 else f"{count} workers", "beat"]
+        names += [] if console is None else ["console"]
         self._sink.say(f"starting {', '.join(names)} and flower")
         env = _environment(settings, servers)
         trusted = {**env, **_master_keys(settings)}
@@ -103,6 +115,7 @@ class Stack:
             [
                 api_spec(settings, host=host, port=port, url=api_url, env=trusted),
                 beat_spec(settings, env=env),
+                *self._console_specs(console, api_url),
                 flower_spec(host=_LOOPBACK, port=flower_port, url=flower_url, env=env),
             ],
         )
@@ -112,6 +125,7 @@ class Stack:
             started_at=datetime.now(UTC),
             api_url=api_url,
             flower_url=flower_url,
+            console_url=None if console is None else console.url,
             metrics_urls=(
                 f"{api_url}/metrics",
                 *(f"http://{_LOOPBACK}:{number}/metrics" for number in metrics_ports if number),
@@ -122,6 +136,13 @@ class Stack:
         )
         write_state(settings.home, state)
         return state
+
+    def console_login(self) -> str | None:
+        """Return the one-time login of the console that started last; None without one."""
+        try:
+            return (self._settings.home / _CONSOLE_LOGIN_FILE).read_text(encoding="ascii").strip() or None
+        except OSError:
+            return None
 
     async def failed(self) -> str:
         """Wait until a process fails too often, and return the error for the operator."""
@@ -149,12 +170,30 @@ class Stack:
             )
         return port
 
-    def _flower_port(self) -> int:
-        if port_is_free(_LOOPBACK, _FLOWER_PORT):
-            return _FLOWER_PORT
-        port = free_port()
-        self._sink.say(f"port {_FLOWER_PORT} is taken by another program; Flower gets {port}")
+    def _port_or_free(self, name: str, host: str, wanted: int) -> int:
+        if wanted and port_is_free(host, wanted):
+            return wanted
+        port = free_port(host)
+        if wanted:
+            self._sink.say(f"port {wanted} is taken by another program; {name} gets {port}")
         return port
+
+    def _console_address(self) -> _Address | None:
+        """Return where the console listens; None if there is none."""
+        settings = self._settings.console
+        if not settings.enabled:
+            return None
+        if not console_is_installed():
+            self._sink.say("the web console is not installed; `pip install nova-workers[console]` adds it")
+            return None
+        port = self._port_or_free("the console", settings.host, settings.port)
+        return _Address(port, f"http://{_reachable(settings.host)}:{port}")
+
+    def _console_specs(self, console: _Address | None, api_url: str) -> list[ProcessSpec]:
+        if console is None or self.key_file is None:
+            return []
+        key = self.key_file.read_text(encoding="ascii").strip()
+        return [console_spec(self._settings, port=console.port, url=console.url, api_url=api_url, api_key=key)]
 
     async def _start_servers(self) -> _Servers:
         settings = self._settings

@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from nova_workers.cli.app import COMMANDS
 from nova_workers.config import Settings
+from nova_workers.config.settings import CLIENT_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -57,7 +58,7 @@ def test_every_yaml_file_can_be_read(path: Path) -> None:
 @pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(DEPLOY)))
 def test_every_named_setting_exists(path: Path) -> None:
     named = set(re.findall(r"\bNOVA_[A-Z0-9_]+", path.read_text()))
-    assert named <= SETTINGS
+    assert named <= SETTINGS | CLIENT_VARIABLES
 
 
 def test_the_kustomization_lists_every_resource() -> None:
@@ -72,7 +73,7 @@ def test_every_container_runs_a_command_that_the_command_line_has() -> None:
     compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
     asked = {service["command"][0] for service in compose.values() if service.get("image") == "nova-workers"}
     asked |= {pod["containers"][0]["args"][0] for _, pod in _pods()}
-    assert asked == {"migrate", "api", "worker", "beat", "flower"}
+    assert asked == {"migrate", "api", "worker", "beat", "console", "flower"}
     assert asked <= commands
 
 
@@ -147,10 +148,14 @@ def test_the_locks_agree_and_contain_the_projects_dependencies() -> None:
             assert found <= development[name], name
     asked = tomllib.loads((ROOT / "pyproject.toml").read_text())
     project, groups = asked["project"], asked["dependency-groups"]
-    runtime = [*project["dependencies"], *project["optional-dependencies"]["local"]]
+    runtime = [
+        *project["dependencies"],
+        *project["optional-dependencies"]["local"],
+        *project["optional-dependencies"]["console"],
+    ]
     for lock, requirements in (
         (ROOT / "requirements.txt", runtime),
-        (DEPLOY / "requirements.txt", project["dependencies"]),
+        (DEPLOY / "requirements.txt", [*project["dependencies"], *project["optional-dependencies"]["console"]]),
         (ROOT / "requirements-dev.txt", [*runtime, *groups["test"], *groups["check"], *groups["build"]]),
         (ROOT / "requirements-docs.txt", groups["docs"]),
         (ROOT / "requirements-uv.txt", groups["uv"]),

@@ -36,6 +36,7 @@ def process_table(pids: Mapping[str, int], state: StackState) -> Table:
     """Return the processes and their addresses."""
     where = {
         "api": state.api_url,
+        "console": state.console_url or "",
         "flower": state.flower_url,
         "postgres": "a private Unix socket",
         "valkey": "a private Unix socket",

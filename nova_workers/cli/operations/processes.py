@@ -1,4 +1,4 @@
-"""`nova up`, `api`, `worker`, `beat` and `flower`: replace this process with the named one.
+"""`nova up`, `api`, `worker`, `beat`, `console` and `flower`: replace this process with the named one.
 
 Each is started by the name of its module, never imported: the command line stays light, and signals, exit
 codes and logs are those of the real process.
@@ -12,9 +12,17 @@ from typing import Annotated
 
 import typer
 
-from nova_workers.cli.target import find_servers
+from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
+from nova_workers.cli.target import find_servers, find_target, read_state
 from nova_workers.config import Settings, load_settings, unknown_variables
-from nova_workers.devstack.commands import api_command, beat_command, flower_command, worker_command
+from nova_workers.devstack.commands import (
+    api_command,
+    beat_command,
+    console_command,
+    console_is_installed,
+    flower_command,
+    worker_command,
+)
 from nova_workers.errors import ConfigurationError
 
 __all__ = ["app", "become"]
@@ -29,8 +37,8 @@ def up(
 ) -> None:
     """Start the whole fleet on this machine.
 
-    Postgres, Valkey, migrations, API, worker, beat and Flower, with data under NOVA_HOME. NOVA_DATABASE_URL and
-    NOVA_REDIS_URL replace the embedded servers. Ctrl-C stops all of it.
+    Postgres, Valkey, migrations, API, worker, beat, web console and Flower, with data under NOVA_HOME.
+    NOVA_DATABASE_URL and NOVA_REDIS_URL replace the embedded servers. Ctrl-C stops all of it.
     """
     _read_settings()
     arguments = [sys.executable, "-m", "nova_workers.devstack"]
@@ -80,6 +88,32 @@ def beat() -> None:
     """Run the scheduler of periodic tasks. Several at once are safe."""
     settings = _read_settings()
     become(beat_command(log_level=settings.telemetry.log_level), _broker(settings))
+
+
+@app.command("console")
+def console(
+    host: Annotated[str | None, typer.Option(help="Address to listen on.")] = None,
+    port: Annotated[int | None, typer.Option(min=1, max=65535, help="Port to listen on.")] = None,
+    login: Annotated[
+        bool, typer.Option("--login", help="Print a one-time login for the running console of this home, and end.")
+    ] = False,
+    api_url: ApiUrlOption = None,
+    api_key: ApiKeyOption = None,
+) -> None:
+    """Run the web console of a fleet. It prints a login link that is valid once, for 15 minutes."""
+    settings = _read_settings()
+    if not console_is_installed():
+        raise ConfigurationError("The web console is not installed. Add it: pip install 'nova-workers[console]'")
+    if login:
+        running = read_state(settings.home).get("console_url")
+        become([sys.executable, "-m", "nova_workers.console", *([running] if isinstance(running, str) else [])], {})
+    target = find_target(settings, api_url=api_url, api_key=api_key)
+    host, port = host or settings.console.host, port or settings.console.port
+    _need_port(host, port)
+    environment = {"NOVA_API_URL": target.url, "NOVA_CONSOLE__HOST": host, "NOVA_CONSOLE__PORT": str(port)}
+    if target.api_key is not None:
+        environment["NOVA_API_KEY"] = target.api_key
+    become(console_command(host=host, port=port, log_level=settings.telemetry.log_level), environment)
 
 
 @app.command("flower")

@@ -74,6 +74,13 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
         agents = httpx2.get(f"{state.api_url}/v1/agents", headers=headers).json()
         assert {agent["id"] for agent in agents["items"]} == {"nova", "agent-builder"}
         assert httpx2.get(state.flower_url).status_code == 200
+        assert state.console_url is not None
+        login = (home / "console.login").read_text().strip()
+        assert login.startswith(f"{state.console_url}/login?token=")
+        assert login in log.read_text()
+        with httpx2.Client() as browser:
+            assert browser.get(login).headers["location"] == "/"
+            assert browser.get(state.console_url).status_code == 200
 
         second = subprocess.run(COMMAND, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
         assert second.returncode == 1
@@ -88,7 +95,7 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
         until(lambda: answers(f"{state.api_url}/readyz"), "the API's return", log)
 
         everyone = descendants(process.pid)
-        assert len(everyone) >= 7
+        assert len(everyone) >= 8
         process.send_signal(signal.SIGTERM)
         assert process.wait(STOP_S) == 0, log.read_text()
         assert wait_until_gone(everyone, 1.0) == set(), log.read_text()

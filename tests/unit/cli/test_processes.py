@@ -1,4 +1,4 @@
-"""The processes that `nova up`, `api`, `worker`, `beat` and `flower` exec."""
+"""The processes that `nova up`, `api`, `worker`, `beat`, `console` and `flower` exec."""
 
 import json
 import os
@@ -9,7 +9,7 @@ from unittest import mock
 
 import pytest
 
-from nova_workers.devstack.commands import beat_command, flower_command, worker_command
+from nova_workers.devstack.commands import beat_command, console_command, flower_command, worker_command
 from tests.support.processes.command_line import Done, Nova
 
 SERVERS = {"NOVA_DATABASE_URL": "postgresql://db/nova", "NOVA_REDIS_URL": "redis://broker/0"}
@@ -67,6 +67,16 @@ def test_beat_and_flower_become_celery_and_flower_listens_on_loopback(tmp_path: 
     assert flower == flower_command(host="127.0.0.1", port=int(port))[1:]
 
 
+def test_the_console_gets_the_api_and_a_key_and_listens_on_loopback(tmp_path: Path) -> None:
+    (tmp_path / "nova.json").write_text(json.dumps({"api_url": "http://127.0.0.1:1234"}))
+    (tmp_path / "api_key").write_text("nova_secret\n")
+    port = _free_port()
+    console, environment = _arguments_of_exec(tmp_path, "console", "--port", port)
+    assert console == console_command(host="127.0.0.1", port=int(port), log_level="info")[1:]
+    assert (environment["NOVA_API_URL"], environment["NOVA_API_KEY"]) == ("http://127.0.0.1:1234", "nova_secret")
+    assert environment["NOVA_CONSOLE__PORT"] == port
+
+
 def test_a_process_joins_the_servers_of_nova_up(tmp_path: Path) -> None:
     (tmp_path / "nova.json").write_text(json.dumps({"database_url": "postgresql://up", "redis_url": "redis://up"}))
     _, environment = _arguments_of_exec(tmp_path, "worker")
@@ -92,7 +102,7 @@ def test_beat_and_flower_only_need_the_broker(tmp_path: Path, command: str) -> N
     assert "NOVA_DATABASE_URL" not in environment
 
 
-@pytest.mark.parametrize("command", ["api", "flower"])
+@pytest.mark.parametrize("command", ["api", "console", "flower"])
 def test_a_port_that_is_taken_is_reported_before_the_process_begins(tmp_path: Path, command: str) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
         port = other.getsockname()[1]

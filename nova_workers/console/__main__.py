@@ -1,0 +1,22 @@
+"""``python -m nova_workers.console [ADDRESS]``: print a one-time login, as `nova console --login` does."""
+
+import sys
+
+from nova_workers.console.server import login_link
+from nova_workers.errors import NovaError
+
+__all__ = ["main"]
+
+
+def main() -> int:
+    """Print the link and return the exit code."""
+    try:
+        sys.stdout.write(login_link(*sys.argv[1:2]) + "\n")
+    except NovaError as error:
+        sys.stderr.write(f"nova: {error.message}\n")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
