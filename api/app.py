@@ -12,7 +12,7 @@ from api.errors import install_error_handlers
 from api.key_cache import KeyCache
 from api.openapi import install_openapi
 from api.routes import reference
-from api.routes.operations import fleet, health, keys, leases, tenant, tenants, usage
+from api.routes.operations import attention, fleet, health, keys, leases, tenant, tenants, usage
 from api.routes.orchestrations import config as orchestration_config
 from api.routes.orchestrations import events as orchestration_events
 from api.routes.orchestrations import masters as orchestration_masters
@@ -77,6 +77,7 @@ _ROUTERS = (
     keys.router,
     leases.router,
     usage.router,
+    attention.router,
     tenant.router,
     tenants.router,
     archive.router,

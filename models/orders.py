@@ -25,6 +25,7 @@ class WorkOrder(Table, table=True):
         one_of("state", OrderState),
         one_of("stage", RoleKind),
         Index(None, "tenant_id", "id"),
+        Index("ix_work_orders__review", "tenant_id", "id", postgresql_where=text("state = 'review'")),
         Index("ix_work_orders__open", "id", postgresql_where=text("state <> 'ended'")),
         Index("ix_work_orders__ended_at", "ended_at", postgresql_where=text("state = 'ended'")),
     )

@@ -9,6 +9,7 @@ from sqlmodel import Field
 from models.base import Table
 from models.columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
 from nova_workers.vocabulary import (
+    ANSWERABLE,
     DUE_RUNS,
     OPEN_RUNS,
     AttemptEnd,
@@ -181,6 +182,13 @@ class RunWait(Table, table=True):
         Index("ix_run_waits__due", "due_at", postgresql_where=text("status = 'open'")),
         Index("ix_run_waits__child", "child_run_id", postgresql_where=text("status = 'open'")),
         Index(None, "run_id"),
+        # What waits for a person: a few of the open waits, most of which are for agents and times.
+        Index(
+            "ix_run_waits__asks",
+            "tenant_id",
+            "id",
+            postgresql_where=text(f"status = 'open' AND kind IN {sql_list(ANSWERABLE)}"),
+        ),
         Index("ix_run_waits__tenant_open", "tenant_id", "id", postgresql_where=text("status = 'open'")),
         # An approved call may wait again, for another answer.
         Index(

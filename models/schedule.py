@@ -27,6 +27,12 @@ class Trigger(Table, table=True):
         # The tick: only triggers that will fire, in the order in which they are due.
         Index("ix_triggers__due", "next_fire_at", postgresql_where=text("next_fire_at IS NOT NULL")),
         Index(
+            "ix_triggers__paused",
+            "tenant_id",
+            "id",
+            postgresql_where=text("paused_reason IS NOT NULL AND deleted_at IS NULL"),
+        ),
+        Index(
             "ix_triggers__thread_id",
             "thread_id",
             postgresql_where=text("thread_id IS NOT NULL AND deleted_at IS NULL"),

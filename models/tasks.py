@@ -30,6 +30,12 @@ class Task(Table, table=True):
             "work_at",
             postgresql_where=text("work_at IS NOT NULL AND working_run_id IS NULL"),
         ),
+        Index(
+            "ix_tasks__parked",
+            "tenant_id",
+            "id",
+            postgresql_where=text("status = 'active' AND parked_reason IS NOT NULL"),
+        ),
         Index("ix_tasks__working", "working_run_id", postgresql_where=text("working_run_id IS NOT NULL")),
         Index(
             "uq_tasks__parent_step_id",

@@ -11,6 +11,7 @@ from typing import Any, Final, Literal, get_args
 
 __all__ = [
     "ACTIVE_AGENTS",
+    "ANSWERABLE",
     "COMPLEXITIES",
     "DUE_RUNS",
     "ENDED_AGENTS",
@@ -26,6 +27,7 @@ __all__ = [
     "TASK_CATEGORIES",
     "AgentRole",
     "AgentState",
+    "AnswerableWait",
     "AttemptEnd",
     "AwaitedSender",
     "CancelReason",
@@ -123,7 +125,9 @@ AttemptEnd = Literal["waiting", "requeued", "lost"]
 SuspendedStatus = Literal["waiting", "queued"]
 """Status of a run after its suspension. ``queued``: it was canceled meanwhile."""
 
-WaitKind = Literal["user", "approval", "agent", "timer", "message", "orchestration"]
+AnswerableWait = Literal["user", "approval"]
+"""Waits that a person's answer ends."""
+WaitKind = Literal[AnswerableWait, "agent", "timer", "message", "orchestration"]
 """``message``: a message of another agent of the same orchestration. ``orchestration``: the end of one."""
 ResolvedWaitStatus = Literal["resolved", "timed_out"]
 """How a wait ends with a result. A wait of a canceled run has none."""
@@ -309,6 +313,7 @@ ENDED_RUNS: Final[tuple[EndedRunStatus, ...]] = get_args(EndedRunStatus)
 RUN_QUEUES: Final[tuple[RunQueue, ...]] = get_args(RunQueue)
 LIVE_QUEUES: Final[tuple[LiveQueue, ...]] = get_args(LiveQueue)
 QUEUES: Final[tuple[Queue, ...]] = get_args(Queue)
+ANSWERABLE: Final[tuple[AnswerableWait, ...]] = get_args(AnswerableWait)
 ENDED_TURNS: Final[tuple[TurnStatus, ...]] = ("succeeded", "failed", "aborted")
 OPEN_TASKS: Final[tuple[OpenTaskStatus, ...]] = get_args(OpenTaskStatus)
 ACTIVE_AGENTS: Final[tuple[AgentState, ...]] = get_args(_ActiveState)

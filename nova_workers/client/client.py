@@ -21,6 +21,7 @@ from nova_workers.client.resources.memories import History, Memories
 from nova_workers.client.resources.notes import Notes
 from nova_workers.client.resources.orchestration_config import OrchestrationConfigs, OrchestrationModels
 from nova_workers.client.resources.orchestrations import Orchestrations
+from nova_workers.client.resources.overview import Overview
 from nova_workers.client.resources.runs import Runs
 from nova_workers.client.resources.secrets import Secrets
 from nova_workers.client.resources.skills import Skills
@@ -93,6 +94,7 @@ class NovaClient:
         self.deliveries = Deliveries(transport)
         self.fleet = Fleet(transport)
         self.usage = UsageReports(transport)
+        self.overview = Overview(self._transport)
         self.orchestrations = Orchestrations(transport)
         self.orchestration_config = OrchestrationConfigs(transport)
         self.orchestration_models = OrchestrationModels(transport)

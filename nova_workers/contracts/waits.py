@@ -12,7 +12,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstrai
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import View
-from nova_workers.vocabulary import AwaitedSender, WaitKind
+from nova_workers.vocabulary import ANSWERABLE, AwaitedSender, WaitKind
 
 __all__ = [
     "ANSWERABLE",
@@ -36,9 +36,6 @@ __all__ = [
     "wait_adapter",
 ]
 
-
-ANSWERABLE: tuple[WaitKind, ...] = ("user", "approval")
-"""Kinds of waits that a person's answer ends."""
 
 MAX_WAIT_S = 365 * 86_400.0
 """Longest wait: one year, in seconds."""

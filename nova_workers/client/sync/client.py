@@ -23,6 +23,7 @@ from nova_workers.client.sync.resources.memories import History, Memories
 from nova_workers.client.sync.resources.notes import Notes
 from nova_workers.client.sync.resources.orchestration_config import OrchestrationConfigs, OrchestrationModels
 from nova_workers.client.sync.resources.orchestrations import Orchestrations
+from nova_workers.client.sync.resources.overview import Overview
 from nova_workers.client.sync.resources.runs import Runs
 from nova_workers.client.sync.resources.secrets import Secrets
 from nova_workers.client.sync.resources.skills import Skills
@@ -94,6 +95,7 @@ class SyncNovaClient:
         self.deliveries = Deliveries(transport)
         self.fleet = Fleet(transport)
         self.usage = UsageReports(transport)
+        self.overview = Overview(self._transport)
         self.orchestrations = Orchestrations(transport)
         self.orchestration_config = OrchestrationConfigs(transport)
         self.orchestration_models = OrchestrationModels(transport)

@@ -130,6 +130,7 @@ LISTS = (
     "/v1/triggers",
     "/v1/webhooks",
     "/v1/usage",
+    "/v1/attention",
     "/v1/orchestrations",
     "/v1/orchestrations/config",
     "/v1/work-orders",
