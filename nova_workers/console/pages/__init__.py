@@ -1,7 +1,7 @@
 """The pages: one module a subject, each with its `PAGE` (routes and navigation). The navigation has their order."""
 
 from nova_workers.console.navigation import PageModule
-from nova_workers.console.pages import home, runs, sign_in
+from nova_workers.console.pages import files, home, inbox, memories, notes, runs, sign_in
 
 __all__ = ["PAGES"]
 
@@ -10,7 +10,11 @@ PAGES: tuple[PageModule, ...] = (
     # Work
     home.PAGE,
     runs.PAGE,
+    inbox.PAGE,
     # Build
+    notes.PAGE,
+    memories.PAGE,
+    files.PAGE,
     # Account
     # Fleet
 )

@@ -1,0 +1,67 @@
+"""Files that agents sent to people."""
+
+from typing import Final
+from urllib.parse import quote
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
+from nova_workers.console.rendering import render, see_other
+from nova_workers.console.state import client_of
+
+__all__ = ["PAGE"]
+
+_SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Media types that a browser may show in the page. All others are downloads: SVG and HTML can contain scripts."""
+
+
+async def show_list(request: Request) -> Response:
+    """Show a page of files, newest first."""
+    page = await client_of(request).files.list(
+        agent_id=filter_of(request, "agent"),
+        thread_id=filter_of(request, "thread"),
+        limit=PAGE_SIZE,
+        cursor=cursor_of(request),
+    )
+    return render(request, "files/list.html", files=page.items, pager=pager(request, page), shown=_SHOWN)
+
+
+async def show(request: Request) -> Response:
+    """Show a file: an image itself, and what is known of any."""
+    file = await client_of(request).files.get(request.path_params["file"])
+    return render(request, "files/show.html", file=file, is_shown=file.media_type in _SHOWN)
+
+
+async def content(request: Request) -> Response:
+    """Return the bytes of a file: an image for the page, anything else as a download."""
+    client, file_id = client_of(request), request.path_params["file"]
+    file = await client.files.get(file_id)
+    shown = file.media_type in _SHOWN and "download" not in request.query_params
+    return Response(
+        await client.files.read(file_id),
+        media_type=file.media_type if shown else "application/octet-stream",
+        headers={
+            "Content-Disposition": f"{'inline' if shown else 'attachment'}; filename*=UTF-8''{quote(file.name)}",
+            "Cache-Control": "private, max-age=3600",
+        },
+    )
+
+
+async def delete(request: Request) -> Response:
+    """Delete a file."""
+    await client_of(request).files.delete(request.path_params["file"])
+    return see_other(request, "/files", flash="The file was deleted.")
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/files", show_list),
+        Route("/files/{file:id}", show),
+        Route("/files/{file:id}/content", content),
+        Route("/files/{file:id}/delete", delete, methods=["POST"]),
+    ),
+    nav=(NavEntry("Build", "Files", "/files", "files", key="f", id_prefix="file_"),),
+)

@@ -1,0 +1,68 @@
+"""The inbox: what agents ask, and what they handed over."""
+
+from typing import cast
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.forms import build, read_form
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
+from nova_workers.console.rendering import render, see_other
+from nova_workers.console.state import client_of
+from nova_workers.contracts.waits import RunAnswer
+from nova_workers.errors import Rejected
+from nova_workers.vocabulary import DeliveryKind, DeliveryStatus
+
+__all__ = ["PAGE"]
+
+_KINDS = ("question", "approval", "notification", "file", "note")
+
+
+async def show_list(request: Request) -> Response:
+    """Show a page of the inbox, newest first: what is open, unless another state is asked for."""
+    status = filter_of(request, "status") or "pending"
+    page = await client_of(request).deliveries.list(
+        # The API refuses other words, with a message that lists these.
+        kind=cast(DeliveryKind | None, filter_of(request, "kind")),
+        status=cast(DeliveryStatus, status),
+        agent_id=filter_of(request, "agent"),
+        limit=PAGE_SIZE,
+        cursor=cursor_of(request),
+    )
+    return render(request, "inbox/list.html", items=page.items, pager=pager(request, page), kinds=_KINDS, state=status)
+
+
+async def answer(request: Request) -> Response:
+    """Answer a question, or decide on a call."""
+    client, form = client_of(request), await read_form(request)
+    item = await client.deliveries.get(request.path_params["item"])
+    decision = form.given("decision")
+    given = {
+        "wait_id": item.payload.get("wait_id"),
+        "text": form.given("text") or form.given("option"),
+        "approve": None if decision is None else decision == "approve",
+        "remember": "remember" in form.values,
+    }
+    try:
+        await client.runs.answer(str(item.run_id), build(RunAnswer, given))
+    except Rejected as error:
+        return see_other(request, "/inbox", flash=error.message, kind="bad")
+    return see_other(request, "/inbox", flash="The answer was sent; the run continues.")
+
+
+async def close(request: Request) -> Response:
+    """Close a notification, file or note."""
+    await client_of(request).deliveries.close(request.path_params["item"])
+    return see_other(request, "/inbox", flash="Closed.")
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/inbox", show_list),
+        Route("/inbox/{item:id}/answer", answer, methods=["POST"]),
+        Route("/inbox/{item:id}/close", close, methods=["POST"]),
+    ),
+    nav=(NavEntry("Work", "Inbox", "/inbox", "inbox", key="i"),),
+)

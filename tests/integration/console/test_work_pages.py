@@ -1,0 +1,75 @@
+"""Notes, memories, files and the inbox in the console."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from tests.integration.api.manual_worker import Tenant
+from tests.integration.console.conftest import Console
+
+_NOTE = {"agent_id": "nova", "title": "House rules", "content": "Be **brief**.", "shared": "on"}
+
+
+@pytest.mark.parametrize(
+    ("path", "command"),
+    [
+        ("/notes", "nova notes"),
+        ("/memories", "nova memories create"),
+        ("/files", "nova files"),
+        ("/inbox", "nova inbox"),
+    ],
+)
+async def test_an_empty_list_names_the_command(path: str, command: str, browser: httpx2.AsyncClient) -> None:
+    answer = await browser.get(path)
+    assert answer.status_code == 200
+    assert command in answer.text
+
+
+async def test_a_note_is_written_read_changed_and_deleted(console: Console, browser: httpx2.AsyncClient) -> None:
+    made = await browser.post("/notes/new", data=_NOTE)
+    assert made.status_code == 303
+    address = made.headers["location"]
+    shown = (await browser.get(address)).text
+    assert "House rules" in shown
+    assert "<strong>brief</strong>" in shown
+    await browser.post(f"{address}/edit", data={"title": "Rules", "content": "<script>x</script>"})
+    changed = (await browser.get(address)).text
+    assert "<script>x" not in changed
+    assert "only its agent" in changed
+    assert (await browser.post(f"{address}/delete")).headers["location"] == "/notes"
+    assert (await browser.get(address)).status_code == 404
+
+
+async def test_a_note_that_is_refused_keeps_what_was_typed(browser: httpx2.AsyncClient) -> None:
+    answer = await browser.post("/notes/new", data={**_NOTE, "title": ""})
+    assert answer.status_code == 422
+    assert "Be **brief**." in answer.text
+    assert 'aria-invalid="true"' in answer.text
+
+
+async def test_the_preview_is_rendered_like_the_note(browser: httpx2.AsyncClient) -> None:
+    answer = await browser.post("/notes/preview", data={"content": "*so* <img src=x onerror=y>"})
+    assert "<em>so</em>" in answer.text
+    assert "<img" not in answer.text
+
+
+async def test_another_tenant_finds_no_note_and_no_file(
+    console: Console, other_tenant: Tenant, browser: httpx2.AsyncClient
+) -> None:
+    address = (await browser.post("/notes/new", data=_NOTE)).headers["location"]
+    async with console.signed_in(other_tenant.key) as other:
+        assert (await other.get(address)).status_code == 404
+        assert (await other.post(f"{address}/delete")).status_code == 404
+        assert (await other.get("/files/file_01J00000000000000000000000/content")).status_code == 404
+    assert (await browser.get(address)).status_code == 200
+
+
+async def test_a_memory_is_saved_found_and_forgotten(browser: httpx2.AsyncClient) -> None:
+    await browser.post("/memories", data={"content": "Releases are on Thursdays."})
+    assert "Releases are on" in (await browser.get("/memories?contains=Thursday")).text
+    page = (await browser.get("/memories")).text
+    action = page.partition('action="/memories/')[2].partition('"')[0]
+    await browser.post(f"/memories/{action}")
+    assert "Releases are on" not in (await browser.get("/memories")).text
+    assert (await browser.post("/memories", data={"content": " "})).status_code == 422
