@@ -8,8 +8,6 @@ from typing import Any, Final
 
 import orjson
 import rfc8785
-from jsonschema import ValidationError
-from jsonschema.validators import validator_for
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import Message, storable_json, text_block
@@ -18,6 +16,7 @@ from nova_workers.contracts.orders import ModelChoice
 from nova_workers.contracts.ports import ModelPrices, TokenPrice
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
+from nova_workers.json_schemas import JsonSchema
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.parts import BegunPart, Grant, Spent, reserve_call
 from nova_workers.orders.prompts import PartPrompt
@@ -138,7 +137,7 @@ class _PartCall:
             failed = _failure(result)
             if failed is not None:
                 return self.ended(failed[0], choice, result, failure=failed[1])
-            value, reason, problem = _read(result.text, self._prompt.schema)
+            value, reason, problem = await _read(result.text, self._prompt.schema)
             answer = replace(self.ended(reason, choice, result, failure=problem), value=value)
             if value is not None:
                 return answer
@@ -226,7 +225,7 @@ def _failure(result: EngineResult) -> tuple[WorkStopReason, str] | None:
     return None
 
 
-def _read(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, WorkStopReason, str]:
+async def _read(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, WorkStopReason, str]:
     """Return the value of an answer, or else the stop reason and what is wrong with it."""
     try:
         value = orjson.loads(text)
@@ -234,11 +233,10 @@ def _read(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, 
         return None, "json_parse_failed", f"it is no JSON ({error})"
     if storable_json(value, max_depth=_MAX_DEPTH) != value:
         return None, "ajv_failed", f"it nests deeper than {_MAX_DEPTH} levels, or a text contains U+0000"
+    for problem in await JsonSchema(schema).problems(value):
+        return None, "ajv_failed", f"at {problem.place}: {problem.message}"[:_MAX_PROBLEM_CHARS]
     try:
-        validator_for(dict(schema))(dict(schema)).validate(value)
         rfc8785.dumps(value)
-    except ValidationError as error:
-        return None, "ajv_failed", f"at {error.json_path}: {error.message}"[:_MAX_PROBLEM_CHARS]
     except (rfc8785.CanonicalizationError, ValueError):
         return None, "ajv_failed", "a number is too large"
     if not isinstance(value, dict):

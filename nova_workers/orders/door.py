@@ -78,7 +78,7 @@ class OrderDoor:
         if loaded is None:
             problems.append(OrderProblem(path="policyId", rule="there is no such policy"))
         else:
-            problems += _input_problems(order, loaded)
+            problems += await _input_problems(order, loaded)
         problems += _key_problems(order, secrets)
         return RefusedOrder(problems) if problems or loaded is None else AdmittedOrder(order, loaded.document)
 
@@ -106,16 +106,19 @@ def _outside_inputs(parts: Sequence[str | int]) -> Sequence[str | int]:
     return parts[:1] if parts[:1] == ("inputs",) else parts
 
 
-def _input_problems(order: AiWorkOrderV1, policy: LoadedPolicy) -> Iterator[OrderProblem]:
+async def _input_problems(order: AiWorkOrderV1, policy: LoadedPolicy) -> list[OrderProblem]:
     if policy.inputs is None:
-        return
+        return []
     known = set(_property_names(policy.document.inputs_schema))
-    for number, error in enumerate(policy.inputs.iter_errors(order.inputs)):
-        if number == _MOST_PROBLEMS:
-            return
-        path = [str(part) if isinstance(part, int) or part in known else "*" for part in error.absolute_path]
-        rule = f"the policy's schema of inputs is not fulfilled: {error.validator}"
-        yield OrderProblem(path=".".join(["inputs", *path]), rule=rule)
+    return [
+        OrderProblem(
+            path=".".join(
+                ["inputs", *(str(part) if isinstance(part, int) or part in known else "*" for part in problem.path)]
+            ),
+            rule=f"the policy's schema of inputs is not fulfilled: {problem.keyword}",
+        )
+        for problem in await policy.inputs.problems(order.inputs, _MOST_PROBLEMS)
+    ]
 
 
 def _property_names(schema: object) -> Iterator[str]:

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from jsonschema import ValidationError
-from jsonschema.validators import validator_for
-
 from nova_workers.errors import Conflict, InvalidInput, NotFound
+from nova_workers.json_schemas import JsonSchema
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.records import lock_order
 from nova_workers.orders.advance import OpenOrder, finish, open_draft, open_order
@@ -56,7 +54,7 @@ class OrderReviews:
                     state=row.state,
                 )
             order = await open_order(connection, row, self._keys)
-            proposals = _decided(order, verdict, payload)
+            proposals = await _decided(order, verdict, payload)
             after = await finish(
                 connection,
                 order,
@@ -70,7 +68,7 @@ class OrderReviews:
         await self._notifier.apply(trace_id, after)
 
 
-def _decided(order: OpenOrder, verdict: ReviewVerdict, payload: dict[str, Any] | None) -> list[Proposal]:
+async def _decided(order: OpenOrder, verdict: ReviewVerdict, payload: dict[str, Any] | None) -> list[Proposal]:
     if (payload is not None) != (verdict == "edit"):
         raise InvalidInput("payload: give it with the verdict 'edit', and only then.", field="payload")
     if verdict == "reject":
@@ -81,15 +79,12 @@ def _decided(order: OpenOrder, verdict: ReviewVerdict, payload: dict[str, Any] |
             raise Conflict("There is no proposal to approve. Edit: give the payload of the artifact; or reject.")
         _check_safe(order, proposals)
         return proposals
-    schema = order.content.policy.payload_schema()
-    try:
-        validator_for(schema)(schema).validate(payload)
-    except ValidationError as error:
+    for problem in await JsonSchema(order.content.policy.payload_schema()).problems(payload):
         raise InvalidInput(
-            f"payload: at {error.json_path} it does not fulfil the schema of {order.content.policy.produces!r} "
-            f"({error.validator}).",
+            f"payload: at {problem.place} it does not fulfil the schema of {order.content.policy.produces!r} "
+            f"({problem.keyword}).",
             field="payload",
-        ) from None
+        )
     proposals = [Proposal(payload, final=True)]
     _check_safe(order, proposals)
     return proposals

@@ -11,8 +11,8 @@ the server does not read.
 import asyncio
 import contextvars
 import os
-from collections.abc import AsyncGenerator, Callable, Coroutine
-from contextlib import AsyncExitStack, asynccontextmanager
+from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 import httpx2
@@ -26,6 +26,7 @@ from nova_workers.child_process import supervised
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.child_output import logged_output
+from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.observability.redaction import current_redactor, hiding
 from nova_workers.observability.redactor import Redactor
 
@@ -72,6 +73,7 @@ class ServerConnection:
         self._broken = False
         self._not_answering: str | None = None
         self._calls: set[asyncio.Task[Any]] = set()
+        self._results: dict[str, JsonSchema] = {}
 
     @property
     def lost(self) -> bool:
@@ -222,9 +224,18 @@ class ServerConnection:
         while True:
             page = await self._require_client().list_tools(cursor=cursor)
             tools += page.tools
+            self._results.update(_result_schemas(page.tools))
             cursor = page.next_cursor
             if cursor is None:
                 return tools
+
+    async def _check_result(self, name: str, result: CallToolResult) -> None:
+        """Check a structured result in place of the MCP client, which does it without a bound on time."""
+        schema = self._results.get(name)
+        for problem in () if schema is None else await schema.problems(result.structured_content):
+            raise RuntimeError(
+                f"the result does not fulfil the schema of the tool's results: at {problem.place}: {problem.message}"
+            )
 
     async def _in_own_task(self, calling: Coroutine[Any, Any, _Result], what: str) -> _Result:
         call = asyncio.create_task(calling, name=f"mcp-{self.name}-{what}")
@@ -254,6 +265,7 @@ class ServerConnection:
         with hiding(Redactor() if redactor is None else redactor):
             try:
                 async with _client(self.name, self._server, self._make_transport) as client:
+                    client.session.validate_tool_result = self._check_result
                     self._client = client
                     self._opened.set()
                     await self._closing.wait()
@@ -287,6 +299,14 @@ async def _client(name: str, server: McpServer, make_transport: MakeTransport | 
                 transport = streamable_http_client(server.url, http_client=http)
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
         yield await stack.enter_async_context(client)
+
+
+def _result_schemas(tools: Iterable[Tool]) -> Iterator[tuple[str, JsonSchema]]:
+    """Yield the schemas of tools' results. One that is not accepted is a claim that is left unchecked."""
+    for tool in tools:
+        if tool.output_schema is not None:
+            with suppress(InvalidSchema):
+                yield tool.name, JsonSchema(tool.output_schema)
 
 
 def _process(server: StdioMcpServer) -> StdioServerParameters:

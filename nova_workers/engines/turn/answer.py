@@ -6,11 +6,10 @@ from collections.abc import Mapping
 from typing import Any
 
 import orjson
-from jsonschema import SchemaError, ValidationError
-from jsonschema.validators import validator_for
 
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.errors import EngineFailure
+from nova_workers.json_schemas import InvalidSchema, JsonSchema
 
 __all__ = ["AnswerCheck", "answer_request"]
 
@@ -39,25 +38,24 @@ class AnswerCheck:
         Raises:
             EngineFailure: It is not a JSON schema.
         """
-        schema = dict(schema)
-        validator = validator_for(schema)
         try:
-            validator.check_schema(schema)
-        except SchemaError as error:
+            self._schema = JsonSchema(schema)
+        except InvalidSchema as error:
             raise EngineFailure(
-                f"The output schema is not a JSON schema: {error.message}", kind="unknown", retryable=False
+                f"The output schema is not a JSON schema: {error.why}"[:_MAX_PROBLEM_CHARS],
+                kind="unknown",
+                retryable=False,
             ) from error
-        self._validator = validator(schema)
         self._repairs = 0
         self.value: Any = None
 
-    def repair(self, answer: str) -> Message | None:
+    async def repair(self, answer: str) -> Message | None:
         """Return the message that asks the model to correct its answer; None if the answer is valid.
 
         Raises:
             EngineFailure: The corrected answer is invalid, too.
         """
-        problem = self._problem(answer)
+        problem = await self._problem(answer)
         if problem is None:
             return None
         if self._repairs == _REPAIRS:
@@ -75,15 +73,12 @@ class AnswerCheck:
             ),
         )
 
-    def _problem(self, answer: str) -> str | None:
+    async def _problem(self, answer: str) -> str | None:
         try:
             value = orjson.loads(answer)
         except orjson.JSONDecodeError as error:
             return f"it is no JSON ({error})"
-        try:
-            self._validator.validate(value)
-        except ValidationError as error:
-            where = error.json_path
-            return f"at {where}: {error.message}"[:_MAX_PROBLEM_CHARS]
+        for problem in await self._schema.problems(value):
+            return f"at {problem.place}: {problem.message}"[:_MAX_PROBLEM_CHARS]
         self.value = value
         return None

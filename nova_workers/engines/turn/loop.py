@@ -232,7 +232,7 @@ class Turn:
         elif ending == "tools":
             ending = "end"
         if ending == "end" and self._check is not None:
-            repair = self._check.repair(self._tally.text)
+            repair = await self._check.repair(self._tally.text)
             if repair is not None:
                 step.follow_up = (repair,)
                 ending = "resume"

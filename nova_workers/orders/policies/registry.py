@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
-from urllib.parse import unquote
 
 import structlog
-from jsonschema import Draft202012Validator, SchemaError
 from pydantic import ValidationError
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyView
 from nova_workers.contracts.orders import PolicyDocument
 from nova_workers.errors import InvalidInput, NotFound
+from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import policies as ledger
 from nova_workers.orders.policies.builtin_policies import builtin_policies
@@ -32,13 +31,13 @@ class LoadedPolicy:
     """A policy with the validator of its inputs, if it has a schema of them."""
 
     document: PolicyDocument
-    inputs: Draft202012Validator | None
+    inputs: JsonSchema | None
 
     @classmethod
     def of(cls, document: PolicyDocument) -> LoadedPolicy:
         """Prepare a document."""
         schema = document.inputs_schema
-        return cls(document, None if schema is None else Draft202012Validator(schema))
+        return cls(document, None if schema is None else JsonSchema(schema))
 
 
 class Policies:
@@ -148,61 +147,9 @@ def _schemas(policy: PolicyDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
 
 def _schema_problems(place: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
     try:
-        Draft202012Validator.check_schema(schema)
-    except SchemaError as error:
-        path = ".".join([place, *(str(part) for part in error.absolute_path)])
-        yield path, f"it is no JSON schema: {error.message[:200]}"
-    else:
-        # A reference to another document would be fetched while an order is validated.
-        refs = list(_references(schema))
-        if any(not ref.startswith("#") for ref in refs):
-            yield place, "it refers to another document; `$ref` may only refer to a part of the same schema"
-        elif not all(_ends(schema, ref) for ref in refs):
-            yield place, "a `$ref` leads nowhere, or back to itself; write it as a path, such as #/$defs/name"
-
-
-def _ends(schema: Mapping[str, Any], ref: str) -> bool:
-    """Whether a reference leads to a part of the schema, also if that is a reference again."""
-    seen: set[str] = set()
-    while ref not in seen:
-        seen.add(ref)
-        found = _at(schema, ref)
-        if not isinstance(found, Mapping):
-            # The schemas true and false.
-            return isinstance(found, bool)
-        following = found.get("$ref")
-        if following is None:
-            return True
-        ref = str(following)
-    return False
-
-
-def _at(schema: Any, ref: str) -> Any:
-    """Return the part of a schema that a JSON pointer names; None if there is none."""
-    steps = ref.removeprefix("#").split("/")
-    if steps[0]:
-        return None
-    for step in steps[1:]:
-        name = unquote(step).replace("~1", "/").replace("~0", "~")
-        if isinstance(schema, Mapping):
-            schema = schema.get(name)
-        elif isinstance(schema, list) and name.isdecimal() and int(name) < len(schema):
-            schema = schema[int(name)]
-        else:
-            return None
-    return schema
-
-
-def _references(value: object) -> Iterator[str]:
-    if isinstance(value, Mapping):
-        for key, inner in value.items():
-            if key in {"$ref", "$dynamicRef"} and isinstance(inner, str):
-                yield inner
-            else:
-                yield from _references(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _references(inner)
+        JsonSchema(schema)
+    except InvalidSchema as error:
+        yield ".".join([place, *map(str, error.path)]), f"it is no JSON schema: {error.why[:200]}"
 
 
 def _unknown(policy_id: str, version: str | None = None) -> NotFound:

@@ -5,12 +5,10 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterable
 
-from jsonschema import SchemaError
-from jsonschema.validators import validator_for
-
 from nova_workers.contracts.agents import ENGINE_NAMES, MAX_RESPONSIBILITIES, AgentSpec, Responsibility
 from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import InvalidInput
+from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.orders.acceptance import ORDER_AGENT
 
 __all__ = ["RESERVED_IDS", "check_agent_id", "check_engine", "check_own_id", "check_spec", "title_key"]
@@ -139,10 +137,10 @@ def _check_unique(field: str, names: Iterable[str]) -> None:
 
 def _check_schema(schema: JsonObject) -> None:
     try:
-        validator_for(schema).check_schema(schema)
-    except SchemaError as error:
-        field = ".".join(["output_schema", *(str(part) for part in error.absolute_path)])
-        raise _wrong(field, f"it is no JSON schema: {error.message[:_QUOTE_CHARS]}") from error
+        JsonSchema(schema)
+    except InvalidSchema as error:
+        field = ".".join(["output_schema", *map(str, error.path)])
+        raise _wrong(field, f"it is no JSON schema: {error.why[:_QUOTE_CHARS]}") from error
 
 
 def _wrong(field: str, why: str) -> InvalidInput:
