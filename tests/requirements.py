@@ -293,6 +293,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # work orders
     "order.once": "Equal orders at once have one execution, and all get its result.",
     "order.crash": "A fault at any write of an order leaves one result and one charge.",
+    "order.killed": "Orders of a worker process killed at any write get one result, and one charge for each call.",
     "order.secret": "The content of an order is nowhere in clear while it runs, and cannot be read after its end.",
     "order.caps": "No model is called that an order cannot afford.",
     "order.refused": "An invalid order gets a result that names its fields and has none of its text.",
