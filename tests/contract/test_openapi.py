@@ -185,6 +185,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/work-order-policies agents",
             "GET /v1/work-order-policies/{policy_id} agents",
             "PUT /v1/work-order-policies/{policy_id} agents",
+            "DELETE /v1/work-order-policies/{policy_id} agents",
             "GET /v1/work-order-policies/{policy_id}/versions agents",
             "GET /v1/work-order-secrets secrets",
             "POST /v1/work-order-secrets secrets",

@@ -40,6 +40,12 @@ async def put_order_policy(policy_id: PolicyIdPath, body: PolicyPut, caller: Age
     return await state.services.order_policies.put(caller.tenant_id, policy_id, body.document)
 
 
+@router.delete("/{policy_id}", status_code=204, responses=problems(404, 422))
+async def delete_order_policy(policy_id: PolicyIdPath, caller: AgentsCaller, state: State) -> None:
+    """Delete the tenant's policy with its versions. A built-in one with its id applies again."""
+    await state.services.order_policies.delete(caller.tenant_id, policy_id)
+
+
 @router.get("/{policy_id}/versions", responses=problems(400, 404, 422))
 async def list_order_policy_versions(
     policy_id: PolicyIdPath, caller: AgentsCaller, state: State, cursor: Cursor = None, limit: Limit = 50

@@ -1,4 +1,4 @@
-"""`nova orders policies`: list, show, check and store what work orders are bound by."""
+"""`nova orders policies`: list, show, check, store and remove what work orders are bound by."""
 
 from typing import Annotated
 
@@ -18,7 +18,7 @@ app = typer.Typer(
     no_args_is_help=True,
     add_completion=False,
     rich_markup_mode=None,
-    help="List, show, check and store policies of work orders.",
+    help="List, show, check, store and remove policies of work orders.",
 )
 
 PolicyArgument = Annotated[str, typer.Argument(metavar="POLICY", help="The policy's id.")]
@@ -67,6 +67,16 @@ async def set_policy(session: Session, file: FileArgument) -> None:
         session.out.document(view)
     else:
         session.out.text(f"{view.id} {view.version}")
+
+
+@remote(app, "remove")
+async def remove(session: Session, policy: PolicyArgument) -> None:
+    """Delete the tenant's policy with its versions. A built-in one with its id applies again."""
+    await session.client.work_order_policies.delete(policy)
+    if session.out.json:
+        session.out.document({"removed": policy})
+    else:
+        session.out.text(f"removed {policy}")
 
 
 @remote(app, "versions")

@@ -108,6 +108,10 @@ class WorkOrderPolicies:
         """Store a policy as its newest version; `InvalidInput` names every error."""
         return await self._transport.fetch(PolicyView, "PUT", f"{_POLICIES}/{policy_id}", body=policy)
 
+    async def delete(self, policy_id: str) -> None:
+        """Delete the tenant's policy with its versions. A built-in one with its id applies again."""
+        await self._transport.send("DELETE", f"{_POLICIES}/{policy_id}")
+
     async def versions(
         self, policy_id: str, *, limit: int | None = None, cursor: str | None = None
     ) -> Page[PolicyInfo]:

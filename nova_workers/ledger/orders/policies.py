@@ -9,7 +9,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import Conflict
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["PolicyRow", "get_policy", "list_policies", "list_policy_versions", "put_policy"]
+__all__ = ["PolicyRow", "delete_policy", "get_policy", "list_policies", "list_policy_versions", "put_policy"]
 
 _COLUMNS = "policy_id, number, version, document, created_at"
 
@@ -47,6 +47,14 @@ SELECT {_COLUMNS} FROM work_order_policies
  WHERE tenant_id = :tenant_id AND policy_id = :policy_id AND (:before::int IS NULL OR number < :before)
  ORDER BY number DESC
  LIMIT :limit
+"""
+
+
+_DELETE = """
+WITH deleted AS (
+    DELETE FROM work_order_policies WHERE tenant_id = :tenant_id AND policy_id = :policy_id RETURNING number
+)
+SELECT count(*)::int FROM deleted
 """
 
 
@@ -110,3 +118,8 @@ async def list_policy_versions(
         _VERSIONS, tenant_id=tenant_id, policy_id=policy_id, before=before, limit=limit
     )
     return [PolicyRow(**row) for row in rows]
+
+
+async def delete_policy(connection: Connection, tenant_id: str, policy_id: str) -> bool:
+    """Delete all versions of a tenant's policy. False if the tenant has none."""
+    return await connection.fetchval(_DELETE, tenant_id=tenant_id, policy_id=policy_id) > 0

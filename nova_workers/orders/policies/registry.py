@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Final
 
 import structlog
@@ -45,8 +46,9 @@ class Policies:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        # Versions never change, so that what was loaded stays valid.
-        self._loaded: dict[tuple[str, str, int], LoadedPolicy] = {}
+        # Versions never change, so that what was loaded stays valid. The time tells a version from one of the same
+        # number that was deleted.
+        self._loaded: dict[tuple[str, str, int, datetime | None], LoadedPolicy] = {}
 
     async def put(self, tenant_id: str, policy_id: str, document: JsonObject) -> PolicyView:
         """Store a policy as its newest version. The same version with the same document changes nothing.
@@ -65,6 +67,20 @@ class Policies:
             row = await ledger.put_policy(connection, tenant_id, policy_id, parsed.version, parsed.to_wire())
         _log.info("work_orders.policy_stored", tenant_id=tenant_id, policy_id=policy_id, version=parsed.version)
         return _view_of_row(row)
+
+    async def delete(self, tenant_id: str, policy_id: str) -> None:
+        """Delete a tenant's policy with its versions. A built-in one applies again; open orders keep their version.
+
+        Raises:
+            NotFound: The tenant has no policy with this id.
+        """
+        async with self._database.connection() as connection:
+            deleted = await ledger.delete_policy(connection, tenant_id, policy_id)
+        if not deleted and policy_id in builtin_policies():
+            raise NotFound(f"The tenant has no policy {policy_id!r} of its own, and built-in ones cannot be deleted.")
+        if not deleted:
+            raise _unknown(policy_id)
+        _log.info("work_orders.policy_deleted", tenant_id=tenant_id, policy_id=policy_id)
 
     async def get(self, tenant_id: str, policy_id: str, *, version: str | None = None) -> PolicyView:
         """Return a version of a policy; without `version` the one that applies.
@@ -107,13 +123,13 @@ class Policies:
         """Return a policy for execution: the one that applies, or of a version; None if there is none."""
         row = await ledger.get_policy(connection, tenant_id, policy_id, version=version)
         if row is not None:
-            return self._remember((tenant_id, policy_id, row.number), row.document)
+            return self._remember((tenant_id, policy_id, row.number, row.created_at), row.document)
         builtin = builtin_policies().get(policy_id)
         if builtin is None or version not in {None, builtin.version}:
             return None
-        return self._remember(("", policy_id, 0), builtin.to_wire())
+        return self._remember(("", policy_id, 0, None), builtin.to_wire())
 
-    def _remember(self, key: tuple[str, str, int], document: JsonObject) -> LoadedPolicy:
+    def _remember(self, key: tuple[str, str, int, datetime | None], document: JsonObject) -> LoadedPolicy:
         found = self._loaded.get(key)
         if found is None:
             while len(self._loaded) >= _MOST_LOADED:

@@ -184,6 +184,8 @@ async def test_policies_are_listed_shown_checked_and_stored(line: Line) -> None:
     listed = (await line("policies", "list", "--json")).json["items"]
     assert [each["version"] for each in listed if each["id"] == "butler_basic"] == ["2"]
     assert "Our own." in (await line("policies", "versions", "butler_basic")).out
+    await line("policies", "remove", "butler_basic")
+    assert "Our own." not in (await line("policies", "show", "butler_basic")).out
     broken = line.file("broken.yaml", {**yaml.safe_load(shown), "roles": []})
     assert "roles" in (await line.failing("policies", "check", broken)).err
 

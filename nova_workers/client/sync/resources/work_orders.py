@@ -109,6 +109,10 @@ class WorkOrderPolicies:
         """Store a policy as its newest version; `InvalidInput` names every error."""
         return self._transport.fetch(PolicyView, "PUT", f"{_POLICIES}/{policy_id}", body=policy)
 
+    def delete(self, policy_id: str) -> None:
+        """Delete the tenant's policy with its versions. A built-in one with its id applies again."""
+        self._transport.send("DELETE", f"{_POLICIES}/{policy_id}")
+
     def versions(self, policy_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[PolicyInfo]:
         """Return a page of the tenant's versions of a policy, newest first."""
         return self._transport.fetch(

@@ -103,6 +103,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/work-orders/{trace_id}/internal-trail", None),
     ("GET", "/v1/work-order-policies/{policy_id}", None),
     ("GET", "/v1/work-order-policies/{policy_id}/versions", None),
+    ("DELETE", "/v1/work-order-policies/{policy_id}", None),
     ("DELETE", "/v1/work-order-secrets/{secret_id}", None),
 ]
 # Names are per tenant: these create a row of that name.

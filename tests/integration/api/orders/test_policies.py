@@ -7,9 +7,11 @@ from typing import Any
 
 import pytest
 
+from nova_workers.orders.door import AdmittedOrder
 from nova_workers.orders.policies.registry import parse_policy
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
+from tests.integration.api.orders.conftest import valid_order
 from tests.support.data.order_policies import POLICY
 from tests.support.data.work_orders import EXAMPLES
 
@@ -56,6 +58,35 @@ async def test_a_tenant_s_policy_takes_the_place_of_a_built_in_one_for_that_tena
     async with api.client(other_tenant.key) as other:
         assert (await other.get(f"{PATH}/{EXAMPLES[0]}")).json()["built_in"] is True
         assert (await other.get(f"{PATH}/{EXAMPLES[0]}/versions")).json()["items"] == []
+
+
+async def test_after_a_tenant_s_policy_is_deleted_the_built_in_one_applies(
+    api: Api, order_secret: str, other_tenant: Tenant
+) -> None:
+    path = f"{PATH}/{EXAMPLES[0]}"
+    for version in ("1", "2"):
+        await api.http.put(path, json=body(version, id=EXAMPLES[0]))
+    async with api.client(other_tenant.key) as other:
+        assert (await other.delete(path)).status_code == 404
+    assert (await api.http.get(path)).json()["version"] == "2"
+    assert (await api.http.delete(path)).status_code == 204
+    assert (await api.http.get(path)).json()["built_in"] is True
+    assert (await api.http.get(f"{path}/versions")).json()["items"] == []
+    again = await api.http.delete(path)
+    assert (again.status_code, again.json()["code"]) == (404, "not_found")
+    assert "built-in" in again.json()["detail"]
+
+
+async def test_a_version_that_was_deleted_is_not_applied_when_its_number_is_used_again(
+    api: Api, order_secret: str
+) -> None:
+    door = api.state.services.order_door
+    for description in ("before", "after"):
+        await api.http.put(f"{PATH}/plain", json=body("1", description=description))
+        found = await door.admit(api.tenant.id, valid_order(api.tenant.id, order_secret, policyId="plain"))
+        assert isinstance(found, AdmittedOrder)
+        assert found.policy.description == description
+        assert (await api.http.delete(f"{PATH}/plain")).status_code == 204
 
 
 @pytest.mark.parametrize(
