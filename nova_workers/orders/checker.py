@@ -26,7 +26,7 @@ from nova_workers.contracts.orders import (
 from nova_workers.observability.redaction import redact
 from nova_workers.vocabulary import WorkStatus
 
-__all__ = ["CheckedResult", "ResultDraft", "check_result", "invalid_result"]
+__all__ = ["CheckedResult", "ResultDraft", "check_result", "invalid_result", "split_safe"]
 
 _PROMPT_LINE_CHARS: Final = 40
 """A line of a prompt with at least this many characters is recognized in an artifact; a shorter one may be chance."""
@@ -112,6 +112,13 @@ def check_result(draft: ResultDraft, policy: PolicyDocument, *, internal: bool =
         ),
     )
     return CheckedResult(result, [*problems, *more])
+
+
+def split_safe(
+    artifacts: Sequence[AiArtifactV1], policy: PolicyDocument
+) -> tuple[list[AiArtifactV1], list[OrderProblem]]:
+    """Return the artifacts that a customer may see, and what is wrong with the others."""
+    return _safe("artifacts", artifacts, _prompt_lines(policy))
 
 
 def invalid_result(trace_id: str, problems: Sequence[OrderProblem]) -> AiWorkResultV1:

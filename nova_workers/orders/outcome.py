@@ -20,9 +20,9 @@ from nova_workers.contracts.orders import (
     status_of,
 )
 from nova_workers.ledger.orders.records import PartRow
-from nova_workers.orders.checker import ResultDraft, check_result
+from nova_workers.orders.checker import ResultDraft, check_result, split_safe
 from nova_workers.orders.content import OrderContent
-from nova_workers.orders.presentation import Proposal, present
+from nova_workers.orders.presentation import Proposal, artifacts_of, present
 from nova_workers.vocabulary import WorkStopReason
 
 __all__ = ["Outcome", "figures_of", "outcome_of", "result_without_outcome"]
@@ -75,13 +75,17 @@ def outcome_of(
     policy = content.policy
     meta, swarm, costs = figures_of(content, parts)
     results: dict[str, dict[str, Any]] = {}
-    left_out: Sequence[OrderProblem] = ()
-    needs, reason = False, stop_reason
+    ranked = artifacts_of(proposals, policy)
+    # Before the choice of what is shown: in place of an artifact that may not be shown, the next best one is.
+    safe, left_out = split_safe(ranked, policy)
+    # If nothing of what was made may be shown, that is to the customer the same as an answer of the wrong form.
+    reason: WorkStopReason = "ajv_failed" if stop_reason == "ok" and not safe else stop_reason
+    needs = False
     for mode in policy.presentation.modes:
-        shown = present(proposals, policy, mode)
+        shown = present(safe, policy, mode)
         draft = ResultDraft(
             trace_id=order_id,
-            stop_reason=stop_reason,
+            stop_reason=reason,
             artifacts=shown.artifacts,
             alternatives=shown.alternatives,
             in_review=in_review,
@@ -89,12 +93,10 @@ def outcome_of(
             swarm=swarm,
             meta=meta,
         )
-        checked = check_result(draft, policy)
-        results[mode] = checked.result.to_wire()
+        result = check_result(draft, policy).result
+        results[mode] = result.to_wire()
         if mode == policy.presentation.default:
-            left_out, needs = checked.left_out, checked.result.needs_human
-            if stop_reason == "ok" and not checked.result.artifacts:
-                reason = "ajv_failed"
+            needs = result.needs_human
     internal = {
         "costBreakdown": costs.to_wire(),
         "meta": meta.to_wire(),

@@ -1,14 +1,14 @@
 """Makes artifacts and alternatives of an order's proposals. Pure."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from nova_workers.contracts.orders import AiArtifactV1, PolicyDocument, artifact_of
 from nova_workers.vocabulary import PresentationMode
 
-__all__ = ["Presented", "Proposal", "present", "rank"]
+__all__ = ["Presented", "Proposal", "artifacts_of", "present", "rank"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,10 +44,14 @@ def rank(proposals: Iterable[Proposal]) -> list[Proposal]:
     return list(different.values())
 
 
-def present(proposals: Iterable[Proposal], policy: PolicyDocument, mode: PresentationMode) -> Presented:
-    """Return what a result shows of an order's proposals."""
-    most = 1 + policy.presentation.max_alternatives
-    artifacts = [artifact_of(policy.produces, proposal.payload) for proposal in rank(proposals)[:most]]
+def artifacts_of(proposals: Iterable[Proposal], policy: PolicyDocument) -> list[AiArtifactV1]:
+    """Return the artifacts of different proposals, the best first."""
+    return [artifact_of(policy.produces, proposal.payload) for proposal in rank(proposals)]
+
+
+def present(ranked: Sequence[AiArtifactV1], policy: PolicyDocument, mode: PresentationMode) -> Presented:
+    """Return what a result shows of artifacts, which are in their order."""
+    artifacts = list(ranked[: 1 + policy.presentation.max_alternatives])
     match mode:
         case "single_best":
             return Presented(artifacts[:1], [])

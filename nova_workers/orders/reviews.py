@@ -10,8 +10,8 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.records import lock_order
 from nova_workers.orders.advance import OpenOrder, finish, open_draft, open_order
 from nova_workers.orders.applying import OrderNotifier
-from nova_workers.orders.checker import ResultDraft, check_result
-from nova_workers.orders.presentation import Proposal, present
+from nova_workers.orders.checker import split_safe
+from nova_workers.orders.presentation import Proposal, artifacts_of
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.vocabulary import ReviewVerdict
 
@@ -92,8 +92,7 @@ async def _decided(order: OpenOrder, verdict: ReviewVerdict, payload: dict[str, 
 
 def _check_safe(order: OpenOrder, proposals: list[Proposal]) -> None:
     policy = order.content.policy
-    shown = present(proposals, policy, policy.presentation.default)
-    checked = check_result(ResultDraft(order.row.id, "ok", artifacts=shown.artifacts), policy)
-    if not checked.result.artifacts:
-        rules = "; ".join(dict.fromkeys(problem.rule for problem in checked.left_out))
+    safe, left_out = split_safe(artifacts_of(proposals, policy), policy)
+    if not safe:
+        rules = "; ".join(dict.fromkeys(problem.rule for problem in left_out))
         raise InvalidInput(f"payload: it is not safe for customers: {rules}. Edit it.", field="payload")

@@ -165,3 +165,18 @@ async def test_a_failure_of_the_provider_is_not_kept_for_equal_orders(desk: Orde
     await desk.run(policy())
     desk.engine.answers = {}
     assert (await desk.run(policy())).stop_reason == "ok"
+
+
+@pytest.mark.parametrize("mode", ["single_best", "ranked"])
+async def test_in_place_of_an_artifact_that_is_not_safe_for_customers_the_next_best_is_shown(
+    desk: OrderDesk, mode: str
+) -> None:
+    desk.engine.answers = {"a": proposal("Bearer sk-ant-api03-" + "Q7" * 12, 0.9), "b": proposal("Safe", 0.7)}
+    shown = {"modes": [mode], "default": mode}
+    result = await desk.run(policy({"a": "craft", "b": "craft"}, presentation=shown))
+    assert (result.status, result.stop_reason) == ("succeeded", "ok")
+    assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["Safe"]
+    left_out = await desk.database.fetchval(
+        "SELECT data->'leftOut' FROM work_order_trail WHERE audience = 'internal' AND event = 'ended'"
+    )
+    assert left_out == [{"path": "artifacts.0", "rule": "it contains a credential"}]

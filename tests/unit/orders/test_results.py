@@ -14,7 +14,7 @@ from nova_workers.contracts.orders import (
     artifact_of,
 )
 from nova_workers.orders.checker import ResultDraft, check_result
-from nova_workers.orders.presentation import Proposal, present
+from nova_workers.orders.presentation import Proposal, artifacts_of, present
 from nova_workers.vocabulary import PresentationMode
 from tests.support.data.order_policies import policy
 
@@ -53,14 +53,15 @@ def _proposals() -> list[Proposal]:
 def test_proposals_are_shown_in_the_mode_the_best_first(
     mode: PresentationMode, artifacts: str, alternatives: str
 ) -> None:
-    shown = present(_proposals(), policy(), mode)
+    shown = present(artifacts_of(_proposals(), policy()), policy(), mode)
     assert "".join(each.to_wire()["payload"]["value"] for each in shown.artifacts) == artifacts
     assert "".join(each.to_wire()["payload"]["value"] for each in shown.alternatives) == alternatives
 
 
 def test_the_final_proposal_comes_first_and_alternatives_are_bounded() -> None:
     one = policy(presentation={"modes": ["side_by_side"], "default": "side_by_side", "maxAlternatives": 1})
-    shown = present([*_proposals(), Proposal(_payload("final", 0.1), 0.1, final=True)], one, "side_by_side")
+    final = Proposal(_payload("final", 0.1), 0.1, final=True)
+    shown = present(artifacts_of([*_proposals(), final], one), one, "side_by_side")
     assert [each.to_wire()["payload"]["value"] for each in (*shown.artifacts, *shown.alternatives)] == ["final", "c"]
 
 
