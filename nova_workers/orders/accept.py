@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -53,25 +54,48 @@ class Orders:
         self._views = OrderViews(keys)
 
     async def accept(
-        self, order: AiWorkOrderV1, policy: PolicyDocument, *, tenant_id: str, traceparent: str | None
+        self,
+        order: AiWorkOrderV1,
+        policy: PolicyDocument,
+        *,
+        tenant_id: str,
+        traceparent: str | None,
+        key_hashes: Sequence[str] = (),
     ) -> AcceptedOrder:
         """Store an order and start its execution, unless an equal one is open or its result is kept.
 
         The key hash must have been verified against the content.
 
+        Args:
+            order: The order.
+            policy: What it is bound by.
+            tenant_id: The tenant.
+            traceparent: Of the request.
+            key_hashes: The order's key under each usable secret, newest first: while a secret is replaced, equal orders
+                may have keys of either. Without any, its own one.
+
         Raises:
             Conflict: There is no master key, so nothing could be encrypted.
             Unavailable: The database does not answer. Repeating the order is safe.
         """
-        key_hash = _key_of(order)
+        keys = [_plain(key) for key in key_hashes or [order.idempotency.key_hash]]
         version = {"policy_version": _key_version(policy), "schema_version": schema_version(policy)}
         async with self._database.connection() as connection:
-            found = await find_order(connection, tenant_id, key_hash, **version)
+            found = await find_order(connection, tenant_id, keys, **version)
         if found is not None:
             return _shared(found)
         trace_id = new_id("trc")
         seal, wrapped = self._keys.make(tenant_id, trace_id)
-        new = _new_order(order, policy, seal, wrapped, tenant_id=tenant_id, trace_id=trace_id, traceparent=traceparent)
+        new = _new_order(
+            order,
+            policy,
+            seal,
+            wrapped,
+            tenant_id=tenant_id,
+            trace_id=trace_id,
+            key_hash=keys[0],
+            traceparent=traceparent,
+        )
         jobs = [NewPart(job.kind, job.role, 1, job.position) for job in jobs_of(policy, "craft")]
         while True:
             async with self._database.transaction() as connection:
@@ -81,7 +105,7 @@ class Orders:
                     )
                     await add_trail(connection, tenant_id, trace_id, _accepted_entries(order, policy))
                     break
-                found = await find_order(connection, tenant_id, key_hash, **version)
+                found = await find_order(connection, tenant_id, keys, **version)
             if found is not None:
                 return _shared(found)
             # Its result expired between the two statements.
@@ -136,8 +160,8 @@ def _shared(found: OrderRow) -> AcceptedOrder:
     return AcceptedOrder(found.id, shared=True, settled=None if found.state == "running" else found)
 
 
-def _key_of(order: AiWorkOrderV1) -> str:
-    return order.idempotency.key_hash.removeprefix(KEY_PREFIX)
+def _plain(key_hash: str) -> str:
+    return key_hash.removeprefix(KEY_PREFIX)
 
 
 def _new_order(
@@ -148,13 +172,14 @@ def _new_order(
     *,
     tenant_id: str,
     trace_id: str,
+    key_hash: str,
     traceparent: str | None,
 ) -> NewOrder:
     limits, caps = order.constraints, policy.caps
     return NewOrder(
         id=trace_id,
         tenant_id=tenant_id,
-        key_hash=_key_of(order),
+        key_hash=key_hash,
         key_version=_key_version(policy),
         scope=order.scope,
         policy_id=policy.id,

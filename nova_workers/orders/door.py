@@ -15,6 +15,7 @@ from nova_workers.contracts.orders import (
     PolicyDocument,
     canonical_form,
     is_key_hash_of,
+    key_hash_of,
 )
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
@@ -37,10 +38,17 @@ _WRONG_KEY: Final = (
 
 @dataclass(frozen=True, slots=True)
 class AdmittedOrder:
-    """An order that may be executed, with the policy that it is bound by."""
+    """An order that may be executed.
+
+    Attributes:
+        order: The order.
+        policy: What it is bound by.
+        key_hashes: Its key under each usable secret of the tenant, newest first. An equal order may have any of them.
+    """
 
     order: AiWorkOrderV1
     policy: PolicyDocument
+    key_hashes: Sequence[str]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +87,11 @@ class OrderDoor:
             problems.append(OrderProblem(path="policyId", rule="there is no such policy"))
         else:
             problems += await _input_problems(order, loaded)
-        problems += _key_problems(order, secrets)
-        return RefusedOrder(problems) if problems or loaded is None else AdmittedOrder(order, loaded.document)
+        key_hashes, key_problems = _check_key(order, secrets)
+        problems += key_problems
+        if problems or loaded is None:
+            return RefusedOrder(problems)
+        return AdmittedOrder(order, loaded.document, key_hashes)
 
 
 def problems_of(error: ValidationError) -> list[OrderProblem]:
@@ -133,14 +144,14 @@ def _property_names(schema: object) -> Iterator[str]:
             yield from _property_names(inner)
 
 
-def _key_problems(order: AiWorkOrderV1, secrets: Sequence[str]) -> Iterator[OrderProblem]:
+def _check_key(order: AiWorkOrderV1, secrets: Sequence[str]) -> tuple[Sequence[str], Sequence[OrderProblem]]:
+    """Return the keys of an order under the tenant's secrets, and what is wrong with the one that it has."""
     if not secrets:
-        yield OrderProblem(path="idempotency.keyHash", rule=_UNKEYED)
-        return
+        return (), [OrderProblem(path="idempotency.keyHash", rule=_UNKEYED)]
     try:
         canonical = canonical_form(order)
     except InvalidInput as error:
-        yield OrderProblem(path=str(error.fields["field"]), rule=error.message)
-        return
+        return (), [OrderProblem(path=str(error.fields["field"]), rule=error.message)]
     if not any(is_key_hash_of(canonical, secret, order.idempotency.key_hash) for secret in secrets):
-        yield OrderProblem(path="idempotency.keyHash", rule=_WRONG_KEY)
+        return (), [OrderProblem(path="idempotency.keyHash", rule=_WRONG_KEY)]
+    return [key_hash_of(canonical, secret) for secret in secrets], ()

@@ -66,7 +66,11 @@ async def submit_work_order(
     """Submit an order, and get its result: within its `timeoutMs`, or at once with `Prefer: respond-async`."""
     orders = state.services.orders
     accepted = await orders.accept(
-        admitted.order, admitted.policy, tenant_id=caller.tenant_id, traceparent=current_traceparent()
+        admitted.order,
+        admitted.policy,
+        tenant_id=caller.tenant_id,
+        traceparent=current_traceparent(),
+        key_hashes=admitted.key_hashes,
     )
     if accepted.settled is None and "respond-async" not in (prefer or "").lower():
         ending = await state.order_follower.wait(

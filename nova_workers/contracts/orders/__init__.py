@@ -9,7 +9,13 @@ from nova_workers.contracts.orders.artifacts import (
     OtherArtifact,
     artifact_of,
 )
-from nova_workers.contracts.orders.keys import build_order, canonical_form, derive_key_hash, is_key_hash_of
+from nova_workers.contracts.orders.keys import (
+    build_order,
+    canonical_form,
+    derive_key_hash,
+    is_key_hash_of,
+    key_hash_of,
+)
 from nova_workers.contracts.orders.order import (
     DEFAULT_TTL_HOURS,
     AiWorkOrderV1,
@@ -87,5 +93,6 @@ __all__ = [
     "customer_stop",
     "derive_key_hash",
     "is_key_hash_of",
+    "key_hash_of",
     "status_of",
 ]

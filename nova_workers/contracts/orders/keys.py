@@ -17,7 +17,7 @@ from nova_workers.contracts.orders.order import (
 )
 from nova_workers.errors import InvalidInput
 
-__all__ = ["KEY_PREFIX", "build_order", "canonical_form", "derive_key_hash", "is_key_hash_of"]
+__all__ = ["KEY_PREFIX", "build_order", "canonical_form", "derive_key_hash", "is_key_hash_of", "key_hash_of"]
 
 KEY_PREFIX: Final = "hmac-sha256:"
 
@@ -37,12 +37,12 @@ def derive_key_hash(order: AiWorkOrderV1, secret: str) -> str:
     Raises:
         InvalidInput: The order has no canonical form.
     """
-    return _hash(canonical_form(order), secret)
+    return key_hash_of(canonical_form(order), secret)
 
 
 def is_key_hash_of(canonical: bytes, secret: str, key_hash: str) -> bool:
     """Whether a key hash, with or without its prefix, belongs to a canonical form under a secret."""
-    derived = _hash(canonical, secret)
+    derived = key_hash_of(canonical, secret)
     return hmac.compare_digest(derived.removeprefix(KEY_PREFIX).encode(), key_hash.removeprefix(KEY_PREFIX).encode())
 
 
@@ -78,7 +78,7 @@ def build_order(
         pydantic.ValidationError: A value does not fit.
     """
     limits = constraints or EngineConstraints()
-    key_hash = _hash(_canonical(tenant, scope, policy_id, dict(inputs), limits), secret)
+    key_hash = key_hash_of(_canonical(tenant, scope, policy_id, dict(inputs), limits), secret)
     timed = {} if ttl_hours is None else {"ttl_hours": ttl_hours}
     extended = {} if extensions is None else {"extensions": extensions}
     return AiWorkOrderV1(
@@ -115,5 +115,6 @@ def _canonical(
         ) from None
 
 
-def _hash(canonical: bytes, secret: str) -> str:
+def key_hash_of(canonical: bytes, secret: str) -> str:
+    """Return the key hash of a canonical form under a secret."""
     return KEY_PREFIX + hmac.new(secret.encode(), canonical, sha256).hexdigest()

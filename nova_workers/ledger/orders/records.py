@@ -36,12 +36,15 @@ CASE o.state WHEN 'running' THEN o.deadline_at <= now() WHEN 'review' THEN o.rev
 
 _GET = f"SELECT {_ORDER} FROM work_orders o WHERE o.tenant_id = :tenant_id AND o.id = :order_id"
 
-# The order whose result equal orders share, while it is open and as long as its result is kept.
+# The order whose result equal orders share, while it is open and as long as its result is kept. Their keys may be those
+# of several secrets.
 _FIND = f"""
 SELECT {_ORDER}
   FROM work_order_keys k JOIN work_orders o ON o.id = k.order_id
- WHERE k.tenant_id = :tenant_id AND k.key_hash = :key_hash AND k.policy_version = :policy_version
+ WHERE k.tenant_id = :tenant_id AND k.key_hash = ANY(:key_hashes::text[]) AND k.policy_version = :policy_version
    AND k.schema_version = :schema_version AND k.expires_at > now()
+ ORDER BY o.id
+ LIMIT 1
 """
 
 # The first statement of every transition of an order: transitions of one order happen one after the other.
@@ -148,13 +151,13 @@ async def get_order(connection: Connection, tenant_id: str, order_id: str) -> Or
 
 
 async def find_order(
-    connection: Connection, tenant_id: str, key_hash: str, *, policy_version: str, schema_version: str
+    connection: Connection, tenant_id: str, key_hashes: Sequence[str], *, policy_version: str, schema_version: str
 ) -> OrderRow | None:
     """Return the order that an equal order shares, if there is a live one."""
     row = await connection.fetchrow(
         _FIND,
         tenant_id=tenant_id,
-        key_hash=key_hash,
+        key_hashes=list(key_hashes),
         policy_version=policy_version,
         schema_version=schema_version,
     )

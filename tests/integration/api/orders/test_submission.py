@@ -85,6 +85,23 @@ async def test_equal_orders_at_once_share_one_execution_and_all_wait_for_it(
     assert len(engine.calls) == 1
 
 
+async def test_an_equal_order_with_a_key_of_the_replaced_secret_is_not_executed_again(
+    api: Api, order_secret: str, engine: AnsweringEngine
+) -> None:
+    before = await api.http.post("/v1/work-orders", json=await _order(api, order_secret))
+    newer = (await api.http.post("/v1/work-order-secrets", json={})).json()["secret"]
+    for secret in (newer, order_secret):
+        again = await api.http.post("/v1/work-orders", json=await _order(api, secret))
+        assert (again.json()["traceId"], again.json()["extensions"]["meta"]["cached"]) == (
+            before.json()["traceId"],
+            True,
+        )
+    orders = [await _order(api, secret, inputs={"at": "once"}) for secret in (order_secret, newer)]
+    answers = await asyncio.gather(*(api.http.post("/v1/work-orders", json=order) for order in orders * 5))
+    assert len({answer.json()["traceId"] for answer in answers}) == 1
+    assert len(engine.calls) == 2
+
+
 async def test_an_asynchronous_order_is_answered_before_it_ends(api: Api, order_secret: str) -> None:
     order = await _order(api, order_secret)
     answer = await api.http.post("/v1/work-orders", json=order, headers={"Prefer": "respond-async"})
