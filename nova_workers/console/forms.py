@@ -52,9 +52,9 @@ class Form:
         return Form(self.values, self.lists, errors, error.message)
 
 
-async def read_form(request: Request) -> Form:
+async def read_form(request: Request, *, max_fields: int = 1_000) -> Form:
     """Return what a browser sent. Files are not in it: take them from ``await request.form()``."""
-    sent = await request.form()
+    sent = await request.form(max_fields=max_fields)
     lists: dict[str, tuple[str, ...]] = {}
     for name, value in sent.multi_items():
         if not isinstance(value, UploadFile):

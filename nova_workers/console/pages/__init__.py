@@ -1,7 +1,7 @@
 """The pages: one module a subject, each with its `PAGE` (routes and navigation). The navigation has their order."""
 
 from nova_workers.console.navigation import PageModule
-from nova_workers.console.pages import files, home, inbox, memories, notes, runs, sign_in
+from nova_workers.console.pages import agents, files, home, inbox, memories, notes, runs, sign_in
 
 __all__ = ["PAGES"]
 
@@ -12,6 +12,7 @@ PAGES: tuple[PageModule, ...] = (
     runs.PAGE,
     inbox.PAGE,
     # Build
+    agents.PAGE,
     notes.PAGE,
     memories.PAGE,
     files.PAGE,

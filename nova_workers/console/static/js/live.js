@@ -9,7 +9,18 @@ const LONGEST_PAUSE_MS = 15_000;
 export function startLive() {
   refreshSections();
   retryPage();
-  const streams = [...document.querySelectorAll("[data-stream]")].map((element) => new Stream(element));
+  const streams = new Map();
+  const openStreams = () => {
+    for (const element of document.querySelectorAll("[data-stream]")) {
+      if (!streams.has(element)) streams.set(element, new Stream(element));
+    }
+    for (const [element, stream] of streams) {
+      if (!element.isConnected) { stream.end(); streams.delete(element); }
+    }
+  };
+  openStreams();
+  // A changed part of the page may have a stream of its own.
+  document.addEventListener("nova:changed", openStreams);
   document.addEventListener("visibilitychange", () => streams.forEach((stream) => stream.onVisibility()));
 }
 
@@ -63,6 +74,13 @@ class Stream {
     };
     this.source.addEventListener("done", () => { this.done = true; this.close(); });
     this.source.onerror = () => this.onBreak();
+  }
+
+  end() {
+    this.done = true;
+    clearTimeout(this.timer);
+    clearTimeout(this.hiding);
+    this.close();
   }
 
   close() {

@@ -1,0 +1,32 @@
+"""Agents: the list, the form over the whole configuration, versions, a try, and what happens to an agent as a whole."""
+
+from starlette.routing import Route
+
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.pages.agents import editing, listing, managing, trying, versions
+
+__all__ = ["PAGE"]
+
+PAGE = PageModule(
+    routes=(
+        Route("/agents", listing.show),
+        # No agent's id begins with a tilde.
+        Route("/agents/~new", editing.show_new, methods=["GET"]),
+        Route("/agents/~new", editing.create, methods=["POST"]),
+        Route("/agents/{agent:id}", editing.show, methods=["GET"]),
+        Route("/agents/{agent:id}", editing.save, methods=["POST"]),
+        Route("/agents/{agent:id}/json", editing.show_json, methods=["GET"]),
+        Route("/agents/{agent:id}/json", editing.save_json, methods=["POST"]),
+        Route("/agents/{agent:id}/versions", versions.show_list),
+        Route("/agents/{agent:id}/versions/{version:int}", versions.show),
+        Route("/agents/{agent:id}/compare", versions.compare),
+        Route("/agents/{agent:id}/rollback", versions.roll_back, methods=["POST"]),
+        Route("/agents/{agent:id}/try", trying.show, methods=["GET"]),
+        Route("/agents/{agent:id}/try", trying.send, methods=["POST"]),
+        Route("/agents/{agent:id}/try/{run:id}/events", trying.follow),
+        Route("/agents/{agent:id}/manage", managing.show),
+        Route("/agents/{agent:id}/rename", managing.rename, methods=["POST"]),
+        Route("/agents/{agent:id}/delete", managing.delete, methods=["POST"]),
+    ),
+    nav=(NavEntry("Build", "Agents", "/agents", "agents", key="a"),),
+)

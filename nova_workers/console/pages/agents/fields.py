@@ -1,0 +1,170 @@
+"""The form over an agent's configuration: from the schema of the API's contract, in sections by subject.
+
+A field that the contract gets appears in the last section by itself, with its description, default and bounds.
+"""
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cache
+from typing import Any, Final, cast
+
+from nova_workers.client.client import NovaClient
+from nova_workers.console.schema_forms import Node, Option, Shape, make_node, options_shape, shape_of
+from nova_workers.contracts.agents import ENGINE_NAMES
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.http.wire import AgentReplace
+from nova_workers.contracts.native import NATIVE_TOOLS
+from nova_workers.errors import Forbidden
+
+__all__ = ["Choices", "Section", "agent_shape", "form_root", "load_choices", "sections_of"]
+
+_SECTIONS: Final[tuple[tuple[str, tuple[str, ...]], ...]] = (
+    ("Basics", ("name", "description", "model", "engine")),
+    ("Prompt", ("identity", "instructions", "responsibilities")),
+    ("Capabilities", ("capabilities",)),
+    ("Skills", ("skills",)),
+    ("Trust and native tools", ("trust", "native_tools", "directories")),
+    ("Permissions", ("permissions",)),
+    ("Subagents", ("subagents",)),
+    ("Model and engine", ("max_tokens", "temperature", "thinking_budget_tokens", "output_schema", "engine_config")),
+    ("Limits", ("max_turns", "timeout_s", "token_budget", "cost_budget_usd", "max_running", "max_cost_usd_per_day")),
+    ("Threads", ("retention",)),
+)
+_REST = "Further"
+_OPEN = frozenset({"Basics", "Prompt", "Capabilities"})
+_MODELS = ("haiku", "sonnet", "opus")
+"""The aliases that every fleet has."""
+_PAGE = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Choices:
+    """What the fleet and the tenant have for an agent to be given.
+
+    Attributes:
+        capabilities: As the API lists them.
+        skills: The library; empty for a key that may not read it.
+    """
+
+    capabilities: tuple[JsonObject, ...]
+    skills: tuple[Option, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """Fields of one subject.
+
+    Attributes:
+        set_fields: How many of them differ from their defaults.
+        wrong: How many have errors.
+    """
+
+    title: str
+    nodes: tuple[Node, ...]
+    set_fields: int
+    wrong: int
+
+    @property
+    def id(self) -> str:
+        """The element's id."""
+        return f"section-{self.title.lower().replace(' ', '-')}"
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is unfolded at first."""
+        return self.title in _OPEN or bool(self.wrong)
+
+
+async def load_choices(client: NovaClient) -> Choices:
+    """Return what the form offers."""
+    capabilities, skills = await asyncio.gather(client.capabilities(), _skills(client))
+    return Choices(tuple(capabilities), skills)
+
+
+def agent_shape(choices: Choices, value: Mapping[str, object]) -> Shape:
+    """Return the shape of a configuration: the contract's schema, with what the fleet and the tenant have.
+
+    Args:
+        value: A configuration; capabilities in it that the fleet lacks have a field, too.
+    """
+    shape = _contract_shape()
+    granted = cast(Mapping[str, object], given) if isinstance(given := value.get("capabilities"), Mapping) else {}
+    known = {str(capability["name"]): capability for capability in choices.capabilities if not capability["injected"]}
+    every = {name: _grant_shape(shape, known.get(name)) for name in [*known, *(set(granted) - set(known))]}
+    fields = dict(shape.fields)
+    fields["capabilities"] = options_shape(fields["capabilities"], every)
+    fields["skills"] = fields["skills"].with_options(choices.skills)
+    fields["native_tools"] = fields["native_tools"].with_options(_native_options())
+    fields["model"] = fields["model"].with_options(map(Option, _MODELS))
+    fields["engine"] = fields["engine"].with_options(map(Option, ENGINE_NAMES))
+    return replace(shape, fields=fields)
+
+
+def sections_of(root: Node, errors: Mapping[str, str]) -> list[Section]:
+    """Return a configuration's fields by subject."""
+    named = {name for _, names in _SECTIONS for name in names}
+    further = tuple(name for name in root.shape.fields if name not in named)
+    return [_section(root, title, names, errors) for title, names in (*_SECTIONS, (_REST, further)) if names]
+
+
+def form_root(choices: Choices, value: Mapping[str, object]) -> Node:
+    """Return the fields of a configuration, with its values."""
+    return make_node(agent_shape(choices, value), value)
+
+
+def _section(root: Node, title: str, names: Iterable[str], errors: Mapping[str, str]) -> Section:
+    nodes = tuple(root.child(name) for name in names)
+    wrong = sum(place == node.path or place.startswith(f"{node.path}.") for node in nodes for place in errors)
+    return Section(title, nodes, sum(map(_set_fields, nodes)), wrong)
+
+
+def _set_fields(node: Node) -> int:
+    """Return how much is set in a field: of grants and of lists, how many there are."""
+    if node.shape.kind == "options":
+        return sum(child.is_on for child in node.children)
+    return max(len(node.children), len(node.chosen), 1) if node.is_set and node.shape.kind != "group" else node.is_set
+
+
+@cache
+def _contract_shape() -> Shape:
+    return shape_of(AgentReplace.model_json_schema())
+
+
+def _grant_shape(shape: Shape, capability: JsonObject | None) -> Shape:
+    """Return the shape of a grant: its tools to tick, and the configuration that the capability declares."""
+    item = shape.fields["capabilities"].row
+    if capability is None:
+        return replace(item, hint="This fleet does not have this capability any more.")
+    fields = dict(item.fields)
+    tools = cast(list[JsonObject], capability["tools"])
+    if tools:
+        options = [Option(str(tool["name"]), str(tool["description"])) for tool in tools]
+        fields["tools"] = replace(fields["tools"].with_options(options), label="Tools", hint="")
+    config: dict[str, Any] = capability["config_schema"]
+    if config.get("properties"):
+        fields["config"] = replace(shape_of(config), label="Configuration")
+    else:
+        del fields["config"]
+    return replace(item, label=str(capability["name"]), hint=str(capability["description"]), fields=fields)
+
+
+def _native_options() -> list[Option]:
+    least: dict[str, str] = {}
+    for trust, tools in NATIVE_TOOLS.items():
+        for tool in tools:
+            least.setdefault(tool, trust)
+    return [Option(tool, f"from {trust} on") for tool, trust in least.items()]
+
+
+async def _skills(client: NovaClient) -> tuple[Option, ...]:
+    found: list[Option] = []
+    cursor: str | None = None
+    try:
+        while True:
+            page = await client.skills.list(limit=_PAGE, cursor=cursor)
+            found.extend(Option(skill.name, skill.description) for skill in page.items)
+            if (cursor := page.next_cursor) is None:
+                return tuple(found)
+    except Forbidden:
+        return ()

@@ -1,0 +1,116 @@
+"""Trying an agent: a conversation beside its form, whose answers stream in."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from markupsafe import escape
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nova_workers.client.client import NovaClient
+from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.live import DONE, Change, resume_id, stream
+from nova_workers.console.rendering import fragment, render, see_other
+from nova_workers.console.state import client_of
+from nova_workers.contracts.events import (
+    AssistantMessage,
+    Event,
+    EventCursor,
+    Restart,
+    StreamEnd,
+    StreamStart,
+    Token,
+    ToolStatus,
+    Waiting,
+)
+from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate
+from nova_workers.errors import InvalidInput, Rejected
+
+__all__ = ["follow", "send", "show", "tried"]
+
+_TITLE_CHARS = 60
+_RUNS = 20
+_PARTS = "agents/try_parts.html"
+
+
+async def show(request: Request) -> Response:
+    """Show the conversation, if there is one, and the field for a message."""
+    return await _page(request, Form(), request.query_params.get("thread"), 200)
+
+
+async def send(request: Request) -> Response:
+    """Send a message in the conversation, or in a new one."""
+    form = await read_form(request)
+    client, agent_id = client_of(request), request.path_params["agent"]
+    thread_id, message = form.given("thread"), form.given("message")
+    if message is None:
+        return await _page(request, Form(form.values, errors={"message": "Write a message."}), thread_id, 422)
+    try:
+        run = build(RunCreate, {"message": message, "metadata": {"tried_in": "console"}})
+        if thread_id is None:
+            title = f"Try: {' '.join(message.split())}"[:_TITLE_CHARS]
+            thread_id = (await client.threads.create(ThreadCreate(agent_id=agent_id, title=title))).id
+        await client.runs.create(run, thread_id=thread_id)
+    except InvalidInput as error:
+        return await _page(request, form.refused(error), thread_id, 422)
+    except Rejected as error:
+        return await _page(request, Form(form.values, errors={"message": error.message}), thread_id, 409)
+    return see_other(request, f"/agents/{agent_id}/try", query={"thread": thread_id})
+
+
+async def follow(request: Request) -> Response:
+    """Stream what happens in a run as changes of its part of the page."""
+    client, run_id = client_of(request), request.path_params["run"]
+    await client.runs.get(run_id)
+    return stream(_changes(request, client, run_id))
+
+
+async def tried(client: NovaClient, thread_id: str | None) -> list[RunView]:
+    """Return the runs of a conversation, oldest first."""
+    if thread_id is None:
+        return []
+    return list(reversed((await client.runs.list(thread_id=thread_id, limit=_RUNS)).items))
+
+
+async def _page(request: Request, form: Form, thread_id: str | None, status: int) -> Response:
+    client = client_of(request)
+    agent, runs = await asyncio.gather(client.agents.get(request.path_params["agent"]), tried(client, thread_id))
+    return render(request, "agents/try.html", status=status, agent=agent, form=form, runs=runs, thread_id=thread_id)
+
+
+async def _changes(request: Request, client: NovaClient, run_id: str) -> AsyncGenerator[Change]:
+    try:
+        after = EventCursor.parse(resume_id(request) or "0-0")
+    except ValueError:
+        after = EventCursor()
+    async with aclosing(client.runs.events(run_id, after=after)) as events:
+        async for cursor, event in events:
+            if (change := _change(request, run_id, event, str(cursor))) is not None:
+                yield change
+            if isinstance(event, StreamEnd) and event.final:
+                break
+    run = await client.runs.get(run_id)
+    yield Change("replace", f"try-{run_id}", fragment(request, _PARTS, "exchange", run))
+    yield DONE
+
+
+def _change(request: Request, run_id: str, event: Event, cursor: str) -> Change | None:
+    text, tools = f"try-{run_id}-text", f"try-{run_id}-tools"
+    match event:
+        case Token(agent=None):
+            return Change("append", text, str(escape(event.text)), cursor)
+        case StreamStart() | Restart(agent=None):
+            # What was shown of an attempt that broke off is void.
+            return Change("inner", text, "", cursor)
+        case AssistantMessage(agent=None):
+            # The next step's text is a paragraph of its own.
+            return Change("append", text, "\n\n", cursor)
+        case ToolStatus():
+            row = fragment(request, _PARTS, "tool", event)
+            return Change("append", tools, row, cursor)
+        case Waiting():
+            note = fragment(request, _PARTS, "waiting", event)
+            return Change("append", tools, note, cursor)
+        case _:
+            return None

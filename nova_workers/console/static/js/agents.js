@@ -1,0 +1,85 @@
+// The form of an agent: rows are added without losing the page, unsaved changes are kept from being left, and the
+// conversation beside the form runs in its card. Without this, each is an ordinary form.
+
+document.addEventListener("click", async (event) => {
+  const button = event.target.closest("button[data-partial]");
+  if (!button) return;
+  event.preventDefault();
+  const form = button.form;
+  const page = await send(form, button);
+  const next = page?.getElementById(form.id);
+  if (!next) return;
+  const open = [...form.querySelectorAll("details[open]")].map((part) => part.id);
+  form.replaceWith(next);
+  for (const part of next.querySelectorAll("details[id]")) part.open = open.includes(part.id);
+  markChanged(next);
+  focusAfter(next, button);
+});
+
+document.addEventListener("submit", async (event) => {
+  const form = event.target;
+  if (form.matches("[data-guard]")) delete form.dataset.changed;
+  if (!form.matches("[data-try]")) return;
+  event.preventDefault();
+  event.stopImmediatePropagation();
+  const page = await send(form);
+  const next = page?.getElementById("try");
+  if (next) replaceTry(next);
+}, { capture: true });
+
+document.addEventListener("click", async (event) => {
+  const link = event.target.closest("a[data-try-new]");
+  if (!link || !document.getElementById("agent-form")) return;
+  event.preventDefault();
+  const response = await fetch(link.href);
+  replaceTry(new DOMParser().parseFromString(await response.text(), "text/html").getElementById("try"));
+});
+
+document.addEventListener("input", (event) => {
+  const form = event.target.form;
+  if (form?.matches("[data-guard]")) markChanged(form);
+});
+
+addEventListener("beforeunload", (event) => {
+  if (document.querySelector("form[data-guard][data-changed]")) event.preventDefault();
+});
+
+// A link to a section, or to a field in it, unfolds it.
+addEventListener("hashchange", unfold);
+unfold();
+
+async function send(form, submitter) {
+  const response = await fetch(form.action, {
+    method: "POST",
+    body: new URLSearchParams(new FormData(form, submitter)),
+  });
+  if (response.status === 401 || response.url.includes("/login")) return location.reload();
+  return new DOMParser().parseFromString(await response.text(), "text/html");
+}
+
+function replaceTry(next) {
+  document.getElementById("try").replaceWith(next);
+  document.dispatchEvent(new CustomEvent("nova:changed"));
+  next.querySelector("textarea").focus();
+  next.querySelector(".exchange:last-child")?.scrollIntoView({ block: "nearest" });
+}
+
+function markChanged(form) {
+  form.dataset.changed = "yes";
+  const note = form.querySelector("[data-changed-note]");
+  if (note) note.hidden = false;
+}
+
+function focusAfter(form, button) {
+  const [verb, name] = button.value.split(/:(.*)/);
+  const add = form.querySelector(`button[value="${CSS.escape(`add:${verb === "add" ? name : name.replace(/\.[^.]*$/, "")}`)}"]`);
+  const rows = add?.parentElement.querySelectorAll(":scope > .row-group");
+  const field = verb === "add" && rows?.length ? rows[rows.length - 1].querySelector("input:not([type=hidden]), select, textarea") : add;
+  field?.focus();
+}
+
+function unfold() {
+  const target = location.hash && document.getElementById(decodeURIComponent(location.hash.slice(1)));
+  const section = target?.closest?.("details");
+  if (section) section.open = true;
+}

@@ -1,0 +1,333 @@
+"""The console's pages of agents, before a real API: the form, conflicts, versions, renaming and deleting."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import httpx2
+import pytest
+
+from nova_workers.ledger.database import Database
+from tests.integration.api.manual_worker import Tenant, make_tenant
+from tests.integration.console.conftest import Console
+from tests.support.browser_forms import fields_of
+
+FULL: dict[str, Any] = {
+    "id": "clerk",
+    "name": "Clerk <b>",
+    "description": "Keeps the team's notes.",
+    "identity": "You are the clerk.\n\nYou write & keep minutes.",
+    "instructions": "\nBegins with a blank line, and ends with one.\n",
+    "responsibilities": [
+        {"title": "Minutes", "content": "What was decided."},
+        {"title": "Archive", "content": ""},
+    ],
+    "directories": ["/srv/notes", "/srv/with blank"],
+    "capabilities": {
+        "memory": {"tools": ["memory_list"]},
+        "self": {},
+        "notes": {"tools": []},
+        "secrets": {"config": {"names": ["GITHUB_*"]}},
+        "mcp": {
+            "config": {
+                "servers": {
+                    "github": {
+                        "type": "http",
+                        "url": "https://api.example.com/mcp",
+                        "headers": {"Authorization": "Bearer ${secret:GITHUB_TOKEN}"},
+                        "tools": ["search_issues"],
+                    }
+                }
+            }
+        },
+    },
+    "trust": "controlled",
+    "native_tools": ["Read", "Grep"],
+    "permissions": {
+        "approvals": [
+            {"tool": "mcp__*", "pattern": '*"draft": true*', "decision": "always"},
+            {"tool": "note_delete", "pattern": None, "decision": "never"},
+        ],
+        "deny_commands": ["git push --force*"],
+        "unlisted_commands": "ask",
+    },
+    "model": "sonnet",
+    "engine": "scripted",
+    "engine_config": {"script": [{"say": "ünï"}]},
+    "max_turns": 12,
+    "subagents": {"reader": {"description": "Reads.", "prompt": "Read.", "tools": None, "max_turns": 3}},
+    "temperature": 0.5,
+    "cost_budget_usd": 1.25,
+    "output_schema": {"type": "object"},
+    "retention": {"after_days": 30, "keep": "latest"},
+}
+
+
+async def made(console: Console, **changes: object) -> dict[str, Any]:
+    """Make an agent by the API."""
+    answer = await console.api.http.post("/v1/agents", json={**FULL, **changes})
+    assert answer.status_code == 201, answer.text
+    return answer.json()
+
+
+async def stored(console: Console, agent: str = "clerk") -> dict[str, Any]:
+    return (await console.api.http.get(f"/v1/agents/{agent}")).json()
+
+
+async def form_of(browser: httpx2.AsyncClient, path: str = "/agents/clerk") -> dict[str, list[str]]:
+    page = await browser.get(path)
+    assert page.status_code == 200, page.text
+    return fields_of(page.text, "agent-form")
+
+
+async def test_the_list_shows_the_tenants_agents(browser: httpx2.AsyncClient) -> None:
+    page = (await browser.get("/agents")).text
+    assert 'href="/agents/nova"' in page
+    assert 'href="/agents/agent-builder"' in page
+    assert "New agent" in page
+
+
+async def test_the_form_has_every_field_of_the_configuration_with_what_the_api_says(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    await made(console)
+    page = (await browser.get("/agents/clerk")).text
+    document = (await console.api.http.get("/openapi.json")).json()
+    fields = document["components"]["schemas"]["AgentReplace"]["properties"]
+    assert [field for field in fields if f'id="f-{field}"' not in page and f'id="f-{field}-set"' not in page] == []
+    assert "Limit of concurrent runs of this agent on all workers together." in page
+    assert "1,024 to 1,000,000." in page
+    assert "Clerk &lt;b&gt;" in page
+
+
+async def test_a_form_that_is_sent_unchanged_changes_nothing(console: Console, browser: httpx2.AsyncClient) -> None:
+    before = await made(console)
+    answer = await browser.post("/agents/clerk", data=await form_of(browser))
+    assert answer.status_code == 303, answer.text
+    assert "Nothing was changed" in (await browser.get("/agents/clerk")).text
+    after = await stored(console)
+    assert (after["version"], after["spec"]) == (1, before["spec"])
+
+
+async def test_the_form_saves_a_version_with_what_was_typed(console: Console, browser: httpx2.AsyncClient) -> None:
+    await made(console)
+    form = await form_of(browser)
+    form["instructions"] = ["Use tools.\r\nBe brief."]
+    form["max_turns"] = [""]
+    del form["retention@on"]
+    form["capabilities.memory.tools"] = ["memory_list", "memory_save"]
+    del form["capabilities.notes@on"]
+    form["permissions.deny_commands"] = ["rm *\r\n\r\ngit push --force*"]
+    answer = await browser.post("/agents/clerk", data=form)
+    assert answer.status_code == 303, answer.text
+    assert "Version 2 is saved" in (await browser.get("/agents/clerk")).text
+    spec = (await stored(console))["spec"]
+    assert spec["instructions"] == "Use tools.\nBe brief."
+    assert spec["max_turns"] is None
+    assert spec["retention"] is None
+    assert spec["capabilities"]["memory"]["tools"] == ["memory_list", "memory_save"]
+    assert "notes" not in spec["capabilities"]
+    assert spec["permissions"]["deny_commands"] == ["rm *", "git push --force*"]
+    assert spec["subagents"] == {"reader": FULL["subagents"]["reader"] | {"model": None}}
+
+
+async def test_rows_are_added_removed_and_moved_without_saving(console: Console, browser: httpx2.AsyncClient) -> None:
+    await made(console)
+
+    async def press(form: dict[str, list[str]], button: str) -> dict[str, list[str]]:
+        page = await browser.post("/agents/clerk", data={**form, "do": button})
+        assert page.status_code == 200, page.text
+        return fields_of(page.text, "agent-form")
+
+    form = await form_of(browser)
+    form["responsibilities.1.content"] = ["typed, not saved"]
+    form = await press(form, "up:responsibilities.1")
+    assert (form["responsibilities.0.title"], form["responsibilities.0.content"]) == (["Archive"], ["typed, not saved"])
+    form = await press(form, "remove:responsibilities.1")
+    assert form["responsibilities@row"] == ["0"]
+    form = await press(form, "add:subagents")
+    assert form["subagents.1.max_turns"] == ["20"]
+    form |= {"subagents.1@key": ["writer"], "subagents.1.description": ["Writes."], "subagents.1.prompt": ["Write."]}
+    form = await press(form, "add:capabilities.mcp.config.servers.0.http.headers")
+    assert (await stored(console))["version"] == 1
+    form |= {"capabilities.mcp.config.servers.0.http.headers.1@key": ["X-Team"]}
+    form |= {"capabilities.mcp.config.servers.0.http.headers.1": ["blue"]}
+    answer = await browser.post("/agents/clerk", data=form)
+    assert answer.status_code == 303, answer.text
+    spec = (await stored(console))["spec"]
+    assert spec["responsibilities"] == [{"title": "Archive", "content": "typed, not saved"}]
+    assert list(spec["subagents"]) == ["reader", "writer"]
+    headers = spec["capabilities"]["mcp"]["config"]["servers"]["github"]["headers"]
+    assert headers == {"Authorization": "Bearer ${secret:GITHUB_TOKEN}", "X-Team": "blue"}
+
+
+@pytest.mark.parametrize(
+    ("field", "typed", "said"),
+    [
+        ("max_turns", "many", "valid integer"),
+        ("name", "", "at least 1 character"),
+        ("temperature", "1.5", "less than or equal to 1"),
+        ("directories", "relative", "is not absolute"),
+        ("output_schema", "{", "This is not JSON"),
+        ("responsibilities.1.title", "minutes", "is the title of responsibilities.0 too"),
+        ("subagents.0@key", "", "One has no name"),
+        ("engine", "steam", "there is no engine"),
+        ("capabilities.mcp.config.servers.0.http.url", "ftp://example.com", "not the form that it needs; got"),
+    ],
+)
+async def test_a_refusal_stands_at_its_field_and_keeps_what_was_typed(
+    field: str, typed: str, said: str, console: Console, browser: httpx2.AsyncClient
+) -> None:
+    await made(console)
+    form = await form_of(browser)
+    form |= {field: [typed], "description": ["also typed"]}
+    page = await browser.post("/agents/clerk", data=form)
+    assert page.status_code == 422, page.text
+    before, _, after = page.text.partition('<span class="error">')
+    assert said in after.partition("</span>")[0]
+    name = f'name="{field}"'
+    assert name in before.rpartition('class="field')[2] or name in after[:3_000] or "servers" in field
+    again = fields_of(page.text, "agent-form")
+    assert again[field] == [typed]
+    assert again["description"] == ["also typed"]
+    assert (await stored(console))["version"] == 1
+
+
+async def test_a_conflict_shows_both_changes_and_saves_over_the_other_only_when_asked(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    await made(console)
+    form = await form_of(browser)
+    form["description"] = ["Mine."]
+    await console.api.http.patch("/v1/agents/clerk", json={"model": "opus"})
+    page = await browser.post("/agents/clerk", data=form)
+    assert page.status_code == 409
+    assert "Changed meanwhile by person" in page.text
+    theirs, _, yours = page.text.partition("What yours would change in theirs")
+    assert "opus" in theirs
+    assert "Mine." in yours
+    assert (await stored(console))["spec"]["description"] == FULL["description"]
+    again = fields_of(page.text, "agent-form")
+    assert again["description"] == ["Mine."]
+    assert (await browser.post("/agents/clerk", data=again)).status_code == 303
+    after = await stored(console)
+    assert (after["version"], after["spec"]["description"], after["spec"]["model"]) == (3, "Mine.", "sonnet")
+
+
+async def test_an_agent_is_made_by_the_form_also_as_a_copy(console: Console, browser: httpx2.AsyncClient) -> None:
+    form = await form_of(browser, "/agents/~new")
+    form |= {"@id": ["Bad Id"], "name": ["Helper"]}
+    refused = await browser.post("/agents/~new", data=form)
+    assert refused.status_code == 422
+    assert "use small letters, digits and hyphens" in refused.text
+    form["@id"] = ["helper"]
+    answer = await browser.post("/agents/~new", data=form)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/agents/helper")
+    assert (await browser.post("/agents/~new", data=form)).status_code == 422
+    await made(console)
+    copy = await form_of(browser, "/agents/~new?from=clerk")
+    copy["@id"] = ["copy"]
+    assert (await browser.post("/agents/~new", data=copy)).status_code == 303
+    assert (await stored(console, "copy"))["spec"] == (await stored(console))["spec"]
+
+
+async def test_the_json_tab_saves_and_refuses_by_path(console: Console, browser: httpx2.AsyncClient) -> None:
+    await made(console)
+    refused = await browser.post("/agents/clerk/json", data={"version": "1", "text": '{"name": "Clerk", "trst": 1}'})
+    assert refused.status_code == 422
+    assert "did you mean &#39;trust&#39;" in refused.text
+    assert (await browser.post("/agents/clerk/json", data={"version": "1", "text": "{"})).status_code == 422
+    saved = await browser.post("/agents/clerk/json", data={"version": "1", "text": '{"name": "Short"}'})
+    assert saved.status_code == 303
+    assert (await stored(console))["spec"]["name"] == "Short"
+    stale = await browser.post("/agents/clerk/json", data={"version": "1", "text": '{"name": "Shorter"}'})
+    assert stale.status_code == 409
+
+
+async def test_versions_say_who_changed_what_and_are_compared_and_rolled_back(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    await made(console)
+    await console.api.http.patch("/v1/agents/clerk", json={"instructions": "Line one.\nLine two."})
+    await console.api.http.patch("/v1/agents/clerk", json={"instructions": "Line one.\nLine 2."})
+    page = (await browser.get("/agents/clerk/versions")).text
+    assert page.count("Roll back") >= 2
+    assert "instructions" in page
+    diff = (await browser.get("/agents/clerk/compare?from=2&to=3")).text
+    assert 'class="line removed"><span class="mark">-</span>Line two.' in diff
+    assert 'class="line added"><span class="mark">+</span>Line 2.' in diff
+    assert 'class="line same"><span class="mark"> </span>Line one.' in diff
+    assert "No difference" in (await browser.get("/agents/clerk/compare?from=2&to=2")).text
+    assert "Line two." in (await browser.get("/agents/clerk/versions/2")).text
+    assert (await browser.get("/agents/clerk/versions/9")).status_code == 404
+    assert (await browser.get("/agents/clerk/compare?from=x&to=2")).status_code == 422
+    back = await browser.post("/agents/clerk/rollback", data={"version": "1"})
+    assert back.status_code == 303
+    after = await stored(console)
+    assert (after["version"], after["spec"]["instructions"]) == (4, FULL["instructions"])
+
+
+async def test_renaming_leads_to_the_new_id_and_says_a_taken_one(console: Console, browser: httpx2.AsyncClient) -> None:
+    await made(console)
+    taken = await browser.post("/agents/clerk/rename", data={"to": "nova"})
+    assert taken.status_code == 422
+    assert "nova" in taken.text.partition('class="error"')[2][:200]
+    answer = await browser.post("/agents/clerk/rename", data={"to": "secretary"})
+    assert answer.headers["location"] == "/agents/secretary/manage"
+    assert (await browser.get("/agents/secretary")).status_code == 200
+    assert (await browser.get("/agents/clerk")).status_code == 410
+
+
+async def test_deleting_needs_the_id_to_be_typed(console: Console, browser: httpx2.AsyncClient) -> None:
+    await made(console)
+    assert (await browser.post("/agents/clerk/delete", data={"typed": "clark"})).status_code == 422
+    assert (await browser.post("/agents/clerk/delete", data={"typed": "clerk"})).headers["location"] == "/agents"
+    assert (await browser.get("/agents/clerk")).status_code == 410
+
+
+async def test_a_message_is_tried_in_a_conversation_of_its_own(console: Console, browser: httpx2.AsyncClient) -> None:
+    await made(console)
+    assert (await browser.post("/agents/clerk/try", data={"message": " "})).status_code == 422
+    answer = await browser.post("/agents/clerk/try", data={"message": "What is <new>?"})
+    assert answer.status_code == 303
+    page = (await browser.get(answer.headers["location"])).text
+    assert "What is &lt;new&gt;?" in page
+    assert 'data-stream="/agents/clerk/try/run_' in page
+    runs = (await console.api.http.get("/v1/runs?agent_id=clerk")).json()["items"]
+    assert [run["message"][0]["text"] for run in runs] == ["What is <new>?"]
+
+
+PATHS = ("", "/json", "/versions", "/versions/1", "/compare?from=1&to=1", "/try", "/manage")
+
+
+@pytest.mark.parametrize("path", PATHS)
+async def test_another_tenants_agent_is_not_found(path: str, console: Console, other_tenant: Tenant) -> None:
+    await made(console)
+    async with console.signed_in(other_tenant.key) as other:
+        assert (await other.get(f"/agents/clerk{path}")).status_code == 404
+
+
+async def test_a_key_without_the_scope_sees_which_one_agents_need(
+    console: Console, database: Database, tenant: Tenant
+) -> None:
+    limited = await make_tenant(database, ("runs",), tenant.id)
+    async with console.signed_in(limited.key) as browser:
+        answer = await browser.get("/agents")
+        assert answer.status_code == 403
+        assert "needs a key with the scope <strong>agents</strong>" in answer.text
+
+
+async def test_a_key_without_the_library_of_skills_keeps_the_agents_skills(
+    console: Console, browser: httpx2.AsyncClient, database: Database, tenant: Tenant
+) -> None:
+    text = "---\nname: rhyme\ndescription: Rhymes.\n---\nRhyme."
+    assert (await console.api.http.put("/v1/skills/rhyme", json={"skill_md": text})).status_code == 200
+    await made(console, skills=["rhyme"])
+    assert (await form_of(browser))["skills"] == ["rhyme"]
+    limited = await make_tenant(database, ("agents", "runs"), tenant.id)
+    async with console.signed_in(limited.key) as narrow:
+        form = await form_of(narrow)
+        assert form["skills"] == ["rhyme"]
+        form["description"] = ["Changed."]
+        assert (await narrow.post("/agents/clerk", data=form)).status_code == 303
+    assert (await stored(console))["spec"]["skills"] == ["rhyme"]
