@@ -15,7 +15,7 @@ AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test aimock programs check format bench docs lock clean
+.PHONY: help demo up test aimock programs check format bench docs pictures lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -66,6 +66,9 @@ bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker (AR
 
 docs: $(DOCS) ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
+
+pictures: $(DEV) ## Take pictures of the console's pages for docs/pictures, where chromium is
+	$(BIN)/python -m tests.browser.pictures
 
 lock: $(DEV) ## Resolve every dependency again, to the newest versions that fit
 	$(BIN)/python deploy/environment/lock.py

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
@@ -57,7 +58,11 @@ def build_console(
             Mount(assets.prefix, assets.app()),
             *(route for page in PAGES for route in page.routes),
         ],
-        middleware=[Middleware(Guard, sessions=sessions, settings=settings.console)],
+        middleware=[
+            Middleware(Guard, sessions=sessions, settings=settings.console),
+            # Never of event streams. Pages contain no secret that a compressed size could reveal.
+            Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5),
+        ],
         exception_handlers=handlers(),
         lifespan=lifespan,
     )

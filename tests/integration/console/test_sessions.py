@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
+
 import httpx2
 
 from nova_workers.config import Settings
@@ -111,3 +114,13 @@ async def test_a_damaged_login_is_refused(console: Console) -> None:
 
 async def test_the_secret_file_is_private(console: Console, settings: Settings) -> None:
     assert (settings.home / "console.key").stat().st_mode & 0o777 == 0o600
+
+
+async def test_a_command_prints_a_login_link_for_a_running_console(console: Console, settings: Settings) -> None:
+    command = [sys.executable, "-m", "nova_workers.console", console.url]
+    environment = {"NOVA_HOME": str(settings.home)}
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
+    link = (await process.communicate())[0].decode().strip()
+    assert link.startswith(f"{console.url}/login?token=")
+    async with console.browser() as browser:
+        assert (await browser.get(link)).headers["location"] == "/"

@@ -1,0 +1,129 @@
+"""A fleet, its console as a process, and Chromium; for the tests of this folder and for the documents' pictures."""
+
+from __future__ import annotations
+
+import shutil
+import uuid
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
+from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+
+from nova_workers.client.client import NovaClient
+from nova_workers.clock import SystemClock
+from nova_workers.config import ConsoleSettings
+from nova_workers.console.sessions import LoginLinks, read_secret
+from nova_workers.devstack.commands import console_command
+from nova_workers.errors import Unavailable
+from tests.support.processes.fleet import Fleet, FleetProcess, free_port
+from tests.support.servers.databases import TEMPLATE
+from tests.support.waiting import until
+
+__all__ = ["Site", "browser", "missing", "signed_in", "site"]
+
+_NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
+_FLAGS = (
+    *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
+    *("--disable-background-networking", "--disable-component-update", "--disable-sync"),
+)
+
+
+def missing() -> str | None:
+    """Return why no browser can be used here; None if one can."""
+    return None if _chromium() else f"none of {', '.join(_NAMES)} is on PATH"
+
+
+@dataclass(frozen=True)
+class Site:
+    """A console in front of a fleet.
+
+    Attributes:
+        fleet: A client with the key that `login` signs in with.
+    """
+
+    url: str
+    fleet: NovaClient
+    home: Path
+    process: FleetProcess
+
+    def login(self) -> str:
+        """Return a new one-time login."""
+        links = LoginLinks(read_secret(ConsoleSettings(), self.home), self.home, SystemClock())
+        return f"{self.url}/login?token={links.make()}"
+
+
+@asynccontextmanager
+async def site(postgres_url_admin: str, redis_url: str, home: Path) -> AsyncGenerator[Site]:
+    """Run a fleet with one worker and beat on a database of its own, and its console."""
+    database = f"console_{uuid.uuid4().hex}"
+    admin = await asyncpg.connect(postgres_url_admin)
+    try:
+        await admin.execute(f'CREATE DATABASE "{database}" TEMPLATE {TEMPLATE} STRATEGY file_copy')
+        env = {
+            "NOVA_DATABASE_URL": urlsplit(postgres_url_admin)._replace(path=f"/{database}").geturl(),
+            "NOVA_REDIS_URL": redis_url,
+            "NOVA_HOME": str(home),
+        }
+        async with Fleet(env, workers=1, beat=True, concurrency=32, log_dir=home / "logs") as fleet:
+            async with _console(fleet, home) as (url, process):
+                yield Site(url, fleet.client, home, process)
+        await admin.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
+    finally:
+        await admin.close()
+
+
+@asynccontextmanager
+async def _console(fleet: Fleet, home: Path) -> AsyncGenerator[tuple[str, FleetProcess]]:
+    port = free_port()
+    env = {
+        "NOVA_HOME": str(home),
+        "NOVA_API_URL": fleet.api_url,
+        "NOVA_API_KEY": fleet.api_key,
+        "NOVA_CONSOLE__PORT": str(port),
+    }
+    process = FleetProcess("console", console_command(host="127.0.0.1", port=port), env, home / "logs" / "console.log")
+    url = f"http://127.0.0.1:{port}"
+    probe = NovaClient(url, None)
+
+    async def serves() -> bool:
+        assert process.exit_code is None, process.tail()
+        try:
+            await probe.healthz()
+        except Unavailable:
+            return False
+        return True
+
+    try:
+        await until(serves, "the console", timeout_s=60)
+        yield url, process
+    finally:
+        await probe.aclose()
+        process.kill()
+
+
+@asynccontextmanager
+async def browser() -> AsyncGenerator[Browser]:
+    """Run Chromium without a window."""
+    path = _chromium()
+    assert path is not None, missing()
+    async with async_playwright() as playwright:
+        chromium = await playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
+        try:
+            yield chromium
+        finally:
+            await chromium.close()
+
+
+async def signed_in(context: BrowserContext, site: Site) -> Page:
+    """Open a page that a one-time login signed in."""
+    page = await context.new_page()
+    await page.goto(site.login())
+    return page
+
+
+def _chromium() -> str | None:
+    return next((path for name in _NAMES if (path := shutil.which(name))), None)

@@ -1,0 +1,89 @@
+"""``python -m tests.browser.pictures [WORD…]``: pictures of every page of the console, for the documents.
+
+A fleet with a morning's work is started. Each page of the navigation, and the first thing that it lists, is taken at
+three widths in both themes. Words choose pages by their names.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import sys
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+from playwright.async_api import Page
+
+from nova_workers.console.pages import PAGES
+from tests.browser.harness import Site, browser, signed_in, site
+from tests.browser.seeding import seed
+from tests.support.servers.databases import own_postgres, own_valkey
+
+__all__ = ["seeded"]
+
+FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
+WIDTHS = {"phone": (390, 844), "laptop": (1280, 800), "desktop": (1680, 1000)}
+THEMES = ("light", "dark")
+_QUALITY = 70
+_FIRST_ROW = "main [data-rows] tbody td.main a, main .rows li > a"
+
+
+async def main(words: list[str]) -> None:
+    """Take the pictures."""
+    FOLDER.mkdir(exist_ok=True)
+    async with seeded() as nova, browser() as chromium:
+        page = await signed_in(await chromium.new_context(), nova)
+        for name, path in await _pages(page, nova):
+            if words and not any(word in name for word in words):
+                continue
+            for theme in THEMES:
+                await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+                for width, (across, down) in WIDTHS.items():
+                    await page.set_viewport_size({"width": across, "height": down})
+                    await page.goto(f"{nova.url}{path}")
+                    await _take(page, FOLDER / f"{name}-{width}-{theme}.webp")
+            print(name, path)
+    print(f"{sum(one.stat().st_size for one in FOLDER.iterdir()) / 1e6:.1f} MB in {FOLDER}")
+
+
+@asynccontextmanager
+async def seeded() -> AsyncGenerator[Site]:
+    """A fleet with a morning's work, and its console, on servers of its own."""
+    with ExitStack() as servers:
+        home = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="nova-pictures-")))
+        postgres, valkey = await asyncio.to_thread(
+            lambda: (servers.enter_context(own_postgres()), servers.enter_context(own_valkey()))
+        )
+        async with site(postgres, valkey, home) as nova:
+            await seed(nova.fleet)
+            yield nova
+
+
+async def _pages(page: Page, nova: Site) -> list[tuple[str, str]]:
+    """Return names and addresses: each page of the navigation, and that of the first thing that it lists."""
+    found: list[tuple[str, str]] = []
+    for entry in (entry for module in PAGES for entry in module.nav):
+        name = entry.title.lower().replace(" ", "-")
+        found.append((name, entry.path))
+        await page.goto(f"{nova.url}{entry.path}")
+        first = page.locator(_FIRST_ROW).first
+        if entry.path != "/" and await first.count():
+            address = await first.get_attribute("href") or ""
+            answer = await page.goto(f"{nova.url}{address}") if address.startswith(f"{entry.path}/") else None
+            if answer is not None and answer.ok:
+                found.append((f"{name}-one", address))
+    return found
+
+
+async def _take(page: Page, to: Path) -> None:
+    # WebP is a quarter of the size of PNG; Playwright's own call does not offer it.
+    session = await page.context.new_cdp_session(page)
+    taken = await session.send("Page.captureScreenshot", {"format": "webp", "quality": _QUALITY})
+    await session.detach()
+    await asyncio.to_thread(to.write_bytes, base64.b64decode(taken["data"]))
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1:]))

@@ -1,0 +1,110 @@
+"""What a fleet looks like after a morning's work: agents with scripts, their conversations, questions and failures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nova_workers.client.client import NovaClient
+from nova_workers.contracts.agents import CapabilityGrant
+from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
+from tests.support.waiting import until
+
+__all__ = ["seed"]
+
+_REPORT = """Sales rose in **two of three** regions.
+
+| region | this week | last week |
+| --- | ---: | ---: |
+| north | 1,204 | 1,102 |
+| south | 860 | 911 |
+| west | 1,431 | 1,290 |
+
+The query that I used:
+
+```sql
+SELECT region, sum(amount) FROM orders
+WHERE created_at >= now() - interval '7 days'
+GROUP BY region;
+```
+
+- The fall in the south is *one* customer, who pauses until spring.
+- Details: [the dashboard](https://metrics.example.com/weekly).
+"""
+
+_SCRIPTS: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
+    "analyst": (
+        "Analyst",
+        "Reads the numbers, and says what they mean.",
+        [
+            {"think": "The weekly figures are in the notes; I compare them with last week's."},
+            {"tool": {"name": "query_orders", "input": {"days": 7}, "result": "3 rows", "sleep_s": 0.4}},
+            {"say": _REPORT, "usage": {"input_tokens": 18_204, "output_tokens": 412, "cost_usd": 0.0608}},
+        ],
+    ),
+    "support": (
+        "Support",
+        "Answers customers.",
+        [
+            {"say": "Your parcel left the warehouse this morning and arrives on Thursday."},
+            {"usage": {"input_tokens": 2_910, "output_tokens": 88, "cost_usd": 0.0101}},
+        ],
+    ),
+    "release": (
+        "Release manager",
+        "Ships releases, and asks before it does.",
+        [
+            {
+                "tool": {
+                    "name": "ask_user",
+                    "input": {"question": "All checks passed. Publish version 2.4?", "options": ["publish", "wait"]},
+                }
+            },
+            {"say": "Done."},
+        ],
+    ),
+    "importer": (
+        "Importer",
+        "Reads files of suppliers.",
+        [{"say": "Reading the file. "}, {"error": {"kind": "timeout", "message": "The model did not answer in 60 s."}}],
+    ),
+    "writer": (
+        "Writer",
+        "Writes the newsletter.",
+        [{"say": "Spring is here, and with it a new release. " * 400, "tokens_per_s": 4}],
+    ),
+}
+
+_MESSAGES = (
+    ("support", "Where is my parcel?"),
+    ("importer", "Import prices-2026-11.csv"),
+    ("analyst", "How did we do this week?"),
+    ("support", "Can I change the address of order 4711?"),
+    ("release", "Prepare version 2.4 and publish it when all checks pass."),
+    ("writer", "Write the newsletter of this month."),
+)
+
+
+async def seed(fleet: NovaClient) -> None:
+    """Make agents and runs: some ended, one failed, one waits for a person, one writes for minutes."""
+    for agent, (name, description, script) in _SCRIPTS.items():
+        await fleet.agents.create(
+            AgentCreate(
+                id=agent,
+                name=name,
+                description=description,
+                engine="scripted",
+                engine_config={"script": script},
+                capabilities={"user": CapabilityGrant(), "memory": CapabilityGrant()},
+            )
+        )
+    for agent, message in _MESSAGES:
+        run = await fleet.runs.create(StatelessRunCreate(message=message, agent_id=agent))
+        await until(lambda run=run: _is_settled(fleet, run), f"the run of {agent}", timeout_s=60)
+
+
+async def _is_settled(fleet: NovaClient, run: RunView) -> bool:
+    """Whether a run ended, waits, or writes."""
+    now = await fleet.runs.get(run.id)
+    return (
+        now.finished_at is not None or now.status == "waiting" or (now.status == "running" and run.agent_id == "writer")
+    )

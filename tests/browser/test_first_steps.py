@@ -1,0 +1,124 @@
+"""A person's first minutes: in by the login link, around by the keyboard, and everything readable."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from axe_playwright_python.async_playwright import Axe
+from playwright.async_api import Browser, Page, expect
+
+from nova_workers.contracts.http.wire import StatelessRunCreate
+from tests.browser.harness import Site, signed_in
+
+
+async def test_a_login_link_opens_home_and_home_leads_to_the_runs(page: Page, nova: Site) -> None:
+    await expect(page).to_have_url(f"{nova.url}/")
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Home")
+    await expect(page.get_by_text("Publish version 2.4?").first).to_be_visible()
+    await page.get_by_role("navigation", name="Main").get_by_role("link", name="Runs").click()
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Runs")
+    await expect(page.get_by_role("row", name=re.compile("How did we do this week"))).to_be_visible()
+
+
+async def test_a_login_link_signs_in_only_once(nova: Site, chromium: Browser) -> None:
+    link = nova.login()
+    first, second = await chromium.new_context(), await chromium.new_context()
+    page = await first.new_page()
+    await page.goto(link)
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Home")
+    page = await second.new_page()
+    await page.goto(link)
+    await expect(page.get_by_role("heading", level=1)).to_have_text("Sign in")
+    await expect(page.get_by_role("alert")).to_contain_text("was used already")
+    await first.close()
+    await second.close()
+
+
+async def test_filters_send_themselves_and_have_an_address(page: Page, nova: Site) -> None:
+    await page.goto(f"{nova.url}/runs")
+    await page.get_by_label("Status").select_option("failed")
+    await expect(page).to_have_url(f"{nova.url}/runs?status=failed")
+    await expect(page.get_by_role("row", name=re.compile("Import prices"))).to_be_visible()
+    await expect(page.get_by_role("row", name=re.compile("Where is my parcel"))).to_have_count(0)
+
+
+async def test_a_list_shows_a_new_run_without_a_reload(page: Page, nova: Site) -> None:
+    await page.goto(f"{nova.url}/runs?agent=nova")
+    await page.evaluate("window.untouched = true")
+    run = await nova.fleet.runs.create(StatelessRunCreate(message="A message of a moment ago", agent_id="nova"))
+    await expect(page.get_by_role("row", name=re.compile("A message of a moment ago"))).to_be_visible(timeout=15_000)
+    assert await page.evaluate("window.untouched") is True
+    await nova.fleet.threads.delete(run.thread_id)
+
+
+async def test_shortcuts_go_to_pages_and_are_listed(page: Page, nova: Site) -> None:
+    await page.keyboard.press("g")
+    await page.keyboard.press("r")
+    await expect(page).to_have_url(f"{nova.url}/runs")
+    await page.keyboard.press("?")
+    await expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
+    await page.keyboard.press("Escape")
+    await page.keyboard.press("/")
+    await expect(page.locator("[data-search]").first).to_be_focused()
+    await page.keyboard.press("Escape")
+    await page.locator("h1").click()
+    await page.keyboard.press("j")
+    await expect(page.locator("[data-rows] tbody tr").first.locator("td.main a")).to_be_focused()
+
+
+async def test_the_palette_finds_pages_and_ids(page: Page, nova: Site) -> None:
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("runs")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(f"{nova.url}/runs")
+    await page.keyboard.press("Control+k")
+    await page.keyboard.type("run_01AAAAAAAAAAAAAAAAAAAAAAAA")
+    await page.keyboard.press("Enter")
+    await expect(page).to_have_url(f"{nova.url}/runs/run_01AAAAAAAAAAAAAAAAAAAAAAAA")
+
+
+async def test_the_theme_is_kept(page: Page, nova: Site) -> None:
+    await page.get_by_role("button", name="Dark").click()
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+    await expect(page.get_by_role("button", name="Dark")).to_have_attribute("aria-pressed", "true")
+    async with page.expect_response("**/runs"):
+        await page.goto(f"{nova.url}/runs")
+    await expect(page.locator("html")).to_have_attribute("data-theme", "dark")
+
+
+async def test_pages_work_without_scripts(nova: Site, chromium: Browser) -> None:
+    context = await chromium.new_context(java_script_enabled=False)
+    page = await signed_in(context, nova)
+    await page.get_by_role("link", name="Runs", exact=True).click()
+    await page.get_by_label("Status").select_option("failed")
+    await page.get_by_role("button", name="Filter").click()
+    await expect(page.get_by_role("row", name=re.compile("Import prices"))).to_be_visible()
+    await context.close()
+
+
+@pytest.mark.parametrize("theme", ["light", "dark"])
+async def test_pages_have_no_accessibility_faults(theme: str, page: Page, nova: Site) -> None:
+    await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+    links = page.get_by_role("navigation", name="Main").get_by_role("link")
+    paths = {await link.get_attribute("href") or "/" for link in await links.all()}
+    faults: list[str] = []
+    for path in sorted({*paths, "/nowhere"}):
+        await page.goto(f"{nova.url}{path}")
+        found = await Axe().run(page)
+        faults += [
+            f"{path}: {one['id']} ({one['impact']}): {one['nodes'][0]['html'][:200]}"
+            for one in found.response["violations"]
+            if one["impact"] in {"serious", "critical"}
+        ]
+    assert faults == []
+
+
+@pytest.mark.parametrize("width", [360, 1024, 1600])
+async def test_no_page_is_wider_than_its_window(width: int, page: Page, nova: Site) -> None:
+    links = page.get_by_role("navigation", name="Main").get_by_role("link")
+    paths = {await link.get_attribute("href") or "/" for link in await links.all()}
+    await page.set_viewport_size({"width": width, "height": 800})
+    for path in sorted(paths):
+        await page.goto(f"{nova.url}{path}")
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width, path
