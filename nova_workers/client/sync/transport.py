@@ -73,13 +73,16 @@ class Transport:
         params: Params | None = None,
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
+        repeatable: bool = False,
     ) -> M:
         """Send a request and return its body as `model`.
 
         Raises:
             NovaError: The API refused, or did not answer; see `nova_workers.client.problems`.
         """
-        response = self.send(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
+        response = self.send(
+            method, path, body=body, params=params, headers=headers, timeout_s=timeout_s, repeatable=repeatable
+        )
         try:
             return model.model_validate_json(response.content)
         except ValidationError as error:
@@ -95,19 +98,21 @@ class Transport:
         headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
         accept: frozenset[int] = frozenset(),
+        repeatable: bool = False,
     ) -> httpx2.Response:
         """Send a request and return its whole response, whose status is below 400 or one of `accept`.
 
-        An idempotent request (by its method, or with an Idempotency-Key) is sent again if the connection broke or the
-        API answered 503. After a refused connection it is not: the caller should know at once that there is no API.
+        An idempotent request (by its method, with an Idempotency-Key, or `repeatable`) is sent again if the connection
+        broke or the API answered 503. After a refused connection it is not: the caller should know at once that there
+        is no API.
 
         Raises:
             NovaError: The API refused, or did not answer.
         """
         request = self._request(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         # A retry of a change whose answer was lost would find another version than it expects.
-        repeatable = method in _REPEATABLE_METHODS and "If-Match" not in request.headers
         repeatable = repeatable or "Idempotency-Key" in request.headers
+        repeatable = repeatable or (method in _REPEATABLE_METHODS and "If-Match" not in request.headers)
         failures = 0
         while True:
             try:

@@ -58,8 +58,16 @@ class Runs:
         )
 
     def create_many(self, batch: RunBatch) -> RunBatchView:
-        """Queue up to 100 messages, and return the outcome of each, in their order."""
-        return self._transport.fetch(RunBatchView, "POST", "/v1/runs/batch", body=batch)
+        """Queue up to 100 messages, and return the outcome of each, in their order.
+
+        Messages without an idempotency key get one.
+        """
+        items = [
+            item if item.idempotency_key else item.model_copy(update={"idempotency_key": new_id("evt")})
+            for item in batch.items
+        ]
+        keyed = batch.model_copy(update={"items": items})
+        return self._transport.fetch(RunBatchView, "POST", "/v1/runs/batch", body=keyed, repeatable=True)
 
     def wait(
         self,
