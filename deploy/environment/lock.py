@@ -12,21 +12,21 @@ SILENT = ("--no-emit-index-url", "--no-emit-find-links", "--custom-compile-comma
 LOCKS = {
     "requirements-dev.txt": (
         "pyproject.toml",
-        "--extra=local",
-        "--extra=console",
+        "--extra=all",
         "--extra=claude-agent",
         "--group=test",
         "--group=check",
         "--group=build",
     ),
-    "requirements.txt": (
+    "requirements.txt": ("pyproject.toml", "--extra=all", "--group=build", "-c=requirements-dev.txt"),
+    "deploy/requirements.txt": (
         "pyproject.toml",
-        "--extra=local",
+        "--extra=fleet",
+        "--extra=embeddings",
         "--extra=console",
         "--group=build",
         "-c=requirements-dev.txt",
     ),
-    "deploy/requirements.txt": ("pyproject.toml", "--extra=console", "--group=build", "-c=requirements-dev.txt"),
     "requirements-docs.txt": ("--group=docs", "-c=requirements-dev.txt"),
     "requirements-uv.txt": ("--group=uv",),
 }

@@ -11,6 +11,7 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from nova_workers.cli.extras import require_extra
 from nova_workers.errors import NovaError
 from nova_workers.program import exit_on_failed_output, raise_on_interrupt
 
@@ -29,6 +30,8 @@ class Lazy:
     module: str
     help: str
     panel: str
+    extra: str = ""
+    """The extra that the command needs; most need none."""
 
 
 COMMANDS = (
@@ -44,6 +47,7 @@ COMMANDS = (
         "nova_workers.cli.orchestrations.mcp_master",
         "Serve MCP on stdio: your own assistant leads agents of the fleet.",
         _TALK,
+        "mcp",
     ),
     Lazy("chat", "nova_workers.cli.talk.chat", "Talk with an agent on one thread.", _TALK),
     Lazy("agents", "nova_workers.cli.workspace.agents", "List, make and change agents.", _LOOK),
@@ -92,14 +96,20 @@ COMMANDS = (
         "Let people write to agents from elsewhere.",
         _RUN,
     ),
-    Lazy("up", "nova_workers.cli.operations.processes", "Start the whole fleet on this machine.", _RUN),
-    Lazy("doctor", "nova_workers.cli.operations.doctor", "Check everything, and say how to fix it.", _RUN),
-    Lazy("migrate", "nova_workers.cli.operations.migrate", "Migrate the database's schema to this version.", _RUN),
-    Lazy("api", "nova_workers.cli.operations.processes", "Run one API process.", _RUN),
-    Lazy("worker", "nova_workers.cli.operations.processes", "Run one worker process.", _RUN),
-    Lazy("beat", "nova_workers.cli.operations.processes", "Run the scheduler of periodic tasks.", _RUN),
-    Lazy("console", "nova_workers.cli.operations.processes", "Run the web console.", _RUN),
-    Lazy("flower", "nova_workers.cli.operations.processes", "Run Flower, the view of Celery's tasks.", _RUN),
+    Lazy("up", "nova_workers.cli.operations.processes", "Start the whole fleet on this machine.", _RUN, "local"),
+    Lazy("doctor", "nova_workers.cli.operations.doctor", "Check everything, and say how to fix it.", _RUN, "fleet"),
+    Lazy(
+        "migrate",
+        "nova_workers.cli.operations.migrate",
+        "Migrate the database to this version.",
+        _RUN,
+        "fleet",
+    ),
+    Lazy("api", "nova_workers.cli.operations.processes", "Run one API process.", _RUN, "fleet"),
+    Lazy("worker", "nova_workers.cli.operations.processes", "Run one worker process.", _RUN, "fleet"),
+    Lazy("beat", "nova_workers.cli.operations.processes", "Run the scheduler of periodic tasks.", _RUN, "fleet"),
+    Lazy("console", "nova_workers.cli.operations.processes", "Run the web console.", _RUN, "console"),
+    Lazy("flower", "nova_workers.cli.operations.processes", "Run Flower, the view of Celery's tasks.", _RUN, "fleet"),
     Lazy("version", "nova_workers.cli.version", "Print the versions of this installation.", _RUN),
 )
 
@@ -128,6 +138,8 @@ class _Table(TyperGroup):
 
 
 def _load(entry: Lazy) -> Any:
+    if entry.extra:
+        require_extra(entry.extra, f"nova {entry.name}")
     loaded: typer.Typer = importlib.import_module(entry.module).app
     # From here on Ctrl-C raises, so that the command can clean up.
     raise_on_interrupt()

@@ -11,7 +11,7 @@ from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
 from nova_workers.client.client import NovaClient
-from nova_workers.client.transport import Retry
+from nova_workers.client.retry import Retry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.console.assets import Assets

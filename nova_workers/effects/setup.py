@@ -1,5 +1,7 @@
 """The embedding provider that the settings name."""
 
+from importlib.util import find_spec
+
 from nova_workers.config import EffectSettings
 from nova_workers.effects.http import HttpEmbeddings
 from nova_workers.effects.local import LocalEmbeddings
@@ -13,11 +15,16 @@ def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
     """Return the provider that the settings name, None for ``off``.
 
     Raises:
-        ConfigurationError: ``openai`` without a base URL.
+        ConfigurationError: ``local`` without the extra `embeddings`, or ``openai`` without a base URL.
     """
     if settings.embedding_provider == "off":
         return None
     if settings.embedding_provider == "local":
+        if find_spec("onnxruntime") is None:
+            raise ConfigurationError(
+                "NOVA_EFFECTS__EMBEDDING_PROVIDER is 'local', but the extra 'embeddings' is not installed: "
+                "pip install 'nova-workers[embeddings]', or set it to 'off' or 'openai'."
+            )
         return LocalEmbeddings()
     if settings.embedding_base_url is None:
         raise ConfigurationError(

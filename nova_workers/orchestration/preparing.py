@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nova_workers.capabilities.mcp_servers import McpServerForm
 from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.mcp.servers import McpServerForm
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.errors import AgentSpawnError, ExpertNotFoundError

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from nova_workers.capabilities.mcp_servers import McpServerForm
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.mcp.servers import McpServerForm
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.orchestration import ORCHESTRATIONS, READ_TOOLS, SpawnRequest
 from nova_workers.errors import AgentSpawnError

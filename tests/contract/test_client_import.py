@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 
@@ -33,8 +34,9 @@ def _probe() -> tuple[float, list[str]]:
 
 
 def test_importing_the_client_takes_little_time() -> None:
-    # Other processes slow this one down, and nothing makes it faster than it is.
-    assert min(_probe()[0] for _ in range(3)) < MOST_CPU_S
+    # On a busy machine the same work takes up to twice the CPU time: processes share caches, and threads of a core.
+    load = os.getloadavg()[0] / (os.cpu_count() or 1)
+    assert min(_probe()[0] for _ in range(3)) < MOST_CPU_S * min(2, max(1, load))
 
 
 def test_importing_the_client_loads_no_server_no_engine_and_no_model() -> None:

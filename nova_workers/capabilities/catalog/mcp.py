@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from nova_workers.capabilities.mcp_servers import McpServerForm, ServerName
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Revealed, Servers
 from nova_workers.config import ToolSettings
+from nova_workers.contracts.mcp.servers import McpServerForm, ServerName
 from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.workspace.secrets import Secrets

@@ -19,7 +19,6 @@ from nova_workers.devstack.commands import (
     api_command,
     beat_command,
     console_command,
-    console_is_installed,
     flower_command,
     worker_command,
 )
@@ -102,8 +101,6 @@ def console(
 ) -> None:
     """Run the web console of a fleet. It prints a login link that is valid once, for 15 minutes."""
     settings = _read_settings()
-    if not console_is_installed():
-        raise ConfigurationError("The web console is not installed. Add it: pip install 'nova-workers[console]'")
     if login:
         running = read_state(settings.home).get("console_url")
         become([sys.executable, "-m", "nova_workers.console", *([running] if isinstance(running, str) else [])], {})

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Collection, Mapping
 
-from nova_workers.capabilities.mcp_servers import McpServerForm
+from nova_workers.contracts.mcp.servers import McpServerForm
 from nova_workers.orchestration.config.values import Plugin
 from nova_workers.vocabulary import AgentRole
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Mapping
 
-from nova_workers.capabilities.mcp_servers import McpServerForm
 from nova_workers.config import ToolSettings
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut, OrchestrationConfigView
+from nova_workers.contracts.mcp.servers import McpServerForm
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import configs as ledger

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
-from nova_workers.capabilities.mcp_servers import HttpServer, McpServerForm, ServerName, StdioServer
+from nova_workers.contracts.mcp.servers import HttpServer, McpServerForm, ServerName, StdioServer
 from nova_workers.errors import ModelNotAvailableError
 from nova_workers.vocabulary import ModelTier, PermissionMode, ReasoningEffort, TaskCategory
 

@@ -1,4 +1,7 @@
-"""The models that installed libraries list: the Anthropic SDK's ids, and `genai-prices` with prices and windows."""
+"""The models that installed libraries list: the Anthropic SDK's ids, and `genai-prices` with prices and windows.
+
+Without the SDK, as where only the command line is installed, `genai-prices` gives Anthropic's ids too.
+"""
 
 import ast
 import re
@@ -21,11 +24,12 @@ _PRICED: Final[Mapping[str, str]] = {"claude": "anthropic", "codex": "openai", "
 """Our providers, by what `genai-prices` calls them. It lists none of Alibaba Model Studio: name those in `models`."""
 
 _CURRENT: Final[Mapping[str, re.Pattern[str]]] = {
+    "claude": re.compile(r"^claude-[a-z]+-[4-9]"),
     "codex": re.compile(r"^gpt-(?:[5-9]|\d\d)(?:[.-]|$)"),
     "gemini": re.compile(r"^gemini-(?:2\.[5-9]|[3-9]|\d\d)"),
     "minimax": re.compile(r"^minimax-m[2-9]", re.IGNORECASE),
 }
-"""Ids of models that are not legacy. Anthropic's SDK lists its current models itself."""
+"""Ids of models that are not legacy."""
 
 _SPECIAL = re.compile(
     r"(?:^|[-._])(?:embedding|tts|image|audio|realtime|live|transcribe|translate|whisper|vision|search|instruct|cyber|"
@@ -74,13 +78,13 @@ def installed() -> tuple[ModelCapability, ...]:
 
 @cache
 def sdk_models() -> tuple[str, ...]:
-    """Return the ids that the installed Anthropic SDK lists.
+    """Return the ids that the installed Anthropic SDK lists; without it those of `genai-prices`.
 
     The list is read from its source: to import the SDK takes 0.7 s and 40 MB, and the API does not need it otherwise.
     """
     spec = find_spec("anthropic")
     if spec is None or spec.origin is None:
-        return ()
+        return tuple(_priced_ids("claude"))
     tree = ast.parse((Path(spec.origin).parent / "types" / "model.py").read_text(encoding="utf-8"))
     constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
     return tuple(value for value in constants if isinstance(value, str) and value.startswith("claude-"))

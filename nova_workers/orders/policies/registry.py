@@ -2,25 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, Final
+from typing import Final
 
 import structlog
-from pydantic import ValidationError
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyView
 from nova_workers.contracts.orders import PolicyDocument
 from nova_workers.errors import InvalidInput, NotFound
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.json_schemas import JsonSchema
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import policies as ledger
 from nova_workers.orders.policies.builtin_policies import builtin_policies
-from nova_workers.validation import place_of, problem_of
+from nova_workers.orders.policies.parsing import parse_policy
 
-__all__ = ["LoadedPolicy", "Policies", "parse_policy"]
+__all__ = ["LoadedPolicy", "Policies"]
 
 _log = structlog.get_logger(__name__)
 
@@ -138,47 +136,9 @@ class Policies:
         return found
 
 
-def parse_policy(document: object) -> PolicyDocument:
-    """Return a document as a policy.
-
-    Raises:
-        InvalidInput: It has errors; ``fields['errors']`` names each with its path.
-    """
-    try:
-        policy = PolicyDocument.from_wire(document)
-    except ValidationError as error:
-        items = error.errors(include_url=False, include_input=False)
-        raise _refusal([(place_of(item), problem_of(item, PolicyDocument)) for item in items]) from None
-    if problems := [problem for place, schema in _schemas(policy) for problem in _schema_problems(place, schema)]:
-        raise _refusal(problems)
-    return policy
-
-
-def _schemas(policy: PolicyDocument) -> Iterator[tuple[str, Mapping[str, Any]]]:
-    if policy.inputs_schema is not None:
-        yield "inputsSchema", policy.inputs_schema
-    for kind, schema in policy.artifact_kinds.items():
-        yield f"artifactKinds.{kind}", schema
-
-
-def _schema_problems(place: str, schema: Mapping[str, Any]) -> Iterator[tuple[str, str]]:
-    try:
-        JsonSchema(schema)
-    except InvalidSchema as error:
-        yield ".".join([place, *map(str, error.path)]), f"it is no JSON schema: {error.why[:200]}"
-
-
 def _unknown(policy_id: str, version: str | None = None) -> NotFound:
     which = "" if version is None else f" with the version {version!r}"
     return NotFound(f"There is no policy {policy_id!r}{which}. `nova orders policies list` shows all.")
-
-
-def _refusal(problems: list[tuple[str, str]]) -> InvalidInput:
-    lines = [f"{place or 'the document'}: {words}" for place, words in problems]
-    return InvalidInput(
-        "\n".join(["The policy has errors:", *lines]),
-        errors=[{"field": f"document.{place}".removesuffix("."), "message": words} for place, words in problems],
-    )
 
 
 def _view_of_row(row: ledger.PolicyRow) -> PolicyView:

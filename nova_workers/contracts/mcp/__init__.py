@@ -1,0 +1,1 @@
+"""Values of MCP: the servers that people name in configurations."""
