@@ -1,12 +1,15 @@
 """What a page module declares: its routes, and its entries of the navigation."""
 
+import re
 from dataclasses import dataclass
 from typing import Literal
 
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import BaseRoute
 
-__all__ = ["GROUPS", "NavEntry", "PageModule"]
+from nova_workers.errors import NotFound
+
+__all__ = ["GROUPS", "NavEntry", "PageModule", "id_given"]
 
 Group = Literal["Work", "Build", "Account", "Fleet"]
 
@@ -61,3 +64,16 @@ class _IdConvertor(Convertor[str]):
 
 # Here, so that it is known before any page module makes its routes.
 register_url_convertor("id", _IdConvertor())
+
+
+def id_given(text: str | None) -> str | None:
+    """Return an id from a query or a form; None if there is none.
+
+    Raises:
+        NotFound: It has not the form of an id, and could change the path of the API's request that it goes into.
+    """
+    if not text:
+        return None
+    if re.fullmatch(_IdConvertor.regex, text) is None:
+        raise NotFound(f"There is no id {text!r}.", status=404)
+    return text

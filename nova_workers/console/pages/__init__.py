@@ -1,7 +1,7 @@
 """The pages: one module a subject, each with its `PAGE` (routes and navigation). The navigation has their order."""
 
 from nova_workers.console.navigation import PageModule
-from nova_workers.console.pages import agents, files, home, inbox, memories, notes, runs, sign_in
+from nova_workers.console.pages import agents, files, home, inbox, memories, notes, runs, secrets, sign_in, skills
 
 __all__ = ["PAGES"]
 
@@ -13,9 +13,11 @@ PAGES: tuple[PageModule, ...] = (
     inbox.PAGE,
     # Build
     agents.PAGE,
+    skills.PAGE,
     notes.PAGE,
     memories.PAGE,
     files.PAGE,
     # Account
+    secrets.PAGE,
     # Fleet
 )

@@ -307,6 +307,13 @@ async def test_another_tenants_agent_is_not_found(path: str, console: Console, o
         assert (await other.get(f"/agents/clerk{path}")).status_code == 404
 
 
+async def test_an_id_in_a_query_or_a_form_changes_no_address_of_the_api(browser: httpx2.AsyncClient) -> None:
+    assert (await browser.get("/agents/~new", params={"from": "../keys"})).status_code == 404
+    assert (await browser.get("/agents/nova/try", params={"thread": "../runs"})).status_code == 404
+    sent = await browser.post("/agents/nova/try", data={"thread": "../../v1/keys?", "message": "hi"})
+    assert sent.status_code == 404
+
+
 async def test_a_key_without_the_scope_sees_which_one_agents_need(
     console: Console, database: Database, tenant: Tenant
 ) -> None:

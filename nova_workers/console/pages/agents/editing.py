@@ -12,6 +12,7 @@ from starlette.responses import Response
 from nova_workers.client.client import NovaClient
 from nova_workers.console.diffs import FieldDiff, field_diffs
 from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.navigation import id_given
 from nova_workers.console.pages.agents.fields import Choices, agent_shape, form_root, load_choices, sections_of
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.schema_forms import edited, read_value, split_errors
@@ -69,9 +70,9 @@ async def show(request: Request) -> Response:
 async def show_new(request: Request) -> Response:
     """Show the form of a new agent; with `from`, a copy of another."""
     client = client_of(request)
-    source = request.query_params.get("from")
+    source = id_given(request.query_params.get("from"))
     choices = await load_choices(client)
-    value = {} if not source else _value_of(await client.agents.get(source))
+    value = {} if source is None else _value_of(await client.agents.get(source))
     return _form_page(request, None, choices, Draft(value))
 
 

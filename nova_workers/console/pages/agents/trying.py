@@ -11,6 +11,7 @@ from starlette.responses import Response
 from nova_workers.client.client import NovaClient
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.live import DONE, Change, resume_id, stream
+from nova_workers.console.navigation import id_given
 from nova_workers.console.rendering import fragment, render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.events import (
@@ -36,14 +37,14 @@ _PARTS = "agents/try_parts.html"
 
 async def show(request: Request) -> Response:
     """Show the conversation, if there is one, and the field for a message."""
-    return await _page(request, Form(), request.query_params.get("thread"), 200)
+    return await _page(request, Form(), id_given(request.query_params.get("thread")), 200)
 
 
 async def send(request: Request) -> Response:
     """Send a message in the conversation, or in a new one."""
     form = await read_form(request)
     client, agent_id = client_of(request), request.path_params["agent"]
-    thread_id, message = form.given("thread"), form.given("message")
+    thread_id, message = id_given(form.given("thread")), form.given("message")
     if message is None:
         return await _page(request, Form(form.values, errors={"message": "Write a message."}), thread_id, 422)
     try:

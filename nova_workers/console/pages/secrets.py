@@ -1,0 +1,98 @@
+"""Secrets: names, setting values, deleting, and the operator's rotation. No page contains a value."""
+
+import asyncio
+import re
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
+from nova_workers.console.rendering import render, see_other
+from nova_workers.console.state import client_of
+from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN, SecretPut
+from nova_workers.errors import Conflict, InvalidInput, Rejected
+from nova_workers.validation import ACCEPTED_FORMS
+
+__all__ = ["PAGE"]
+
+
+async def show(request: Request) -> Response:
+    """Show the names, and the form for a value; with `name`, to replace that one's."""
+    return await _page(request, Form({"name": request.query_params.get("name", "")}), 200)
+
+
+async def put(request: Request) -> Response:
+    """Set a value."""
+    form = await read_form(request)
+    # Only the name and the description are ever shown again.
+    shown = Form({name: form.value(name) for name in ("name", "description")})
+    name, value = form.given("name"), form.value("value")
+    errors = _missing(name, value)
+    if name is None or errors:
+        return await _page(request, Form(shown.values, errors=errors), 422)
+    description = form.given("description")
+    try:
+        secret = build(SecretPut, {"value": value, **({} if description is None else {"description": description})})
+        await client_of(request).secrets.put(name, secret)
+    except InvalidInput as error:
+        return await _page(request, shown.refused(error), 422)
+    except Rejected as error:
+        return await _page(request, Form(shown.values, problem=error.message), 409)
+    return see_other(request, "/secrets", flash=f"{name} is set.")
+
+
+async def delete(request: Request) -> Response:
+    """Delete a secret."""
+    name: str = request.path_params["name"]
+    await client_of(request).secrets.delete(name)
+    return see_other(request, "/secrets", flash=f"{name} is deleted.")
+
+
+async def rotate(request: Request) -> Response:
+    """Encrypt what is under other master keys with the current one."""
+    try:
+        done = await client_of(request).secrets.rotate()
+    except Conflict as error:
+        return see_other(request, "/secrets", flash=error.message, kind="bad")
+    text = f"{done.rotated} encrypted with the key {done.key_id}; {done.remaining} remain under other keys."
+    if done.unreadable:
+        text += f" {done.unreadable} cannot be decrypted; the API's log names them."
+    return see_other(request, "/secrets", flash=text, kind="warn" if done.remaining else "good")
+
+
+def _missing(name: str | None, value: str) -> dict[str, str]:
+    """Return what is wrong with a name, which goes into the address of the API's request, and with an empty value."""
+    errors = {} if value else {"value": "Enter the value."}
+    if name is None or not re.fullmatch(SECRET_NAME_PATTERN, name):
+        errors["name"] = f"The name is {name or ''!r}; {ACCEPTED_FORMS[SECRET_NAME_PATTERN]}."
+    return errors
+
+
+async def _page(request: Request, form: Form, status: int) -> Response:
+    client = client_of(request)
+    page, caller = await asyncio.gather(
+        client.secrets.list(limit=PAGE_SIZE, cursor=cursor_of(request)), client.whoami()
+    )
+    return render(
+        request,
+        "secrets/list.html",
+        status=status,
+        secrets=page.items,
+        pager=pager(request, page),
+        form=form,
+        is_operator="operator" in caller.scopes,
+    )
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/secrets", show, methods=["GET"]),
+        Route("/secrets", put, methods=["POST"]),
+        Route("/secrets/~rotate", rotate, methods=["POST"]),
+        Route("/secrets/{name:id}/delete", delete, methods=["POST"]),
+    ),
+    nav=(NavEntry("Account", "Secrets", "/secrets", "secrets"),),
+)
