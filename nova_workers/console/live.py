@@ -69,18 +69,22 @@ def stream(changes: AsyncGenerator[Change]) -> StreamingResponse:
 async def _events(changes: AsyncGenerator[Change]) -> AsyncIterator[bytes]:
     queue: asyncio.Queue[Change | None] = asyncio.Queue(maxsize=1_000)
     reader = asyncio.create_task(_read(changes, queue))
+    loop = asyncio.get_running_loop()
+    sent_at = -COALESCE_S
     try:
         # Opens the stream at once, also through proxies that wait for a first byte.
         yield b"retry: 2000\n: open\n\n"
         while True:
             try:
-                first = await asyncio.wait_for(queue.get(), HEARTBEAT_S)
+                async with asyncio.timeout(HEARTBEAT_S):
+                    first = await queue.get()
             except TimeoutError:
                 yield b": still here\n\n"
                 continue
-            batch = await _more(queue, first)
+            batch = await _more(queue, first, until=sent_at + COALESCE_S)
             if sent := [change for change in batch if change is not None and change is not DONE]:
                 yield _frame(sent)
+                sent_at = loop.time()
             if DONE in batch:
                 yield b"event: done\ndata: {}\n\n"
             if DONE in batch or None in batch:
@@ -91,26 +95,25 @@ async def _events(changes: AsyncGenerator[Change]) -> AsyncIterator[bytes]:
 
 
 async def _read(changes: AsyncGenerator[Change], queue: asyncio.Queue[Change | None]) -> None:
+    """Put changes into the queue, and None after the last."""
     try:
         async with aclosing(changes) as source:
             async for change in source:
                 await queue.put(change)
     except NovaError as error:
         structlog.get_logger().info("console_stream_ended", code=error.code, detail=error.message)
-    finally:
-        # Without waiting for room: a reader that was canceled has none to read it.
-        if not queue.full():
-            queue.put_nowait(None)
+    except Exception:
+        structlog.get_logger().exception("console_stream_failed")
+    await queue.put(None)
 
 
-async def _more(queue: asyncio.Queue[Change | None], first: Change | None) -> list[Change | None]:
-    """Return a change and those that follow it shortly."""
+async def _more(queue: asyncio.Queue[Change | None], first: Change | None, *, until: float) -> list[Change | None]:
+    """Return a change and those that follow it until a time; the first one after a pause does not wait."""
     batch = [first]
-    until = asyncio.get_running_loop().time() + COALESCE_S
     while batch[-1] is not None and batch[-1] is not DONE:
         try:
             async with asyncio.timeout_at(until):
-                batch.append(await queue.get())
+                batch.append(queue.get_nowait() if not queue.empty() else await queue.get())
         except TimeoutError:
             break
     return batch

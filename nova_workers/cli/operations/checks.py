@@ -26,7 +26,15 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.cursors import tenants_behind
 from nova_workers.vocabulary import QUEUES
 
-__all__ = ["Finding", "check_api", "check_broker", "check_database", "check_embedded", "check_variables"]
+__all__ = [
+    "Finding",
+    "check_api",
+    "check_broker",
+    "check_console",
+    "check_database",
+    "check_embedded",
+    "check_variables",
+]
 
 MIN_POSTGRES = 150_000
 MIN_PGVECTOR = (0, 8)
@@ -134,6 +142,20 @@ async def check_api(client: NovaClient, target: Target) -> list[Finding]:
     else:
         found.append(Finding("api ready", "ok", "reaches its servers"))
     return [*found, *await _check_key(client, target)]
+
+
+async def check_console(url: object) -> list[Finding]:
+    """Check the web console that `nova up` started, at the address of its state file; nothing without one."""
+    if not isinstance(url, str):
+        return []
+    async with NovaClient(url, None) as console:
+        try:
+            # The same path and the same answer as the API's.
+            await console.healthz()
+        except NovaError:
+            fix = "see the lines of `console` in the output of `nova up`"
+            return [Finding("console", "warn", f"nothing answers at {url}", fix)]
+    return [Finding("console", "ok", f"{url}; `nova console --login` signs in")]
 
 
 async def _check_vector(connection: asyncpg.Connection) -> Finding:

@@ -11,11 +11,12 @@ from nova_workers.cli.operations.checks import (
     Finding,
     check_api,
     check_broker,
+    check_console,
     check_database,
     check_embedded,
     check_variables,
 )
-from nova_workers.cli.target import find_servers
+from nova_workers.cli.target import find_servers, read_state
 from nova_workers.cli.terminal.output import Output
 
 __all__ = ["app"]
@@ -33,6 +34,7 @@ async def doctor(session: Session) -> None:
         check_database(servers.database_url),
         check_broker(servers.redis_url),
         check_api(session.client, session.target),
+        check_console(read_state(session.settings.home).get("console_url")),
     )
     findings = [
         *check_variables(os.environ),

@@ -11,11 +11,12 @@ import asyncpg
 import pytest
 import redis
 
+from nova_workers.cli.operations.checks import check_console
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.keys import broker_queue
 from tests.integration.cli.conftest import logical_database
 from tests.support.processes.command_line import Done, Nova
-from tests.support.processes.fleet import Fleet
+from tests.support.processes.fleet import Fleet, free_port
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
 
@@ -54,6 +55,13 @@ def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
     shown = nova("doctor").out
     assert "✓ database" in shown
     assert "✗" not in shown
+
+
+async def test_a_console_that_does_not_answer_is_named_with_where_to_look() -> None:
+    (found,) = await check_console(f"http://127.0.0.1:{free_port()}")
+    assert (found.name, found.state) == ("console", "warn")
+    assert "`nova up`" in (found.fix or "")
+    assert await check_console(None) == []
 
 
 def test_no_servers_at_all(nova: Nova) -> None:

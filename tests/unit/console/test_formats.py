@@ -1,0 +1,71 @@
+"""How values are shown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import timedelta
+
+import pytest
+
+from nova_workers.console.formats import duration, filters, size, tokens, usd
+from tests.support.harness.manual_clock import ManualClock
+
+
+@pytest.mark.parametrize(
+    ("ago_s", "words"),
+    [
+        (0, "now"),
+        (59, "59 s ago"),
+        (3_599, "59 min ago"),
+        (86_399, "23 h ago"),
+        (86_400 * 29, "29 d ago"),
+        (86_400 * 90, "3 mo ago"),
+        (86_400 * 800, "2 y ago"),
+        (-90, "in 1 min"),
+    ],
+)
+def test_a_time_is_relative_and_has_the_absolute_one(ago_s: float, words: str) -> None:
+    clock = ManualClock()
+    time: Callable[..., object] = filters(clock)["time"]
+    at = clock.now() - timedelta(seconds=ago_s)
+    assert f">{words}</time>" in str(time(at))
+    assert at.strftime("%Y-%m-%d %H:%M:%S UTC") in str(time(at))
+
+
+@pytest.mark.parametrize(
+    ("seconds", "shown"),
+    [
+        (0.04, "0.0 s"),
+        (9.96, "10.0 s"),
+        (59.4, "59 s"),
+        (60, "1 min"),
+        (185, "3 min 5 s"),
+        (7_800, "2 h 10 min"),
+        (90_000, "1 d 1 h"),
+    ],
+)
+def test_a_duration_has_two_units_at_most(seconds: float, shown: str) -> None:
+    assert duration(seconds) == shown
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0"), (999, "999"), (1_000, "1k"), (12_345, "12.3k"), (999_499, "999k"), (999_600, "1M")]
+)
+def test_tokens_have_three_digits(count: int, shown: str) -> None:
+    assert tokens(count) == shown
+
+
+@pytest.mark.parametrize(("amount", "shown"), [(0, "$0"), (0.00012, "$0.0001"), (0.5, "$0.50"), (1234.5, "$1,234.50")])
+def test_money_has_cents_from_ten_cents_on(amount: float, shown: str) -> None:
+    assert usd(amount) == shown
+
+
+def test_an_unknown_price_is_not_nothing() -> None:
+    assert "price of the model is unknown" in str(usd(None))
+
+
+@pytest.mark.parametrize(
+    ("count", "shown"), [(0, "0 B"), (1_023, "1023 B"), (1_024, "1.0 KiB"), (5_242_880, "5.0 MiB")]
+)
+def test_a_size_has_a_unit(count: int, shown: str) -> None:
+    assert size(count) == shown

@@ -1,0 +1,112 @@
+"""Streams of changes to a page."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncGenerator, AsyncIterator
+from typing import cast
+
+from structlog.testing import capture_logs
+
+from nova_workers.console.live import DONE, Change, stream
+from nova_workers.errors import Unavailable
+
+
+async def _sent(changes: AsyncGenerator[Change]) -> list[str]:
+    body = cast(AsyncIterator[bytes], stream(changes).body_iterator)
+    return [frame.decode() async for frame in body]
+
+
+def _changes(frames: list[str]) -> list[list[str]]:
+    data = [
+        line.removeprefix("data: ") for frame in frames for line in frame.splitlines() if line.startswith("data: [")
+    ]
+    return [change for one in data for change in json.loads(one)]
+
+
+async def test_changes_come_in_order_with_the_id_of_the_last_and_then_the_end() -> None:
+    async def changes() -> AsyncGenerator[Change]:
+        for number in range(5):
+            yield Change("append", "log", f"<p>{number}</p>", id=f"1-{number}")
+        yield DONE
+
+    frames = await _sent(changes())
+    assert _changes(frames) == [["append", "log", f"<p>{number}</p>"] for number in range(5)]
+    assert "id: 1-4" in frames[-2]
+    assert frames[-1] == "event: done\ndata: {}\n\n"
+
+
+async def test_changes_that_follow_each_other_closely_are_sent_together() -> None:
+    async def changes() -> AsyncGenerator[Change]:
+        for number in range(200):
+            yield Change("append", "log", str(number))
+
+    frames = await _sent(changes())
+    assert len(_changes(frames)) == 200
+    assert len(frames) < 10
+
+
+async def test_the_first_change_after_a_pause_does_not_wait_for_others() -> None:
+    more = asyncio.Event()
+
+    async def changes() -> AsyncGenerator[Change]:
+        yield Change("inner", "status", "running")
+        await more.wait()
+
+    body = cast(AsyncIterator[bytes], stream(changes()).body_iterator)
+    assert b"open" in await anext(body)
+    assert b"running" in await asyncio.wait_for(anext(body), 5)
+    more.set()
+    assert [frame async for frame in body] == []
+
+
+async def test_of_two_replacements_of_an_element_the_last_is_sent() -> None:
+    async def changes() -> AsyncGenerator[Change]:
+        yield Change("append", "log", "x")
+        for number in range(3):
+            yield Change("replace", "total", f"<b id=total>{number}</b>")
+        yield DONE
+
+    shown = _changes(await _sent(changes()))
+    assert shown[0] == ["append", "log", "x"]
+    assert shown[-1] == ["replace", "total", "<b id=total>2</b>"]
+
+
+async def test_an_error_of_the_api_ends_the_stream_so_that_the_browser_comes_back() -> None:
+    async def changes() -> AsyncGenerator[Change]:
+        yield Change("append", "log", "before")
+        raise Unavailable("The API is restarting.")
+
+    with capture_logs() as lines:
+        frames = await _sent(changes())
+    assert _changes(frames) == [["append", "log", "before"]]
+    assert "done" not in frames[-1]
+    assert lines[0]["event"] == "console_stream_ended"
+
+
+async def test_a_defect_in_a_page_is_logged_with_its_traceback() -> None:
+    async def changes() -> AsyncGenerator[Change]:
+        yield Change("append", "log", "before")
+        raise ZeroDivisionError
+
+    with capture_logs() as lines:
+        await _sent(changes())
+    assert (lines[0]["event"], lines[0]["exc_info"]) == ("console_stream_failed", True)
+
+
+async def test_closing_the_page_closes_its_source() -> None:
+    closed = asyncio.Event()
+
+    async def changes() -> AsyncGenerator[Change]:
+        try:
+            yield Change("append", "log", "x")
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    body = cast(AsyncGenerator[bytes], stream(changes()).body_iterator)
+    await anext(body)
+    await anext(body)
+    await body.aclose()
+    await asyncio.wait_for(closed.wait(), 5)

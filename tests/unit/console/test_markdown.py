@@ -1,0 +1,104 @@
+"""Text of agents and other strangers, as HTML."""
+
+from __future__ import annotations
+
+from html.parser import HTMLParser
+
+import pytest
+
+from nova_workers.console.markdown import code_block, to_html
+
+
+class _Elements(HTMLParser):
+    """Collects what an HTML text consists of."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.tags: set[str] = set()
+        self.attributes: set[str] = set()
+        self.addresses: set[str] = set()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.add(tag)
+        self.attributes |= {name for name, _ in attrs}
+        self.addresses |= {value or "" for name, value in attrs if name == "href"}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "<script>alert(1)</script>",
+        "<img src=x onerror=alert(1)>",
+        "<p style='position:fixed'>over everything</p>",
+        "[click](javascript:alert(1))",
+        "[click](  java\tscript:alert(1))",
+        "[click](data:text/html;base64,PHNjcmlwdD4=)",
+        "![x](javascript:alert(1))",
+        "![track](https://evil.example/pixel.png)",
+        "<a href='https://evil.example' onmouseover='alert(1)'>x</a>",
+        '```"><script>alert(1)</script>\ncode\n```',
+        "```python\n</code></pre><script>alert(1)</script>\n```",
+        '[x](https://a.example/" onclick="alert(1))',
+        '![" onerror="alert(1)](https://a.example/x)',
+        "<svg><use href='#x' onload=alert(1)></svg>",
+        "<form action='https://evil.example'><input name=key></form>",
+        "<iframe src='https://evil.example'></iframe>",
+        "[![x](https://evil.example/1)](https://evil.example/2)",
+        "| a |\n| - |\n| <script>alert(1)</script> |",
+        "<base href='https://evil.example'>",
+        "<meta http-equiv=refresh content='0;url=https://evil.example'>",
+    ],
+)
+def test_nothing_that_runs_or_loads_survives(text: str) -> None:
+    found = _Elements()
+    found.feed(str(to_html(text)))
+    assert found.tags <= {
+        "div",
+        "p",
+        "a",
+        "span",
+        "pre",
+        "code",
+        "table",
+        "thead",
+        "tbody",
+        "tr",
+        "th",
+        "td",
+        "blockquote",
+    }
+    assert found.attributes <= {"class", "href", "rel", "target", "title"}
+    assert {address.partition(":")[0] for address in found.addresses} <= {"https"}
+
+
+def test_a_link_shows_its_host_and_keeps_who_followed_it_to_itself() -> None:
+    html = str(to_html("See [our page](https://docs.example.com/x?y=1)."))
+    assert 'rel="noopener noreferrer nofollow"' in html
+    assert 'target="_blank"' in html
+    assert "(docs.example.com)" in html
+
+
+def test_a_link_whose_text_is_its_address_shows_no_host_twice() -> None:
+    assert "host" not in str(to_html("<https://docs.example.com/>"))
+
+
+def test_an_image_is_a_link_with_its_words() -> None:
+    html = str(to_html("![a chart](https://files.example.com/chart.png)"))
+    assert 'href="https://files.example.com/chart.png"' in html
+    assert ">a chart</a>" in html
+    assert "(files.example.com)" in html
+
+
+def test_tables_lists_and_code_are_shown() -> None:
+    html = str(to_html("- one\n- two\n\n| a | b |\n| - | -: |\n| 1 | 2 |\n\n```python\ndef f(): ...\n```"))
+    assert "<li>one</li>" in html
+    assert '<td class="right">2</td>' in html
+    assert '<span class="k">def</span>' in html
+
+
+def test_code_of_an_unknown_language_is_text() -> None:
+    assert "a &lt; b" in str(code_block("a < b", "no-such-language"))
+
+
+def test_deep_nesting_ends() -> None:
+    assert len(str(to_html(">" * 5_000 + " deep"))) < 200_000
