@@ -39,6 +39,7 @@ from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
+from nova_workers.runs.turns.previewing import PromptPreviews
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.streams.hub import StreamHub
@@ -75,6 +76,7 @@ class ApiServices:
     capabilities: CapabilityRegistry
     agents: Agents
     agent_moves: AgentMoves
+    prompt_previews: PromptPreviews
     orchestration_configs: OrchestrationConfigs
     model_catalog: ModelCatalog
     orchestrations: Orchestrations
@@ -160,6 +162,7 @@ def build_api(settings: Settings) -> ApiServices:
         capabilities=capabilities,
         agents=Agents(database, capabilities.validate),
         agent_moves=AgentMoves(database, dispatcher),
+        prompt_previews=PromptPreviews(database, settings, capabilities),
         orchestration_configs=configs,
         model_catalog=catalog,
         orchestrations=orchestrations,

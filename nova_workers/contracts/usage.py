@@ -1,8 +1,12 @@
 """Token counts and their cost."""
 
 from dataclasses import dataclass
+from typing import Final
 
-__all__ = ["TokenUsage"]
+__all__ = ["CHARS_PER_TOKEN", "TokenUsage"]
+
+CHARS_PER_TOKEN: Final = 4
+"""Estimate where no provider counted: English prose has about four characters a token."""
 
 
 @dataclass(frozen=True, slots=True)

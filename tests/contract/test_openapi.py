@@ -82,6 +82,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/agents/{agent_id}/versions/{version} agents",
             "POST /v1/agents/{agent_id}/rollback agents",
             "POST /v1/agents/{agent_id}/rename agents",
+            "POST /v1/agents/{agent_id}/prompt agents",
             "GET /v1/fleet",
             "POST /v1/fleet/pause",
             "POST /v1/fleet/resume",

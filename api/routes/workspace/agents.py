@@ -13,6 +13,7 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.prompts import AgentPromptRequest, AgentPromptView
 from nova_workers.contracts.http.renames import AgentRename, AgentRenameView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.ledger.workspace import agents as ledger
@@ -152,6 +153,22 @@ async def rename_agent(
         state="done" if done else "moving",
         threads_left=left,
         settings=["NOVA_DELIVERY__CHANNELS"] if agent_id in channels and body.to not in channels else [],
+    )
+
+
+@router.post("/{agent_id}/prompt", responses=problems(404, 410, body=True))
+async def show_prompt(
+    agent_id: AgentIdPath, body: AgentPromptRequest, caller: AgentsCaller, state: State
+) -> AgentPromptView:
+    """Show the system prompt of an agent, or of a configuration that is not saved, with its size. Changes nothing."""
+    services = state.services
+    spec = body.spec or (await services.agents.get(caller.tenant_id, agent_id)).spec
+    return await services.prompt_previews.preview(
+        caller.tenant_id,
+        agent_id,
+        spec,
+        channel=body.channel,
+        may_read_workspace=caller.may("workspace"),
     )
 
 

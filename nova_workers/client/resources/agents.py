@@ -4,6 +4,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.prompts import AgentPromptRequest, AgentPromptView
 from nova_workers.contracts.http.renames import AgentRename, AgentRenameView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
@@ -59,6 +60,12 @@ class Agents:
             f"/v1/agents/{agent_id}/rename",
             body=AgentRename(to=to),
             headers=_if_match(if_version),
+        )
+
+    async def prompt(self, agent_id: str, request: AgentPromptRequest | None = None) -> AgentPromptView:
+        """Return the system prompt of an agent, or of the configuration in the request, with its size."""
+        return await self._transport.fetch(
+            AgentPromptView, "POST", f"/v1/agents/{agent_id}/prompt", body=request or AgentPromptRequest()
         )
 
     async def delete(self, agent_id: str) -> None:

@@ -19,7 +19,7 @@ from nova_workers.contracts.content import ContentBlock, Message, media_tokens
 from nova_workers.contracts.engine import CompactionRecord, CompactionTrigger, Engine, EngineOptions, EngineResult
 from nova_workers.contracts.ports import ModelWindows
 from nova_workers.contracts.runs import Claim
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import CHARS_PER_TOKEN, TokenUsage
 from nova_workers.errors import EngineFailure
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
@@ -36,8 +36,6 @@ __all__ = ["Compactor", "split_turns", "turn_sizes"]
 
 _log = structlog.get_logger(__name__)
 
-_CHARS_PER_TOKEN = 4
-"""Estimate without reported usage: English prose has about four characters a token."""
 _BLOCK_CHARS = 4_000
 """Characters of one tool result that the summary model sees."""
 _PART = 0.6
@@ -71,7 +69,7 @@ class Compactor:
         """
         if claim.parent_turn_id is None or claim.session_id is not None:
             return False
-        size = claim.context_tokens + _chars(claim.content) // _CHARS_PER_TOKEN
+        size = claim.context_tokens + _chars(claim.content) // CHARS_PER_TOKEN
         return size > self.due_above_tokens(engine, model)
 
     def due_above_tokens(self, engine: Engine, model: str) -> int:
@@ -132,7 +130,7 @@ class Compactor:
         text, usage, result = await self._summarize(run, engine, older, timeout_s)
         of = _OF_STEPS if through_step >= 0 else "Of the conversation before this point:"
         summary = f"<summary>\n{of}\n\n{text}\n</summary>"
-        summary_tokens = result.usage.tokens.output_tokens or len(summary) // _CHARS_PER_TOKEN
+        summary_tokens = result.usage.tokens.output_tokens or len(summary) // CHARS_PER_TOKEN
         record = CompactionRecord(
             summary=summary,
             summarized_through_turn_id=older[-1].id,
@@ -164,7 +162,7 @@ class Compactor:
     ) -> tuple[str, TokenUsage, EngineResult]:
         """Return the summary of turns, in several passes if they exceed the summary model's window."""
         model = self._settings.compaction_model
-        room = round(self._window(engine, model) * _PART) * _CHARS_PER_TOKEN
+        room = round(self._window(engine, model) * _PART) * CHARS_PER_TOKEN
         text, usage, result = "", TokenUsage(), None
         for part in _parts([_render(turn) for turn in turns], room):
             so_far = f"<notes>\n{text}\n</notes>\n\n" if text else ""
@@ -203,7 +201,7 @@ def turn_sizes(turns: Sequence[HistoryTurn], context_tokens: int) -> list[int]:
     """Return the tokens of each turn: the reported total, divided in proportion to characters."""
     chars = [sum(_chars(message.content) for message in turn.messages) for turn in turns]
     total = sum(chars)
-    tokens = max(context_tokens, total // _CHARS_PER_TOKEN)
+    tokens = max(context_tokens, total // CHARS_PER_TOKEN)
     return [round(tokens * count / total) if total else 0 for count in chars]
 
 
@@ -215,7 +213,7 @@ def _chars(content: Sequence[ContentBlock]) -> int:
 def _block_chars(block: ContentBlock) -> int:
     media = media_tokens(block)
     if media is not None:
-        return media * _CHARS_PER_TOKEN
+        return media * CHARS_PER_TOKEN
     match block:
         case {"type": "tool_result", "content": list() as parts}:
             # Tool results may contain images and documents.

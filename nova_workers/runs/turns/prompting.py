@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from nova_workers.config import Settings
 from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.runs import Claim
 from nova_workers.ledger.database import Connection, Database
@@ -24,7 +25,7 @@ from nova_workers.runs.persist import persist
 from nova_workers.workspace.skills import loads_on_demand, skills_words
 from nova_workers.workspace.tasks.section import task_section
 
-__all__ = ["Prompt", "Prompter"]
+__all__ = ["Prompt", "PromptNeeds", "Prompter", "needs_of", "prompt_of"]
 
 _MEMORY = "memory"
 _MEMORY_LIST = "memory_list"
@@ -36,6 +37,14 @@ class Prompt:
 
     text: str
     stable_chars: int
+
+
+@dataclass(frozen=True, slots=True)
+class PromptNeeds:
+    """What a prompt contains that is not in the configuration: most memories, and the names of skills."""
+
+    memories: int
+    skills: tuple[str, ...]
 
 
 class Prompter:
@@ -62,30 +71,22 @@ class Prompter:
             RunLost: The database was unavailable until the lease expired.
         """
         facts, task = await self._load(claim, abort)
-        text = build_system_prompt(
+        return prompt_of(
             claim.agent,
+            facts,
+            self._settings,
             agent_id=claim.agent_id,
-            skills=skills_words(claim.agent.skills, facts.skills),
-            storage=storage_words(cwd),
-            formatting=formatting_words(
-                claim.channel,
-                self._settings.prompts.formatting,
-                fixed_form=claim.agent.output_schema is not None,
-            ),
-            background=background_words(
-                ways=[way for way in WAYS if _offers(servers, *way)], can_ask=_offers(servers, *ASK_USER)
-            ),
-            memories=_memories(facts),
+            channel=claim.channel,
+            cwd=cwd,
             task=task,
+            offers=lambda name, tool: _offers(servers, name, tool),
         )
-        return Prompt(text, stable_prefix_chars(text))
 
     async def _load(self, claim: Claim, abort: AbortSignal) -> tuple[PromptFacts, str]:
         """Return memories and skills, by one statement, and the section of the task; no query without need."""
         limits = self._settings.prompts
-        memories = limits.memories if claim.has_memories and _recalls(claim) else 0
-        on_demand = loads_on_demand(claim.agent.engine or self._settings.default_engine, claim.agent.trust)
-        skills = claim.agent.skills if on_demand else ()
+        needs = needs_of(claim.agent, self._settings)
+        memories, skills = needs.memories if claim.has_memories else 0, needs.skills
 
         async def load(connection: Connection) -> tuple[PromptFacts, str]:
             facts, task = PromptFacts(), ""
@@ -102,9 +103,51 @@ class Prompter:
         return await persist(self._database, abort, load)
 
 
-def _recalls(claim: Claim) -> bool:
+def needs_of(agent: AgentSpec, settings: Settings) -> PromptNeeds:
+    """Return what a prompt of the agent contains of the tenant's memories and skills."""
+    on_demand = loads_on_demand(agent.engine or settings.default_engine, agent.trust)
+    return PromptNeeds(settings.prompts.memories if _recalls(agent) else 0, agent.skills if on_demand else ())
+
+
+def prompt_of(
+    agent: AgentSpec,
+    facts: PromptFacts,
+    settings: Settings,
+    *,
+    agent_id: str,
+    channel: str | None,
+    cwd: str | None,
+    task: str,
+    offers: Callable[[str, str], bool],
+) -> Prompt:
+    """Return the prompt of a configuration.
+
+    Args:
+        agent: The configuration.
+        facts: What the tenant has of its `needs_of`.
+        settings: The operator's words for channels.
+        agent_id: The agent's id.
+        channel: Where the answer is read, if that is known.
+        cwd: The agent's working directory, if it has one.
+        task: The section of the thread's task; empty without one.
+        offers: Whether the run has a tool, by the names of its server and its own.
+    """
+    text = build_system_prompt(
+        agent,
+        agent_id=agent_id,
+        skills=skills_words(agent.skills, facts.skills),
+        storage=storage_words(cwd),
+        formatting=formatting_words(channel, settings.prompts.formatting, fixed_form=agent.output_schema is not None),
+        background=background_words(ways=[way for way in WAYS if offers(*way)], can_ask=offers(*ASK_USER)),
+        memories=_memories(facts),
+        task=task,
+    )
+    return Prompt(text, stable_prefix_chars(text))
+
+
+def _recalls(agent: AgentSpec) -> bool:
     """Whether the agent may read memories: a grant without the reading tool gives none."""
-    grant = claim.agent.capabilities.get(_MEMORY)
+    grant = agent.capabilities.get(_MEMORY)
     return grant is not None and (grant.tools is None or _MEMORY_LIST in grant.tools)
 
 

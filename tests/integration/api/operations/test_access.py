@@ -23,6 +23,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/agents/{agent_id}/versions", None),
     ("POST", "/v1/agents/{agent_id}/rollback", {"version": 1}),
     ("POST", "/v1/agents/{agent_id}/rename", {"to": "mine-now"}),
+    ("POST", "/v1/agents/{agent_id}/prompt", {}),
     ("GET", "/v1/threads/{thread_id}", None),
     ("PATCH", "/v1/threads/{thread_id}", {"title": "mine now"}),
     ("DELETE", "/v1/threads/{thread_id}", None),

@@ -1,0 +1,46 @@
+"""The HTTP contract of system prompts that are shown without a run."""
+
+from typing import Annotated
+
+from pydantic import Field, StringConstraints
+
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.bodies import Body, View
+
+__all__ = ["AgentPromptRequest", "AgentPromptTool", "AgentPromptView"]
+
+
+class AgentPromptRequest(Body):
+    """Which prompt to show."""
+
+    spec: AgentSpec | None = Field(
+        default=None, description="A configuration that need not be saved; null is the agent's newest version."
+    )
+    channel: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """Where the answer is read, which may decide its format."""
+
+
+class AgentPromptTool(View):
+    """A tool that the model gets with the prompt."""
+
+    capability: str
+    name: str
+    tokens: int
+    """Estimate for its name, description and schema."""
+
+
+class AgentPromptView(View):
+    """A system prompt as a run in the foreground gets it, on a thread without a task.
+
+    Tokens are estimated, as four characters each: only the provider of the model can count them.
+    """
+
+    text: str
+    stable_chars: int
+    """The length of its beginning that all turns of the agent share, which a provider's prompt cache holds."""
+    tokens: int
+    tools: list[AgentPromptTool]
+    """Without native tools, which the engine declares, and those of MCP servers, known once the servers answer."""
+    tools_tokens: int
+    complete: bool
+    """False: memories and descriptions of skills are left out, since the key lacks the scope `workspace`."""
