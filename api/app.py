@@ -7,12 +7,13 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from starlette.middleware import Middleware
 
+from api.activity_cache import ActivityCache
 from api.boundary import BodyLimit, UnhandledErrors
 from api.errors import install_error_handlers
 from api.key_cache import KeyCache
 from api.openapi import install_openapi
 from api.routes import reference
-from api.routes.operations import attention, fleet, health, keys, leases, tenant, tenants, usage
+from api.routes.operations import activity, attention, fleet, health, keys, leases, tenant, tenants, usage
 from api.routes.orchestrations import config as orchestration_config
 from api.routes.orchestrations import events as orchestration_events
 from api.routes.orchestrations import masters as orchestration_masters
@@ -78,6 +79,7 @@ _ROUTERS = (
     leases.router,
     usage.router,
     attention.router,
+    activity.router,
     tenant.router,
     tenants.router,
     archive.router,
@@ -135,6 +137,7 @@ def build_app(settings: Settings) -> FastAPI:
     app.state.nova = ApiState(
         services=services,
         keys=KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s),
+        activity=ActivityCache(services.database, services.clock),
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
         tree_follower=TreeFollower(services.database, services.hub, watch),

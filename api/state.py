@@ -5,6 +5,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
+from api.activity_cache import ActivityCache
 from api.key_cache import KeyCache
 from api.streaming.following import RunFollower
 from api.streaming.following_trees import TreeFollower
@@ -22,6 +23,7 @@ class ApiState:
 
     services: ApiServices
     keys: KeyCache
+    activity: ActivityCache
     watch: RunWatch
     follower: RunFollower
     tree_follower: TreeFollower

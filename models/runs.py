@@ -60,7 +60,15 @@ class Run(Table, table=True):
         # Runs that start later: those that are due, and those of a thread that may join one turn.
         Index("ix_runs__scheduled", "start_at", postgresql_where=text("status = 'scheduled'")),
         Index("ix_runs__scheduled_of_thread", "thread_id", postgresql_where=text("status = 'scheduled'")),
-        Index("ix_runs__tenant_id_id", "tenant_id", "id"),
+        Index("ix_runs__tenant_id_id", "tenant_id", "id", postgresql_include=["agent_id"]),
+        # Activity over time. A run enters it when it ends.
+        Index(
+            "ix_runs__ended",
+            "tenant_id",
+            "finished_at",
+            postgresql_include=["status", "agent_id", "created_at", "start_at", "started_at"],
+            postgresql_where=text("finished_at IS NOT NULL"),
+        ),
         # Lists by agent, of failed runs, and of recently ended runs.
         Index("ix_runs__tenant_id_agent_id_id", "tenant_id", "agent_id", "id"),
         Index(

@@ -148,7 +148,24 @@ class Usage(Table, table=True):
     __table_args__ = (
         Index("uq_usage__run_id", "run_id", unique=True),
         Index("uq_usage__turn_id", "turn_id", unique=True),
-        Index(None, "tenant_id", "created_at"),
+        # Reports and activity over time read it and not the table.
+        Index(
+            None,
+            "tenant_id",
+            "created_at",
+            postgresql_include=[
+                "agent_id",
+                "model",
+                "run_id",
+                "duration_ms",
+                "model_calls",
+                "input_tokens",
+                "output_tokens",
+                "cache_read_tokens",
+                "cache_write_tokens",
+                "cost_usd",
+            ],
+        ),
     )
 
     id: str = pk()

@@ -5,11 +5,15 @@ pagination, and inserts land at the right edge of the index. The prefix says wha
 logs and in error messages, and lets an endpoint refuse the wrong kind before it asks the database.
 """
 
-from typing import Literal
+from datetime import datetime
+from typing import Final, Literal
 
 from ulid import ULID
 
-__all__ = ["IdKind", "new_id"]
+__all__ = ["IdKind", "id_at", "new_id"]
+
+_TIME_CHARS: Final = 10
+"""First characters of a ULID: milliseconds since 1970."""
 
 IdKind = Literal[
     "cmp",
@@ -53,3 +57,8 @@ def new_id(kind: IdKind) -> str:
         kind: The prefix that says what the id names.
     """
     return f"{kind}_{ULID()}"
+
+
+def id_at(kind: IdKind, moment: datetime) -> str:
+    """Return the lower bound of the ids of a kind that are made at a moment, exact to a millisecond."""
+    return f"{kind}_{str(ULID.from_datetime(moment))[:_TIME_CHARS]}"

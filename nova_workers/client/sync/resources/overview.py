@@ -1,7 +1,10 @@
 # Generated from nova_workers/client/resources/overview.py by `make format`: change that file instead.
 """``/v1/attention`` and ``/v1/activity``."""
 
+from datetime import datetime
+
 from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.http.overview.activity import ActivityGrouping, ActivityView, BucketSize
 from nova_workers.contracts.http.overview.attention import AttentionView
 
 __all__ = ["Overview"]
@@ -16,3 +19,29 @@ class Overview:
     def attention(self, *, limit: int | None = None) -> AttentionView:
         """Return what needs a person: of each kind the number, and up to `limit` of the newest."""
         return self._transport.fetch(AttentionView, "GET", "/v1/attention", params={"limit": limit})
+
+    def activity(
+        self,
+        bucket: BucketSize = "hour",
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        group_by: ActivityGrouping | None = None,
+    ) -> ActivityView:
+        """Return runs, waits, durations, tokens and cost over time.
+
+        Args:
+            since: Begin; None is an hour, a day or 30 days before `until`, by the size of the buckets.
+            until: End, exclusive; None is now.
+        """
+        return self._transport.fetch(
+            ActivityView,
+            "GET",
+            "/v1/activity",
+            params={
+                "bucket": bucket,
+                "from": None if since is None else since.isoformat(),
+                "to": None if until is None else until.isoformat(),
+                "group_by": group_by,
+            },
+        )

@@ -133,6 +133,7 @@ LISTS = (
     "/v1/webhooks",
     "/v1/usage",
     "/v1/attention",
+    "/v1/activity",
     "/v1/orchestrations",
     "/v1/orchestrations/config",
     "/v1/work-orders",

@@ -1,0 +1,50 @@
+"""Covering indexes for activity over time: a request reads them and not the tables."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0029"
+down_revision = "0028"
+branch_labels = None
+depends_on = None
+
+_BY_ID = "ix_runs__tenant_id_id"
+_BY_TIME = "ix_usage__tenant_id_created_at"
+
+
+def upgrade() -> None:
+    op.create_index(
+        "ix_runs__ended",
+        "runs",
+        ["tenant_id", "finished_at"],
+        postgresql_include=["status", "agent_id", "created_at", "start_at", "started_at"],
+        postgresql_where=sa.text("finished_at IS NOT NULL"),
+    )
+    op.drop_index(_BY_ID, "runs")
+    op.create_index(_BY_ID, "runs", ["tenant_id", "id"], postgresql_include=["agent_id"])
+    op.drop_index(_BY_TIME, "usage")
+    op.create_index(
+        _BY_TIME,
+        "usage",
+        ["tenant_id", "created_at"],
+        postgresql_include=[
+            "agent_id",
+            "model",
+            "run_id",
+            "duration_ms",
+            "model_calls",
+            "input_tokens",
+            "output_tokens",
+            "cache_read_tokens",
+            "cache_write_tokens",
+            "cost_usd",
+        ],
+    )
+
+
+def downgrade() -> None:
+    op.drop_index(_BY_TIME, "usage")
+    op.create_index(_BY_TIME, "usage", ["tenant_id", "created_at"])
+    op.drop_index(_BY_ID, "runs")
+    op.create_index(_BY_ID, "runs", ["tenant_id", "id"])
+    op.drop_index("ix_runs__ended", "runs")
