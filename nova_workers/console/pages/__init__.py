@@ -1,7 +1,22 @@
 """The pages: one module a subject, each with its `PAGE` (routes and navigation). The navigation has their order."""
 
 from nova_workers.console.navigation import PageModule
-from nova_workers.console.pages import agents, files, home, inbox, memories, notes, runs, secrets, sign_in, skills
+from nova_workers.console.pages import (
+    agents,
+    files,
+    home,
+    inbox,
+    memories,
+    notes,
+    run_details,
+    runs,
+    secrets,
+    sign_in,
+    skills,
+    tasks,
+    triggers,
+    webhooks,
+)
 
 __all__ = ["PAGES"]
 
@@ -10,14 +25,18 @@ PAGES: tuple[PageModule, ...] = (
     # Work
     home.PAGE,
     runs.PAGE,
+    run_details.PAGE,
     inbox.PAGE,
     # Build
     agents.PAGE,
     skills.PAGE,
+    triggers.PAGE,
+    tasks.PAGE,
     notes.PAGE,
     memories.PAGE,
     files.PAGE,
     # Account
     secrets.PAGE,
+    webhooks.PAGE,
     # Fleet
 )

@@ -6,13 +6,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nova_workers.console.forms import build, read_form
+from nova_workers.console.actions import act, answer_run
+from nova_workers.console.forms import read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
-from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import Rejected
 from nova_workers.vocabulary import DeliveryKind, DeliveryStatus
 
 __all__ = ["PAGE"]
@@ -38,18 +37,9 @@ async def answer(request: Request) -> Response:
     """Answer a question, or decide on a call."""
     client, form = client_of(request), await read_form(request)
     item = await client.deliveries.get(request.path_params["item"])
-    decision = form.given("decision")
-    given = {
-        "wait_id": item.payload.get("wait_id"),
-        "text": form.given("text") or form.given("option"),
-        "approve": None if decision is None else decision == "approve",
-        "remember": "remember" in form.values,
-    }
-    try:
-        await client.runs.answer(str(item.run_id), build(RunAnswer, given))
-    except Rejected as error:
-        return see_other(request, "/inbox", flash=error.message, kind="bad")
-    return see_other(request, "/inbox", flash="The answer was sent; the run continues.")
+    wait_id = item.payload.get("wait_id")
+    answering = answer_run(client.runs, str(item.run_id), None if wait_id is None else str(wait_id), form)
+    return await act(request, "/inbox", answering, "The answer was sent; the run continues.")
 
 
 async def close(request: Request) -> Response:

@@ -73,3 +73,70 @@ async def test_a_memory_is_saved_found_and_forgotten(browser: httpx2.AsyncClient
     await browser.post(f"/memories/{action}")
     assert "Releases are on" not in (await browser.get("/memories")).text
     assert (await browser.post("/memories", data={"content": " "})).status_code == 422
+
+
+_TRIGGER = {
+    "agent_id": "nova",
+    "kind": "cron",
+    "schedule": "0 9 * * 1-5",
+    "timezone": "Europe/Berlin",
+    "prompt": "What is **new**?",
+    "action": "run",
+    "overlap": "skip",
+    "catchup": "once",
+    "enabled": "on",
+}
+
+
+async def test_a_trigger_is_made_fired_changed_and_deleted(browser: httpx2.AsyncClient) -> None:
+    assert "nova triggers create" in (await browser.get("/triggers")).text
+    address = (await browser.post("/triggers/new", data=_TRIGGER)).headers["location"]
+    page = (await browser.get(address)).text
+    assert "Europe/Berlin" in page
+    assert "<strong>new</strong>" in page
+    assert page.count('class="next"') == 10
+    await browser.post(f"{address}/fire")
+    fired = (await browser.get(address)).text
+    assert "by hand" in fired
+    assert 'class="started"' in fired
+    await browser.post(f"{address}/edit", data={**_TRIGGER, "title": "News", "schedule": "0 10 * * *"})
+    assert "0 10 * * *" in (await browser.get("/triggers")).text
+    await browser.post(f"{address}/switch", data={"enabled": "no"})
+    assert "As if it were enabled" in (await browser.get(address)).text
+    await browser.post(f"{address}/delete")
+    assert (await browser.get(address)).status_code == 410
+
+
+async def test_a_schedule_that_is_refused_is_shown_at_its_field(browser: httpx2.AsyncClient) -> None:
+    answer = await browser.post("/triggers/new", data={**_TRIGGER, "schedule": "whenever"})
+    assert answer.status_code == 422
+    assert "whenever" in answer.text
+    assert "What is **new**?" in answer.text
+
+
+async def test_a_task_is_planned_worked_on_and_completed(
+    browser: httpx2.AsyncClient, other_tenant: Tenant, console: Console
+) -> None:
+    assert "nova tasks create" in (await browser.get("/tasks")).text
+    given = {"title": "Notes", "steps": "Collect\n\nWrite", "owner_agent_id": "nova", "status": "draft"}
+    address = (await browser.post("/tasks/new", data=given)).headers["location"]
+    page = (await browser.get(address)).text
+    step = page.partition('name="step" value="')[2].partition('"')[0]
+    for action in (
+        {"do": "tick", "step": step, "done": "yes"},
+        {"do": "add_step", "title": "Publish"},
+        {"do": "add_resource", "kind": "url", "value": "https://example.org/x"},
+        {"do": "activate"},
+    ):
+        assert (await browser.post(address, data=action)).status_code == 303
+    shown = (await browser.get(address)).text
+    assert "Publish" in shown
+    assert "https://example.org/x" in shown
+    assert 'value="1"' in (await browser.get("/tasks")).text
+    async with console.signed_in(other_tenant.key) as other:
+        assert (await other.get(address)).status_code == 404
+        assert (await other.post(address, data={"do": "complete"})).status_code == 404
+    await browser.post(address, data={"do": "complete", "outcome": "Published."})
+    assert "Published." in (await browser.get(address)).text
+    assert "Notes" in (await browser.get("/tasks/list?status=done")).text
+    assert (await browser.post(address, data={"do": "nothing"})).status_code == 404

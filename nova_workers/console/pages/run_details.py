@@ -1,0 +1,101 @@
+"""One run: its waterfall, its steps, and the ledger's rows; live while it is open."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.client.resources.runs import Runs
+from nova_workers.console.actions import act, answer_run
+from nova_workers.console.forms import read_form
+from nova_workers.console.live import DONE, Change, stream
+from nova_workers.console.navigation import PageModule
+from nova_workers.console.paging import cursor_of
+from nova_workers.console.rendering import fragment, render, see_other
+from nova_workers.console.state import client_of, state_of
+from nova_workers.console.waterfall import waterfall
+from nova_workers.contracts.http.overview.timeline import RunTimeline
+from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
+from nova_workers.errors import Rejected
+
+__all__ = ["PAGE"]
+
+_STEPS = 50
+_NEWS = frozenset({"step", "tool_status", "waiting", "stream_end", "stream_start", "stream_error"})
+"""Events that change what the ledger has of a run."""
+
+
+async def show(request: Request) -> Response:
+    """Show a run."""
+    run, timeline = await _read(client_of(request).runs, request)
+    return render(
+        request,
+        "runs/show.html",
+        run=run,
+        timeline=timeline,
+        bars=waterfall(timeline, state_of(request).clock.now()),
+        is_open=run.finished_at is None,
+    )
+
+
+async def follow(request: Request) -> Response:
+    """Stream the page's changing part, whenever the run has news."""
+    return stream(_changes(request))
+
+
+async def _changes(request: Request) -> AsyncGenerator[Change]:
+    runs, run_id = client_of(request).runs, request.path_params["run"]
+    async with aclosing(runs.events(run_id)) as events:
+        async for _, event in events:
+            if event.type in _NEWS:
+                run, timeline = await _read(runs, request)
+                bars = waterfall(timeline, state_of(request).clock.now())
+                yield Change("replace", "run", fragment(request, "runs/details.html", "details", run, timeline, bars))
+    yield DONE
+
+
+async def cancel(request: Request) -> Response:
+    """Request the cancellation of a run."""
+    run_id = request.path_params["run"]
+    canceling = client_of(request).runs.cancel(run_id)
+    return await act(request, f"/runs/{run_id}", canceling, "Its cancellation is requested.")
+
+
+async def answer(request: Request) -> Response:
+    """Answer a question of the run, or decide on a call."""
+    run_id, form = request.path_params["run"], await read_form(request)
+    answering = answer_run(client_of(request).runs, run_id, form.given("wait_id"), form)
+    return await act(request, f"/runs/{run_id}", answering, "The answer was sent; the run continues.")
+
+
+async def retry(request: Request) -> Response:
+    """Send the run's message again, to the same conversation."""
+    runs, run_id = client_of(request).runs, request.path_params["run"]
+    run = await runs.get(run_id)
+    try:
+        again = await runs.create(StatelessRunCreate(message=run.message, thread_id=run.thread_id))
+    except Rejected as error:
+        return see_other(request, f"/runs/{run_id}", flash=error.message, kind="bad")
+    return see_other(request, f"/runs/{again.id}", flash="The message was sent again, as this run.")
+
+
+async def _read(runs: Runs, request: Request) -> tuple[RunView, RunTimeline]:
+    run_id = request.path_params["run"]
+    run, timeline = await asyncio.gather(
+        runs.get(run_id), runs.timeline(run_id, limit=_STEPS, cursor=cursor_of(request))
+    )
+    return run, timeline
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/runs/{run:id}", show),
+        Route("/runs/{run:id}/stream", follow),
+        Route("/runs/{run:id}/cancel", cancel, methods=["POST"]),
+        Route("/runs/{run:id}/answer", answer, methods=["POST"]),
+        Route("/runs/{run:id}/retry", retry, methods=["POST"]),
+    ),
+)

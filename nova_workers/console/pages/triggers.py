@@ -1,0 +1,181 @@
+"""Triggers: the list with what fires next on a time axis, one trigger with its firings, and its form."""
+
+import asyncio
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.actions import act
+from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
+from nova_workers.console.rendering import render, see_other
+from nova_workers.console.schedules import Mark, time_axis
+from nova_workers.console.state import client_of, state_of
+from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView, TriggerPatch, TriggerView
+from nova_workers.errors import Rejected
+from nova_workers.vocabulary import CatchUp, Overlap, TriggerAction, TriggerKind
+
+__all__ = ["PAGE"]
+
+_TEXTS = ("prompt", "kind", "schedule", "action", "overlap", "catchup")
+_OPTIONAL = ("title", "timezone", "thread_id", "starts_at", "ends_at", "max_runs_per_day", "max_cost_usd_per_day")
+_NUMBERS = ("jitter_s", "catchup_s", "pause_after_failures")
+_PREVIEWED = 10
+
+
+async def show_list(request: Request) -> Response:
+    """Show a page of triggers, newest first, and the next firings of these."""
+    page = await client_of(request).triggers.list(
+        agent_id=filter_of(request, "agent"), limit=PAGE_SIZE, cursor=cursor_of(request)
+    )
+    now = state_of(request).clock.now()
+    marks = [Mark(at, "next", _name(trigger)) for trigger in page.items if (at := trigger.next_fire_at) is not None]
+    return render(
+        request,
+        "triggers/list.html",
+        triggers=page.items,
+        pager=pager(request, page),
+        axis=time_axis(marks, now, now, now + timedelta(days=1)),
+    )
+
+
+async def show(request: Request) -> Response:
+    """Show a trigger: its past and next firings on an axis, and what came of each."""
+    client, trigger_id = client_of(request), request.path_params["trigger"]
+    trigger, preview, firings = await asyncio.gather(
+        client.triggers.get(trigger_id),
+        client.triggers.preview(trigger_id, count=_PREVIEWED),
+        client.triggers.firings(trigger_id, limit=PAGE_SIZE, cursor=cursor_of(request)),
+    )
+    coming = [firing.at for firing in preview.firings] if trigger.enabled and not trigger.paused_reason else []
+    return render(
+        request,
+        "triggers/show.html",
+        trigger=trigger,
+        preview=preview,
+        firings=firings.items,
+        pager=pager(request, firings),
+        axis=_axis(firings.items[:_PREVIEWED], coming, state_of(request).clock.now()),
+    )
+
+
+async def new(request: Request) -> Response:
+    """Show an empty form, and create a trigger."""
+    form = Form()
+    if request.method == "POST":
+        form = await read_form(request)
+        try:
+            given = {"agent_id": form.given("agent_id"), **_of(form, with_nulls=False)}
+            trigger = await client_of(request).triggers.create(build(TriggerCreate, given))
+        except Rejected as error:
+            form = form.refused(error)
+        else:
+            return see_other(request, f"/triggers/{trigger.id}", flash="The trigger was created.")
+    agents = await client_of(request).agents.list(limit=200)
+    return _editor(request, form, None, [agent.id for agent in agents.items])
+
+
+async def edit(request: Request) -> Response:
+    """Show a trigger's form, and change it."""
+    client, trigger_id, form = client_of(request), request.path_params["trigger"], Form()
+    if request.method == "POST":
+        form = await read_form(request)
+        try:
+            await client.triggers.patch(trigger_id, build(TriggerPatch, _of(form, with_nulls=True)))
+        except Rejected as error:
+            form = form.refused(error)
+        else:
+            return see_other(request, f"/triggers/{trigger_id}", flash="Saved.")
+    return _editor(request, form, await client.triggers.get(trigger_id), [])
+
+
+async def fire(request: Request) -> Response:
+    """Begin a run now."""
+    trigger_id = request.path_params["trigger"]
+    return await act(request, f"/triggers/{trigger_id}", client_of(request).triggers.fire(trigger_id), "It fired.")
+
+
+async def resume(request: Request) -> Response:
+    """End a pause."""
+    trigger_id = request.path_params["trigger"]
+    await client_of(request).triggers.resume(trigger_id)
+    return see_other(request, f"/triggers/{trigger_id}", flash="The trigger fires again.")
+
+
+async def switch(request: Request) -> Response:
+    """Enable or disable a trigger."""
+    trigger_id, form = request.path_params["trigger"], await read_form(request)
+    enabled = form.value("enabled") == "yes"
+    await client_of(request).triggers.patch(trigger_id, TriggerPatch(enabled=enabled))
+    return see_other(request, f"/triggers/{trigger_id}", flash="Enabled." if enabled else "Disabled.")
+
+
+async def delete(request: Request) -> Response:
+    """Delete a trigger."""
+    await client_of(request).triggers.delete(request.path_params["trigger"])
+    return see_other(request, "/triggers", flash="The trigger was deleted.")
+
+
+def _editor(request: Request, form: Form, trigger: TriggerView | None, agents: list[str]) -> Response:
+    return render(
+        request,
+        "triggers/edit.html",
+        status=422 if form.problem else 200,
+        form=form,
+        trigger=trigger,
+        agents=agents,
+        kinds=get_args(TriggerKind),
+        actions=get_args(TriggerAction),
+        overlaps=get_args(Overlap),
+        catchups=get_args(CatchUp),
+        enabled="enabled" in form.values if form.values else trigger is None or trigger.enabled,
+    )
+
+
+def _of(form: Form, *, with_nulls: bool) -> dict[str, object]:
+    """Return the body's fields. A blank number keeps what is there; a blank optional field clears it in a change."""
+    fields: dict[str, object] = {name: form.value(name) for name in _TEXTS}
+    fields.update((name, form.given(name)) for name in _NUMBERS if form.given(name) is not None)
+    fields.update((name, form.given(name)) for name in _OPTIONAL if with_nulls or form.given(name) is not None)
+    if fields.get("timezone") is None:
+        fields.pop("timezone", None)
+    return {**fields, "enabled": "enabled" in form.values}
+
+
+def _axis(past: Sequence[TriggerFiringView], coming: Sequence[datetime], now: datetime) -> object:
+    marks = [Mark(firing.scheduled_for, _tone(firing), firing.outcome) for firing in past]
+    marks += [Mark(at, "next", "next") for at in coming]
+    if not marks:
+        return None
+    times = [mark.at for mark in marks]
+    return time_axis(marks, now, min(*times, now), max(*times, now))
+
+
+def _tone(firing: TriggerFiringView) -> str:
+    if firing.run_status in {"failed", "timed_out", "canceled"}:
+        return "failed"
+    return "started" if firing.run_id is not None else "skipped"
+
+
+def _name(trigger: TriggerView) -> str:
+    return trigger.title or f"{trigger.agent_id}: {trigger.schedule}"
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/triggers", show_list),
+        Route("/triggers/new", new, methods=["GET", "POST"]),
+        Route("/triggers/{trigger:id}", show),
+        Route("/triggers/{trigger:id}/edit", edit, methods=["GET", "POST"]),
+        Route("/triggers/{trigger:id}/fire", fire, methods=["POST"]),
+        Route("/triggers/{trigger:id}/resume", resume, methods=["POST"]),
+        Route("/triggers/{trigger:id}/switch", switch, methods=["POST"]),
+        Route("/triggers/{trigger:id}/delete", delete, methods=["POST"]),
+    ),
+    nav=(NavEntry("Build", "Triggers", "/triggers", "triggers", key="t", id_prefix="trg_"),),
+)

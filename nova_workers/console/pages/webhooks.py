@@ -1,0 +1,133 @@
+"""Webhooks: addresses that receive events, their tries, tests and secrets."""
+
+from typing import get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
+from nova_workers.console.rendering import render, see_other
+from nova_workers.console.state import client_of
+from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookView
+from nova_workers.errors import Rejected
+from nova_workers.vocabulary import WebhookKind
+
+__all__ = ["PAGE"]
+
+_KINDS: tuple[str, ...] = get_args(WebhookKind)
+
+
+async def show_list(request: Request) -> Response:
+    """Show a page of webhooks, newest first."""
+    page = await client_of(request).webhooks.list(limit=PAGE_SIZE, cursor=cursor_of(request))
+    return render(request, "webhooks/list.html", webhooks=page.items, pager=pager(request, page))
+
+
+async def new(request: Request) -> Response:
+    """Show an empty form, and create a webhook. Its secret is on the page that answers, and nowhere else."""
+    form = Form()
+    if request.method == "POST":
+        form = await read_form(request)
+        try:
+            made = await client_of(request).webhooks.create(build(WebhookCreate, _of(form)))
+        except Rejected as error:
+            form = form.refused(error)
+        else:
+            return render(request, "webhooks/secret.html", webhook=made.webhook, secret=made.secret)
+    return _editor(request, form, None)
+
+
+async def show(request: Request) -> Response:
+    """Show a webhook and what was sent to it."""
+    client, webhook_id = client_of(request), request.path_params["webhook"]
+    webhook = await client.webhooks.get(webhook_id)
+    sent = await client.deliveries.list(webhook_id=webhook_id, limit=PAGE_SIZE, cursor=cursor_of(request))
+    return render(request, "webhooks/show.html", webhook=webhook, sent=sent.items, pager=pager(request, sent))
+
+
+async def edit(request: Request) -> Response:
+    """Show the form of a webhook, and change it."""
+    client, webhook_id, form = client_of(request), request.path_params["webhook"], Form()
+    if request.method == "POST":
+        form = await read_form(request)
+        try:
+            await client.webhooks.patch(webhook_id, build(WebhookPatch, _of(form)))
+        except Rejected as error:
+            form = form.refused(error)
+        else:
+            return see_other(request, f"/webhooks/{webhook_id}", flash="Saved.")
+    return _editor(request, form, await client.webhooks.get(webhook_id))
+
+
+async def enable(request: Request) -> Response:
+    """Enable a webhook again, which forgets its failures."""
+    webhook_id = request.path_params["webhook"]
+    await client_of(request).webhooks.patch(webhook_id, WebhookPatch(enabled=True))
+    return see_other(request, f"/webhooks/{webhook_id}", flash="The webhook is enabled.")
+
+
+async def test(request: Request) -> Response:
+    """Send a test event."""
+    webhook_id = request.path_params["webhook"]
+    await client_of(request).webhooks.test(webhook_id)
+    return see_other(request, f"/webhooks/{webhook_id}", flash="A test event is on its way.")
+
+
+async def rotate(request: Request) -> Response:
+    """Replace the secret; the new one is on the page that answers, and nowhere else."""
+    made = await client_of(request).webhooks.rotate(request.path_params["webhook"], WebhookRotate())
+    return render(request, "webhooks/secret.html", webhook=made.webhook, secret=made.secret)
+
+
+async def delete(request: Request) -> Response:
+    """Delete a webhook."""
+    await client_of(request).webhooks.delete(request.path_params["webhook"])
+    return see_other(request, "/webhooks", flash="The webhook was deleted.")
+
+
+async def replay(request: Request) -> Response:
+    """Send a delivery that has ended again."""
+    await client_of(request).deliveries.replay(request.path_params["delivery"])
+    return see_other(request, f"/webhooks/{request.path_params['webhook']}", flash="The delivery is sent again.")
+
+
+def _editor(request: Request, form: Form, webhook: WebhookView | None) -> Response:
+    return render(
+        request,
+        "webhooks/edit.html",
+        status=422 if form.problem else 200,
+        form=form,
+        webhook=webhook,
+        kinds=_KINDS,
+        chosen=form.list("kinds") if form.values else (webhook.kinds if webhook else ()),
+        enabled="enabled" in form.values if form.values else webhook is None or webhook.enabled,
+    )
+
+
+def _of(form: Form) -> dict[str, object]:
+    return {
+        "url": form.value("url"),
+        "description": form.value("description"),
+        "kinds": form.list("kinds"),
+        "agent_id": form.given("agent_id"),
+        "enabled": "enabled" in form.values,
+    }
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/webhooks", show_list),
+        Route("/webhooks/new", new, methods=["GET", "POST"]),
+        Route("/webhooks/{webhook:id}", show),
+        Route("/webhooks/{webhook:id}/edit", edit, methods=["GET", "POST"]),
+        Route("/webhooks/{webhook:id}/enable", enable, methods=["POST"]),
+        Route("/webhooks/{webhook:id}/test", test, methods=["POST"]),
+        Route("/webhooks/{webhook:id}/rotate", rotate, methods=["POST"]),
+        Route("/webhooks/{webhook:id}/delete", delete, methods=["POST"]),
+        Route("/webhooks/{webhook:id}/deliveries/{delivery:id}/replay", replay, methods=["POST"]),
+    ),
+    nav=(NavEntry("Account", "Webhooks", "/webhooks", "webhooks", key="w", id_prefix="whk_"),),
+)
