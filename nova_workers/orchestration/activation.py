@@ -21,8 +21,9 @@ async def activate(
     prompt: str,
     *,
     parent_run_id: str | None = None,
+    run_id: str | None = None,
 ) -> str:
-    """Restart an ended agent with a prompt, with its identity, and return the id of the run.
+    """Restart an ended agent with a prompt, with its identity, and return the id of the run, a new one unless given.
 
     Raises:
         AgentSpawnError: The agent has not ended, or its thread or configuration was deleted.
@@ -37,7 +38,7 @@ async def activate(
             f"Agent {agent.id!r} is {agent.state}; only one that has ended can be restarted. "
             "Send it a message with send_child_prompt, or wait for its result."
         )
-    run_id = new_id("run")
+    run_id = run_id or new_id("run")
     submission = Submission(
         change.tree.tenant_id,
         (text_block(storable(prompt)),),

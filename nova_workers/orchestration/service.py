@@ -102,15 +102,38 @@ class Orchestrations:
             found = await spawning.find_started(connection, tenant_id, start_key)
         return None if found is None else Started(*found, replayed=True)
 
-    async def continue_(self, tenant_id: str, orchestration_id: str, task: str) -> Started:
+    async def continue_(
+        self,
+        tenant_id: str,
+        orchestration_id: str,
+        task: str,
+        *,
+        idempotency_key: str | None = None,
+        body_hash: bytes | None = None,
+    ) -> Started:
         """Restart the ended master with a follow-up task. It keeps its identity and its conversation.
+
+        A request with a key that was used before changes nothing, also while that task runs.
 
         Raises:
             NotFound: No such orchestration.
             AgentSpawnError: The master has not ended.
+            IdempotencyMismatch: The key was used before with another body.
         """
+        run_id = new_id("run")
         async with self._database.transaction() as connection:
             tree = await lock_tree(connection, tenant_id, orchestration_id)
+            if idempotency_key is not None and not await take_idempotency_key(
+                connection,
+                tenant_id,
+                idempotency_key,
+                body_hash=body_hash,
+                run_id=run_id,
+                ttl_s=self._idempotency_ttl_s,
+            ):
+                before = await _find_replay(connection, tenant_id, idempotency_key, body_hash)
+                if before is not None:
+                    return before
             change = TreeChange(connection, tree)
             master = await _agent(connection, tree, tree.master_id)
             if master.state not in ENDED_AGENTS:
@@ -118,7 +141,7 @@ class Orchestrations:
                     f"The master of orchestration {orchestration_id!r} is {master.state}. Send it a message, or wait "
                     "for its end."
                 )
-            run_id = await activate(change, master, task)
+            await activate(change, master, task, run_id=run_id)
             after = await after_change(change)
         await apply_change(self._dispatcher, self._notifier, after)
         return Started(tree.id, master.id, run_id)

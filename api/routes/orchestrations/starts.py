@@ -45,9 +45,17 @@ class _Request:
             body_hash=None if idempotency_key is None else hash_of(self.request.url.path, body),
         )
 
-    async def continue_(self, orchestration_id: str, body: OrchestrationContinue) -> None:
+    async def continue_(
+        self, orchestration_id: str, body: OrchestrationContinue, idempotency_key: str | None
+    ) -> Started:
         """Give an ended master a follow-up task."""
-        await self.state.services.orchestrations.continue_(self.caller.tenant_id, orchestration_id, body.task)
+        return await self.state.services.orchestrations.continue_(
+            self.caller.tenant_id,
+            orchestration_id,
+            body.task,
+            idempotency_key=idempotency_key,
+            body_hash=None if idempotency_key is None else hash_of(self.request.url.path, body),
+        )
 
     async def answer(
         self, orchestration_id: str, status: int = 200, headers: Mapping[str, str] | None = None
@@ -121,11 +129,14 @@ async def wait_for_orchestration(
 
 @router.post("/{orchestration_id}/continue", response_model=OrchestrationView, responses=problems(404, 409, body=True))
 async def continue_orchestration(
-    orchestration_id: OrchestrationIdPath, body: OrchestrationContinue, request: OrchestrationRequest
+    orchestration_id: OrchestrationIdPath,
+    body: OrchestrationContinue,
+    request: OrchestrationRequest,
+    idempotency_key: IdempotencyKey = None,
 ) -> Response:
     """Give an ended master a follow-up task. It keeps its identity, its conversation and its children."""
-    await request.continue_(orchestration_id, body)
-    return await request.answer(orchestration_id)
+    continued = await request.continue_(orchestration_id, body, idempotency_key)
+    return await request.answer(orchestration_id, headers=_headers(continued))
 
 
 @router.post(
@@ -137,11 +148,12 @@ async def continue_orchestration_and_wait(
     orchestration_id: OrchestrationIdPath,
     body: OrchestrationContinue,
     request: OrchestrationRequest,
+    idempotency_key: IdempotencyKey = None,
     timeout_s: TimeoutQuery = None,
 ) -> Response:
     """Give an ended master a follow-up task and get the orchestration once it has ended; 202 if that takes too long."""
-    await request.continue_(orchestration_id, body)
-    return await request.answer_at_end(orchestration_id, timeout_s)
+    continued = await request.continue_(orchestration_id, body, idempotency_key)
+    return await request.answer_at_end(orchestration_id, timeout_s, _headers(continued))
 
 
 def _headers(started: Started) -> dict[str, str]:

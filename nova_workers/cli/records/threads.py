@@ -1,7 +1,6 @@
 """`nova threads`: list, read, fork and delete conversations."""
 
 import json
-from collections.abc import AsyncGenerator
 from typing import Annotated, Any
 
 import typer
@@ -9,6 +8,7 @@ import typer
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.client import iterate
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import MessageView, ThreadFork, ThreadPatch, ThreadView
 from nova_workers.errors import InvalidInput
@@ -52,7 +52,7 @@ async def show(
 ) -> None:
     """Show a conversation."""
     found = await session.client.threads.get(thread)
-    messages = [message async for message in _messages(session, thread)]
+    messages = [message async for message in iterate(session.client.threads.messages, thread, limit=_PAGE)]
     messages = messages[-limit:] if limit else messages
     if session.out.json:
         session.out.document({"thread": found, "messages": messages})
@@ -99,17 +99,6 @@ async def delete(session: Session, threads: Annotated[list[str], typer.Argument(
             session.out.text(f"deleted {thread}")
     if session.out.json:
         session.out.document({"deleted": threads})
-
-
-async def _messages(session: Session, thread_id: str) -> AsyncGenerator[MessageView]:
-    cursor: str | None = None
-    while True:
-        page = await session.client.threads.messages(thread_id, limit=_PAGE, cursor=cursor)
-        for message in page.items:
-            yield message
-        cursor = page.next_cursor
-        if cursor is None:
-            return
 
 
 def _row(thread: ThreadView) -> tuple[str, ...]:

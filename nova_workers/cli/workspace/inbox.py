@@ -8,6 +8,7 @@ from typer.core import TyperGroup
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.client import iterate
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryStatus, DeliveryView
 from nova_workers.errors import InvalidInput
 
@@ -87,15 +88,8 @@ async def close(
 
 async def _closable(session: Session) -> list[str]:
     """Return the ids of all open items that need no answer."""
-    ids: list[str] = []
-    for kind in _CLOSABLE:
-        cursor: str | None = None
-        while True:
-            page = await session.client.deliveries.list(kind=kind, status="pending", limit=_PAGE, cursor=cursor)
-            ids += [item.id for item in page.items]
-            if (cursor := page.next_cursor) is None:
-                break
-    return ids
+    listed = session.client.deliveries.list
+    return [item.id for kind in _CLOSABLE async for item in iterate(listed, kind=kind, status="pending", limit=_PAGE)]
 
 
 def _row(delivery: DeliveryView) -> tuple[str, ...]:

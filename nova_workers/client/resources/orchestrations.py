@@ -1,6 +1,6 @@
 """The client's calls of orchestrations: trees of agents that work on one task."""
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import aclosing
 
 from pydantic import ValidationError
@@ -129,15 +129,24 @@ class Orchestrations:
             params={"agent": agent, "limit": limit, "cursor": cursor},
         )
 
-    async def continue_(self, orchestration_id: str, follow_up: OrchestrationContinue) -> OrchestrationView:
-        """Give an ended master a follow-up task."""
-        return await self._change(orchestration_id, "continue", follow_up)
+    async def continue_(
+        self, orchestration_id: str, follow_up: OrchestrationContinue, *, idempotency_key: str | None = None
+    ) -> OrchestrationView:
+        """Give an ended master a follow-up task, with an Idempotency-Key as `start` does."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return await self._change(orchestration_id, "continue", follow_up, headers=headers)
 
     async def continue_and_wait(
-        self, orchestration_id: str, follow_up: OrchestrationContinue, *, timeout_s: float = 660.0
+        self,
+        orchestration_id: str,
+        follow_up: OrchestrationContinue,
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float = 660.0,
     ) -> OrchestrationView:
         """Give an ended master a follow-up task, and return the orchestration as `wait` does."""
-        return await self._change(orchestration_id, "continue/wait", follow_up, timeout_s=timeout_s)
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return await self._change(orchestration_id, "continue/wait", follow_up, headers=headers, timeout_s=timeout_s)
 
     async def kill(self, orchestration_id: str, kill: AgentKill | None = None) -> OrchestrationView:
         """Kill an agent and all below it; without one the whole tree."""
@@ -217,10 +226,13 @@ class Orchestrations:
         how: str,
         body: OrchestrationContinue | AgentKill | AgentPrompt,
         *,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> OrchestrationView:
         path = f"{_PATH}/{orchestration_id}/{how}"
-        return await self._transport.fetch(OrchestrationView, "POST", path, body=body, timeout_s=timeout_s)
+        return await self._transport.fetch(
+            OrchestrationView, "POST", path, body=body, headers=headers, timeout_s=timeout_s
+        )
 
 
 async def _read(source: EventSource) -> AsyncGenerator[tuple[TreeCursor, TreeRecord | None]]:

@@ -1,7 +1,7 @@
 # Generated from nova_workers/client/resources/orchestrations.py by `make format`: change that file instead.
 """The client's calls of orchestrations: trees of agents that work on one task."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import closing
 
 from pydantic import ValidationError
@@ -126,15 +126,24 @@ class Orchestrations:
             params={"agent": agent, "limit": limit, "cursor": cursor},
         )
 
-    def continue_(self, orchestration_id: str, follow_up: OrchestrationContinue) -> OrchestrationView:
-        """Give an ended master a follow-up task."""
-        return self._change(orchestration_id, "continue", follow_up)
+    def continue_(
+        self, orchestration_id: str, follow_up: OrchestrationContinue, *, idempotency_key: str | None = None
+    ) -> OrchestrationView:
+        """Give an ended master a follow-up task, with an Idempotency-Key as `start` does."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return self._change(orchestration_id, "continue", follow_up, headers=headers)
 
     def continue_and_wait(
-        self, orchestration_id: str, follow_up: OrchestrationContinue, *, timeout_s: float = 660.0
+        self,
+        orchestration_id: str,
+        follow_up: OrchestrationContinue,
+        *,
+        idempotency_key: str | None = None,
+        timeout_s: float = 660.0,
     ) -> OrchestrationView:
         """Give an ended master a follow-up task, and return the orchestration as `wait` does."""
-        return self._change(orchestration_id, "continue/wait", follow_up, timeout_s=timeout_s)
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return self._change(orchestration_id, "continue/wait", follow_up, headers=headers, timeout_s=timeout_s)
 
     def kill(self, orchestration_id: str, kill: AgentKill | None = None) -> OrchestrationView:
         """Kill an agent and all below it; without one the whole tree."""
@@ -212,10 +221,11 @@ class Orchestrations:
         how: str,
         body: OrchestrationContinue | AgentKill | AgentPrompt,
         *,
+        headers: Mapping[str, str] | None = None,
         timeout_s: float | None = None,
     ) -> OrchestrationView:
         path = f"{_PATH}/{orchestration_id}/{how}"
-        return self._transport.fetch(OrchestrationView, "POST", path, body=body, timeout_s=timeout_s)
+        return self._transport.fetch(OrchestrationView, "POST", path, body=body, headers=headers, timeout_s=timeout_s)
 
 
 def _read(source: EventSource) -> Generator[tuple[TreeCursor, TreeRecord | None]]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import pytest
 
 from nova_workers.ledger.database import Database
@@ -86,6 +88,33 @@ async def test_an_ended_master_continues_with_a_follow_up_task(orchestrated: Orc
     await orchestrated.settle()
     ended = await orchestrated.get(view["id"])
     assert (ended["master_id"], ended["summary"]) == (view["master_id"], "second")
+
+
+async def test_a_continuation_that_is_repeated_with_its_key_has_one_effect(orchestrated: Orchestrated) -> None:
+    view = await orchestrated.run(complete("first"))
+    path, second = f"{PATH}/{view['id']}/continue", {"task": script(complete("second"))}
+    post = orchestrated.api.http.post
+    answers = await asyncio.gather(*(post(path, json=second, headers={"Idempotency-Key": "c1"}) for _ in range(3)))
+    assert [answer.status_code for answer in answers] == [200] * 3
+    assert sum("idempotent-replayed" in answer.headers for answer in answers) == 2
+    await orchestrated.settle()
+    await orchestrated.post(view["id"], "/continue", task=script(complete("third")))
+    await orchestrated.settle()
+    late = await post(path, json=second, headers={"Idempotency-Key": "c1"})
+    assert (late.status_code, late.json()["summary"]) == (200, "third")
+    other = await post(path, json={"task": "else"}, headers={"Idempotency-Key": "c1"})
+    assert (other.status_code, other.json()["code"]) == (409, "idempotency_mismatch")
+    (master,) = (await orchestrated.get(view["id"], "/tree"))["agents"]
+    assert master["activations"] == 3
+
+
+async def test_a_refused_continuation_leaves_its_key_free(orchestrated: Orchestrated) -> None:
+    view = await orchestrated.start(complete("first"))
+    path, body = f"{PATH}/{view['id']}/continue", {"task": script(complete("second"))}
+    early = await orchestrated.api.http.post(path, json=body, headers={"Idempotency-Key": "c1"})
+    await orchestrated.settle()
+    again = await orchestrated.api.http.post(path, json=body, headers={"Idempotency-Key": "c1"})
+    assert (early.status_code, again.status_code) == (409, 200)
 
 
 async def test_an_agent_or_the_whole_tree_is_killed(orchestrated: Orchestrated) -> None:
