@@ -27,8 +27,9 @@ __all__ = ["Answer", "PartCaller"]
 
 _TRIES: Final = 2
 """The first answer, and one correction."""
-_BYTES_PER_TOKEN: Final = 3
-"""Of estimated input: text in English has four."""
+_ASCII_BYTES_PER_TOKEN: Final = 2
+"""Of estimated input: English has four, JSON three, and hashes two. Of other texts each byte counts as a token, since
+tokenizers have no token for less; of scripts that are rare in their data they do make that many."""
 _OVERHEAD_TOKENS: Final = 100
 _MAX_PROBLEM_CHARS: Final = 1_000
 _MAX_DEPTH: Final = 64
@@ -156,7 +157,7 @@ class _PartCall:
         prompt = self._prompt
         sent = [prompt.system, message, orjson.dumps(prompt.schema).decode()]
         sent += [str(block.get("text", "")) for past in history for block in past.content]
-        input_tokens = sum(len(text.encode()) for text in sent) // _BYTES_PER_TOKEN + _OVERHEAD_TOKENS
+        input_tokens = sum(map(_most_tokens, sent)) + _OVERHEAD_TOKENS
         grant = await persist(
             self._database,
             self._abort,
@@ -213,6 +214,13 @@ class _PartCall:
         if result is not None and result.model is not None:
             model = result.model
         return Answer(reason, None, Spent(self._usage, self._last_call), choice, model, failure)
+
+
+def _most_tokens(text: str) -> int:
+    """Return how many tokens a text has at most. Parts send nothing but text: no images or documents."""
+    encoded = text.encode("utf-8", "surrogatepass")
+    ascii_bytes = sum(byte < 0x80 for byte in encoded)
+    return len(encoded) - ascii_bytes + -(-ascii_bytes // _ASCII_BYTES_PER_TOKEN)
 
 
 def _failure(result: EngineResult) -> tuple[WorkStopReason, str] | None:

@@ -82,7 +82,7 @@ async def _run_with_a_crash(desk: OrderDesk, bound: PolicyDocument, write: str) 
 @proves("order.caps")
 async def test_a_call_that_was_lost_with_its_worker_counts_for_the_caps(desk: OrderDesk) -> None:
     # Room for one call, and not for a second one.
-    caps = {"maxRounds": 1, "costCapUsd": 1.0, "maxTokensTotal": 1_100, "timeoutMs": 60_000, "leastOutputTokens": 400}
+    caps = {"maxRounds": 1, "costCapUsd": 1.0, "maxTokensTotal": 1_500, "timeoutMs": 60_000, "leastOutputTokens": 400}
     trace_id = await _run_with_a_crash(desk, policy(caps=caps), "end")
     assert (await desk.result(trace_id)).stop_reason == "cost_cap_exceeded"
     assert len(desk.engine.calls) == 1
@@ -152,7 +152,7 @@ async def test_an_order_whose_time_is_over_ends_with_the_tick(desk: OrderDesk) -
 async def test_an_order_that_nothing_can_decrypt_ends_and_asks_for_a_person(desk: OrderDesk) -> None:
     accepted = await desk.accept(desk.order(), policy())
     await desk.database.execute(
-        "UPDATE work_orders SET data_key_id = 'lost', deadline_at = now() - interval '1 second'"
+        "UPDATE work_orders SET data_key_id = 'lost', deadline_at = now() - interval '2 minutes'"
     )
     await desk.ticker.tick()
     result = await desk.result(accepted.trace_id)

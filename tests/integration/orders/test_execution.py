@@ -84,7 +84,7 @@ async def test_no_call_is_made_that_the_order_cannot_afford(desk: OrderDesk) -> 
 
 
 async def test_a_call_gets_no_more_tokens_than_are_left(desk: OrderDesk) -> None:
-    order = desk.order(constraints=EngineConstraints(max_tokens_total=1_000))
+    order = desk.order(constraints=EngineConstraints(max_tokens_total=1_200))
     await desk.run(policy(), order)
     (call,) = desk.engine.calls
     assert 256 <= call.max_tokens < 500
@@ -180,3 +180,16 @@ async def test_in_place_of_an_artifact_that_is_not_safe_for_customers_the_next_b
         "SELECT data->'leftOut' FROM work_order_trail WHERE audience = 'internal' AND event = 'ended'"
     )
     assert left_out == [{"path": "artifacts.0", "rule": "it contains a credential"}]
+
+
+@pytest.mark.parametrize("text", ["漢字かな" * 300, "ስራ" * 300, "🦊🪿" * 300, "9f86d081884c7d65" * 100])
+async def test_the_reservation_of_a_call_covers_its_input_in_any_script(desk: OrderDesk, text: str) -> None:
+    reserved: list[int] = []
+
+    async def look() -> None:
+        reserved.append(await desk.database.fetchval("SELECT reserved_tokens - 500 FROM work_order_parts"))
+
+    desk.engine.before = look
+    await desk.run(policy(), desk.order({"currentCopy": text}))
+    # The most that byte-level tokenizers make of it: a token for each byte, and of hexadecimal digits one for two.
+    assert reserved[0] >= (len(text) // 2 if text.isascii() else len(text.encode()))
