@@ -19,7 +19,7 @@ from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from nova_workers.observability.ports import TelemetryConfig
-from nova_workers.observability.redaction import redact_secrets
+from nova_workers.observability.redaction import frames_of, redact_secrets
 
 __all__ = ["configure_logging"]
 
@@ -74,6 +74,7 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
             foreign_pre_chain=[structlog.stdlib.ExtraAdder(), _drop_twins, *shared],
             processors=[
                 structlog.stdlib.ProcessorFormatter.remove_processors_meta,
+                _without_lost_message,
                 structlog.processors.StackInfoRenderer(),
                 structlog.processors.format_exc_info,
                 redact_secrets,
@@ -106,6 +107,21 @@ def _to_json(event_dict: EventDict, **_: Any) -> str:
 
 def _drop_twins(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
     event_dict.pop("color_message", None)  # uvicorn's message once more, with escape codes
+    return event_dict
+
+
+def _without_lost_message(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
+    """Log exceptions that no code retrieved by their type and frames.
+
+    asyncio reports them when their task is freed. Whether it worked on an order, whose content no log may have, is not
+    known then; and its description of the task quotes the message.
+    """
+    if event_dict.get("logger") != "asyncio":
+        return event_dict
+    exc_info = event_dict.pop("exc_info", None)
+    event_dict["event"] = str(event_dict["event"]).partition("\n")[0]
+    if exc_info and exc_info[1] is not None:
+        event_dict["error_type"], event_dict["frames"] = type(exc_info[1]).__name__, frames_of(exc_info[1])
     return event_dict
 
 

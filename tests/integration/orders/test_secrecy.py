@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import io
 import logging
 import subprocess
 
+import orjson
 import structlog
 from redis.asyncio import Redis
 
@@ -79,6 +81,30 @@ async def test_the_content_of_an_order_is_nowhere_while_it_runs_and_after_it_end
     for place in (*seen, after, await _stored(redis), lines.getvalue(), result.model_dump_json()):
         assert place
         assert not _contains(place)
+
+
+async def test_an_exception_of_a_task_that_no_code_retrieves_is_logged_without_its_message(desk: OrderDesk) -> None:
+    async def fail() -> None:
+        raise ValueError(f"The provider refused {CANARY}")
+
+    async def leave_a_task() -> None:
+        left.append(asyncio.create_task(fail()))
+        await asyncio.wait(left)
+
+    left: list[asyncio.Task[None]] = []
+    desk.engine.before = leave_a_task
+    lines = io.StringIO()
+    configure_logging(TelemetrySettings(log_format="json", log_level="debug"), "test", stream=lines)
+    try:
+        await desk.run(policy())
+        left.clear()
+        gc.collect()
+    finally:
+        structlog.reset_defaults()
+    (line,) = [line for line in map(orjson.loads, lines.getvalue().splitlines()) if line["logger"] == "asyncio"]
+    assert (line["event"], line["error_type"]) == ("Task exception was never retrieved", "ValueError")
+    assert "in fail" in line["frames"][-1]
+    assert not _contains(lines.getvalue())
 
 
 @proves("order.secret")
