@@ -98,10 +98,13 @@ class OrderTicker:
         return await finish(connection, order, [], "needs_human", cached=False, needs_human=False, reviewed="expired")
 
     async def _abandon(self, order_id: str) -> After:
-        """End an order without its content, once its time is over: until then another process may move it."""
+        """End an order without its content, a minute after its end was due.
+
+        Until then another process may end it with its artifacts: one that has the master key, which this one may lack.
+        """
         async with self._database.transaction() as connection:
             row = await lock_order(connection, order_id)
-            if row is None or not row.overdue:
+            if row is None or not row.abandoned:
                 return NOTHING_FOLLOWS
             return await finish_without_content(connection, row)
 

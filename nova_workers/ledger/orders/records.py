@@ -31,7 +31,9 @@ o.internal_trail, o.traceparent, o.state, o.stage, o.round, o.max_rounds, o.ttl_
 o.data_key, o.data_key_id, o.sealed, o.sealed_draft, o.stop_reason, o.needs_human, o.outcome, o.review_due_at,
 o.reviewed, o.created_at, o.ended_at,
 CASE o.state WHEN 'running' THEN o.deadline_at <= now() WHEN 'review' THEN o.review_due_at <= now() ELSE false
- END AS overdue
+ END AS overdue,
+CASE o.state WHEN 'running' THEN o.deadline_at WHEN 'review' THEN o.review_due_at END <= now() - interval '1 minute'
+ AS abandoned
 """
 
 _GET = f"SELECT {_ORDER} FROM work_orders o WHERE o.tenant_id = :tenant_id AND o.id = :order_id"
@@ -109,6 +111,8 @@ class OrderRow:
     ended_at: datetime | None
     overdue: bool
     """Whether its time, or that of its review, was over when the row was read. An ended order is not overdue."""
+    abandoned: bool | None
+    """Whether its time has been over for so long that no process can be expected to end it with its content."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,10 +75,23 @@ async def test_a_process_without_the_master_key_ends_no_order_whose_time_is_not_
     assert (await desk.result(accepted.trace_id)).stop_reason == "ok"
 
 
+async def test_a_process_without_the_master_key_leaves_an_overdue_order_to_one_that_has_it(desk: OrderDesk) -> None:
+    accepted = await desk.accept(desk.order(), policy({"craft": "craft", "critic": "review"}))
+    worker = desk.harness.worker()
+    await worker.answer(desk.harness.bells.take()[0])
+    await desk.database.execute("UPDATE work_orders SET deadline_at = now() - interval '1 second'")
+    notifier = OrderNotifier(desk.harness.redis, desk.harness.bells)
+    await OrderTicker(desk.database, OrderKeys(Vault.of([OTHER_KEY])), notifier).tick()
+    assert (await desk.row(accepted.trace_id)).state == "running"
+    await desk.ticker.tick()
+    result = await desk.result(accepted.trace_id)
+    assert (result.stop_reason, len(result.artifacts)) == ("round_cap_exceeded", 1)
+
+
 async def test_an_order_that_ends_without_its_content_is_in_its_trail(desk: OrderDesk) -> None:
     accepted = await desk.accept(desk.order(), policy())
     await desk.database.execute(
-        "UPDATE work_orders SET data_key_id = 'lost', deadline_at = now() - interval '1 second'"
+        "UPDATE work_orders SET data_key_id = 'lost', deadline_at = now() - interval '2 minutes'"
     )
     await desk.ticker.tick()
     rows = await desk.database.fetch(
