@@ -6,11 +6,9 @@ from pathlib import Path
 import pytest
 
 from nova_workers.contracts.orders import AiWorkOrderV1, derive_key_hash
-from tests.support.data.documents import blocks
 from tests.support.data.work_orders import EXAMPLES, example_order
-from tests.support.servers.typescript_compiler import compile_typescript, run_module, why_no_typescript
+from tests.support.servers.typescript_compiler import compile_order_example, run_module, why_no_typescript
 
-CONTRACT = Path(__file__).parents[2] / "docs" / "contracts" / "work-orders-v1.ts"
 SECRET = "a secret of this tenant"
 DIFFICULT = {
     "texts": ['€$\u000f\nA\'B"\\\\"/', "\u2028", "\U0001f600"],
@@ -19,25 +17,11 @@ DIFFICULT = {
     "\ufb33": True,
     "": {"z": 1.0, "a": []},
 }
-# Node's own types are no part of the compiler.
-NODE = """
-declare module "node:crypto" {
-  export function createHmac(kind: string, key: string): {
-    update(text: string): { digest(form: "hex"): string };
-  };
-}
-"""
-
 pytestmark = pytest.mark.skipif(why_no_typescript() is not None, reason=str(why_no_typescript()))
 
 
 def test_the_example_compiles_and_derives_the_keys_that_the_fleet_derives(tmp_path: Path) -> None:
-    (example,) = [block.text for block in blocks("typescript") if "keyHash" in block.text]
-    (tmp_path / "work-orders-v1.ts").write_text(CONTRACT.read_text("utf-8"), "utf-8")
-    (tmp_path / "node.d.ts").write_text(NODE, "utf-8")
-    (tmp_path / "example.ts").write_text(f'/// <reference path="./node.d.ts" />\n{example}', "utf-8")
-    (tmp_path / "package.json").write_text('{"type": "module"}', "utf-8")
-    compile_typescript(tmp_path / "example.ts")
+    compile_order_example(tmp_path)
     orders = [example_order(policy_id) for policy_id in EXAMPLES]
     orders.append(example_order(EXAMPLES[0]) | {"inputs": DIFFICULT})
     (tmp_path / "orders.json").write_text(json.dumps(orders), "utf-8")

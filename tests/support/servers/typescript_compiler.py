@@ -4,10 +4,20 @@ import shutil
 import subprocess
 from pathlib import Path
 
-__all__ = ["compile_typescript", "run_module", "why_no_typescript"]
+from tests.support.data.documents import ROOT, blocks
+
+__all__ = ["compile_order_example", "run_module", "why_no_typescript"]
 
 _COMPILER = Path(__file__).parent / "aimock" / "node_modules" / "typescript" / "bin" / "tsc"
 _TIMEOUT_S = 90
+# Node's own types are no part of the compiler.
+_NODE = """
+declare module "node:crypto" {
+  export function createHmac(kind: string, key: string): {
+    update(text: string): { digest(form: "hex"): string };
+  };
+}
+"""
 
 
 def why_no_typescript() -> str | None:
@@ -19,12 +29,22 @@ def why_no_typescript() -> str | None:
     return None
 
 
-def compile_typescript(file: Path) -> None:
-    """Compile a module with strict checks to ``.js`` files beside it.
+def compile_order_example(directory: Path) -> None:
+    """Compile the documents' example of work orders to ``example.js``, with strict checks, against the contract.
 
     Raises:
         AssertionError: The compiler reports errors.
     """
+    (example,) = [block.text for block in blocks("typescript") if "keyHash" in block.text]
+    contract = ROOT / "docs" / "contracts" / "work-orders-v1.ts"
+    (directory / "work-orders-v1.ts").write_text(contract.read_text("utf-8"), "utf-8")
+    (directory / "node.d.ts").write_text(_NODE, "utf-8")
+    (directory / "example.ts").write_text(f'/// <reference path="./node.d.ts" />\n{example}', "utf-8")
+    (directory / "package.json").write_text('{"type": "module"}', "utf-8")
+    _compile(directory / "example.ts")
+
+
+def _compile(file: Path) -> None:
     strict = ["--strict", "--target", "es2022", "--module", "es2022", "--moduleResolution", "bundler"]
     done = _node(str(_COMPILER), *strict, "--skipLibCheck", str(file), cwd=file.parent)
     assert done.returncode == 0, done.stdout

@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from base64 import b64encode
+from collections.abc import AsyncIterator
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.contracts.orders import AiWorkOrderV1, derive_key_hash
+from nova_workers.contracts.runs import Doorbell
+from nova_workers.ledger.database import Database
+from nova_workers.stopping import stop_tasks
 from tests.integration.api.conftest import Api, Serve
 from tests.support.data.work_orders import example_order
+from tests.support.harness.orders import AnsweringEngine
+from tests.support.harness.workers import Harness
 
+_QUEUED = "SELECT id, thread_id, queue FROM runs WHERE status = 'queued'"
 MASTER_KEY = f"first:{b64encode(os.urandom(32)).decode()}"
 
 
@@ -27,6 +36,26 @@ async def order_secret(api: Api) -> str:
     made = await api.http.post("/v1/work-order-secrets", json={})
     assert made.status_code == 201, made.text
     return made.json()["secret"]
+
+
+@pytest.fixture
+async def engine(api: Api, database: Database, redis: Redis) -> AsyncIterator[AnsweringEngine]:
+    """The model of a worker that executes what is queued."""
+    harness = Harness(database, redis, api.state.services.settings)
+    answering = AnsweringEngine({})
+    harness.engines["scripted"] = answering
+    worker = harness.worker()
+
+    async def work() -> None:
+        while True:
+            for row in await database.fetch(_QUEUED):
+                await worker.executor.answer(Doorbell(row["id"], row["thread_id"], row["queue"]))
+            await asyncio.sleep(0.01)  # until something is queued
+
+    working = asyncio.create_task(work())
+    yield answering
+    await stop_tasks([working])
+    await harness.close()
 
 
 def keyed(order: dict[str, Any], secret: str) -> dict[str, Any]:

@@ -3,40 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
 
-import pytest
-from redis.asyncio import Redis
-
-from nova_workers.contracts.runs import Doorbell
-from nova_workers.ledger.database import Database
-from nova_workers.stopping import stop_tasks
 from tests.integration.api.conftest import Api
 from tests.integration.api.orders.conftest import keyed
 from tests.support.harness.orders import AnsweringEngine, policy, proposal
-from tests.support.harness.workers import Harness
-
-_QUEUED = "SELECT id, thread_id, queue FROM runs WHERE status = 'queued'"
-
-
-@pytest.fixture
-async def engine(api: Api, database: Database, redis: Redis) -> AsyncIterator[AnsweringEngine]:
-    """The model of a worker that executes what is queued."""
-    harness = Harness(database, redis, api.state.services.settings)
-    answering = AnsweringEngine({})
-    harness.engines["scripted"] = answering
-    worker = harness.worker()
-
-    async def work() -> None:
-        while True:
-            for row in await database.fetch(_QUEUED):
-                await worker.executor.answer(Doorbell(row["id"], row["thread_id"], row["queue"]))
-            await asyncio.sleep(0.01)  # until something is queued
-
-    working = asyncio.create_task(work())
-    yield answering
-    await stop_tasks([working])
-    await harness.close()
 
 
 async def _order(api: Api, secret: str, **changes: object) -> dict[str, object]:
