@@ -5,7 +5,7 @@ a module or a folder of its own here, or in a package elsewhere; what all share 
 carry what agents hand over beside their answers, are in `nova_workers.delivery`.
 """
 
-from nova_workers.channels.port import Attachment, InboundChannel, Reply, Update
+from nova_workers.channels.port import Attachment, InboundChannel, Origin, Reply, Update
 from nova_workers.channels.relay import Relay
 
-__all__ = ["Attachment", "InboundChannel", "Relay", "Reply", "Update"]
+__all__ = ["Attachment", "InboundChannel", "Origin", "Relay", "Reply", "Update"]

@@ -9,15 +9,24 @@ Nothing is kept in the process, so any copy may take the next update, also after
 
 import hashlib
 from collections.abc import Mapping
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from nova_workers.channels.answers import Question, answer_to
 from nova_workers.channels.port import Update
 from nova_workers.client.client import NovaClient
-from nova_workers.contracts.http.wire import RunCreate, ThreadCreate, ThreadPatch, ThreadView
-from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, WaitView
-from nova_workers.errors import ConfigurationError, Conflict, Gone, IllegalTransition, InvalidInput, NotFound
+from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, ThreadPatch, ThreadView
+from nova_workers.contracts.waits import ANSWERABLE, WaitView
+from nova_workers.errors import (
+    ConfigurationError,
+    Conflict,
+    Gone,
+    IdempotencyMismatch,
+    IllegalTransition,
+    InvalidInput,
+    NotFound,
+)
 from nova_workers.validation import place_of, problem_of
 
 __all__ = ["Conversations"]
@@ -28,8 +37,7 @@ _KEPT_ANSWERS = 20
 _RECENT_RUNS = 50
 """How many of a conversation's runs are searched for an update that comes again while its thread waits for a person."""
 _MAX_LABEL_CHARS = 200
-_YES = frozenset({"yes", "y", "ok", "approve", "approved"})
-_NO = frozenset({"no", "n", "deny", "denied"})
+_MAX_TO_CHARS = 256
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -67,57 +75,124 @@ class Conversations:
             ConfigurationError: There is no such agent for a new conversation.
             Unavailable: The API does not answer; submit it again.
         """
-        thread = await self._thread(update.conversation)
+        if update.wait_id is not None and update.run_id is not None:
+            await self._answer_directly(update, update.run_id)
+            return None
+        thread = await self.find(update.conversation) or await self._create(update.conversation)
         if await self._answer(thread, update):
             return None
         metadata = {
             "channel": self._channel,
-            "to": update.conversation[:256],
+            "to": update.conversation[:_MAX_TO_CHARS],
             "event_id": update.id,
             "sender": update.sender,
         }
         message = _body(RunCreate, {"message": update.content(), "metadata": metadata})
         key = f"channel:{self._channel}:{_digest(update.id)}"
-        return (await self._client.runs.create(message, thread_id=thread.id, idempotency_key=key)).id
+        try:
+            return (await self._client.runs.create(message, thread_id=thread.id, idempotency_key=key)).id
+        except IdempotencyMismatch:
+            # The same update had another content before, such as another transcript of a recording.
+            submitted = await self._submitted(thread, update)
+            if submitted is None:
+                raise
+            return submitted.id
 
     async def open_waits(self, run_id: str) -> list[WaitView]:
         """Return what a run asks a person, oldest first."""
         run = await self._client.runs.get(run_id)
         return [wait for wait in run.waits if wait.request.kind in ANSWERABLE]
 
-    async def _thread(self, conversation: str) -> ThreadView:
-        """Return the thread of a conversation, by its label, which is unique; created for the first update."""
+    async def find(self, conversation: str) -> ThreadView | None:
+        """Return the thread of a conversation; None before its first message."""
+        return await self._labelled(self._label(conversation))
+
+    async def begin(self, conversation: str, agent_id: str | None = None) -> str:
+        """Give a conversation a new thread, and return its agent. A thread without a message is new enough.
+
+        A repetition after a crash ends in the same state: the former thread keeps a label until the next new one, so
+        that its agent is known.
+
+        Args:
+            conversation: The conversation.
+            agent_id: Its agent from now on; None keeps the one that it has.
+
+        Raises:
+            ConfigurationError: There is no such agent.
+        """
+        label = self._label(conversation)
+        former_label = f"previous:{_digest(label)}"
+        thread, former = await self._labelled(label), await self._labelled(former_label)
+        last = thread or former
+        wanted = agent_id or (self._agent_id if last is None else last.agent_id)
+        if thread is not None and thread.agent_id == wanted:
+            runs = await self._client.threads.runs(thread.id, limit=1)
+            if not runs.items:
+                return wanted
+        # First, so that nothing has changed if there is no such agent.
+        new = await self._new_thread(conversation, wanted)
+        if thread is not None:
+            if former is not None:
+                await self._client.threads.patch(former.id, ThreadPatch(label=None))
+            await self._client.threads.patch(thread.id, ThreadPatch(label=former_label))
+        await self._client.threads.patch(new.id, ThreadPatch(label=label))
+        return wanted
+
+    async def _labelled(self, label: str) -> ThreadView | None:
+        found = (await self._client.threads.list(label=label, limit=1)).items
+        return found[0] if found else None
+
+    def _label(self, conversation: str) -> str:
         label = f"{self._channel}:{conversation}"
         if len(label) > _MAX_LABEL_CHARS or not label.isprintable():
             label = f"{self._channel}:sha256:{_digest(conversation)}"
-        found = (await self._client.threads.list(label=label, limit=1)).items
-        if found:
-            return found[0]
+        return label
+
+    async def _create(self, conversation: str) -> ThreadView:
+        """Return the thread of a conversation by its label, which is unique; created here or by another process."""
+        label = self._label(conversation)
         try:
-            return await self._client.threads.create(ThreadCreate(agent_id=self._agent_id, label=label))
-        except (NotFound, Gone) as error:
-            raise ConfigurationError(
-                f"The agent {self._agent_id!r} of channel {self._channel!r} is not there: {error.message}"
-            ) from error
+            return await self._new_thread(conversation, self._agent_id, label)
         except Conflict:
             # Another process created it meanwhile.
-            found = (await self._client.threads.list(label=label, limit=1)).items
-            if not found:
+            found = await self._labelled(label)
+            if found is None:
                 raise
-            return found[0]
+            return found
+
+    async def _new_thread(self, conversation: str, agent_id: str, label: str | None = None) -> ThreadView:
+        metadata = {"channel": self._channel, "to": conversation[:_MAX_TO_CHARS]}
+        try:
+            thread = _body(ThreadCreate, {"agent_id": agent_id, "label": label, "metadata": metadata})
+            return await self._client.threads.create(thread)
+        except (NotFound, Gone, InvalidInput) as error:
+            raise ConfigurationError(
+                f"The agent {agent_id!r} of channel {self._channel!r} is not there: {error.message}"
+            ) from error
+
+    async def _answer_directly(self, update: Update, run_id: str) -> None:
+        """Give an update as the answer to a wait that it names. If that is over, nothing is left to do."""
+        waits = [wait for wait in await self.open_waits(run_id) if wait.id == update.wait_id]
+        if waits:
+            question = Question.of(waits[0], update)
+            answer = answer_to(question, update, by=self._by(update))
+            try:
+                await self._client.runs.answer(run_id, answer)
+            except IllegalTransition:
+                return
 
     async def _answer(self, thread: ThreadView, update: Update) -> bool:
         """Give an update as the answer to what its thread's run asks; return False if the update is a message."""
         answers: dict[str, list[str]] = thread.metadata.get(_ANSWERS, {})
         repeated = update.id in answers
         if repeated:
-            question = _Question(*answers[update.id])
+            question = Question(*answers[update.id])
         else:
             open_question = await self._open_question(thread, update)
             if open_question is None:
                 return False
             question = open_question
-        answer = _answer_to(question, update, by=f"{self._channel}: {update.sender}"[:200])
+        answer = answer_to(question, update, by=self._by(update))
         if not repeated:
             newest = dict([*answers.items()][1 - _KEPT_ANSWERS :]) | {update.id: list(question)}
             change = _body(ThreadPatch, {"metadata": {**thread.metadata, _ANSWERS: newest}})
@@ -130,7 +205,7 @@ class Conversations:
                 raise
         return True
 
-    async def _open_question(self, thread: ThreadView, update: Update) -> "_Question | None":
+    async def _open_question(self, thread: ThreadView, update: Update) -> Question | None:
         waits: list[WaitView] = []
         if thread.waiting_for is not None and thread.active_run_id is not None:
             waits = await self.open_waits(thread.active_run_id)
@@ -140,32 +215,18 @@ class Conversations:
                 raise IllegalTransition(
                     f"The question {update.wait_id!r} is no longer open in this conversation. Send a message instead."
                 )
-        elif waits and await self._was_submitted(thread, update):
+        elif waits and await self._submitted(thread, update) is not None:
+            # It is the message of a recent run, so that it is no answer to a later question.
             return None
-        return None if not waits else _Question(waits[0].run_id, waits[0].id, waits[0].request.kind)
+        return None if not waits else Question.of(waits[0], update)
 
-    async def _was_submitted(self, thread: ThreadView, update: Update) -> bool:
-        """Return whether the update is the message of a recent run, so that it is no answer to a later question."""
+    async def _submitted(self, thread: ThreadView, update: Update) -> RunView | None:
+        """Return the recent run whose message the update is."""
         recent = await self._client.threads.runs(thread.id, limit=_RECENT_RUNS)
-        return any(run.metadata.get("event_id") == update.id for run in recent.items)
+        return next((run for run in recent.items if run.metadata.get("event_id") == update.id), None)
 
-
-class _Question(NamedTuple):
-    run_id: str
-    wait_id: str
-    kind: str
-
-
-def _answer_to(question: _Question, update: Update, *, by: str) -> RunAnswer:
-    text = update.text.strip()
-    if not text:
-        raise InvalidInput("A question is answered with text, and the update has none.")
-    if question.kind != "approval":
-        return _body(RunAnswer, {"text": text, "wait_id": question.wait_id, "by": by})
-    word = text.casefold().rstrip(".!")
-    if word not in _YES | _NO:
-        raise InvalidInput(f"A call that needs permission is answered with yes or no, not {text[:50]!r}.")
-    return RunAnswer(approve=word in _YES, wait_id=question.wait_id, by=by)
+    def _by(self, update: Update) -> str:
+        return f"{self._channel}: {update.sender}"[:200]
 
 
 def _body(model: type[M], values: Mapping[str, Any]) -> M:

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from pydantic import ValidationError
 
-from nova_workers.channels.port import Reply, Update
+from nova_workers.channels.port import Origin, Reply, Update
 from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import DeliveryFailed
 from nova_workers.program import OutputFailed
@@ -56,7 +56,7 @@ class PipeChannel:
         """See `InboundChannel.deliver`."""
         self._write(reply.model_dump(mode="json"))
 
-    async def done(self, update: Update) -> None:
+    async def done(self, update: Origin) -> None:
         """See `InboundChannel.done`."""
         self._write({"type": "done", "update_id": update.id})
 

@@ -9,17 +9,24 @@ import binascii
 from collections.abc import AsyncIterator
 from typing import Annotated, Literal, Protocol, Self
 
-from pydantic import BaseModel, ConfigDict, StringConstraints, model_validator
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.content import ContentBlock, text_block
 
-__all__ = ["Attachment", "InboundChannel", "Reply", "ReplyType", "Update"]
+__all__ = ["Attachment", "Command", "File", "InboundChannel", "Origin", "Reply", "ReplyType", "ToolLine", "Update"]
 
 _Id = Annotated[str, StringConstraints(min_length=1, max_length=500)]
 
-ReplyType = Literal["partial", "answer", "question", "approval", "failure", "refusal"]
-"""What a reply is: the answer so far; the answer; a question of the agent; a call that needs permission; why there is
-no answer; why the update was not accepted."""
+ReplyType = Literal[
+    "partial", "answer", "question", "approval", "closed", "failure", "refusal", "notice", "notification"
+]
+"""What a reply is: the answer so far; the answer; a question of the agent; a call that needs permission; that a
+question needs no answer any more; why there is no answer; why the update was not accepted; the answer to a command;
+what an agent hands over beside its answers."""
+
+Command = Literal["new", "agents", "agent", "stop", "help"]
+"""What an update asks of the channel itself: a new conversation; the agents; a conversation with the agent that the
+text names; the end of what runs; a help text."""
 
 
 class _Value(BaseModel):
@@ -45,27 +52,46 @@ class Attachment(_Value):
         return {"type": kind, "source": source}
 
 
-class Update(_Value):
-    """A message of a person in the channel.
+class Origin(_Value):
+    """Where replies go.
 
     Attributes:
         id: Identifies the update within the channel. The same id again is the same update.
         conversation: Identifies the conversation within the channel. Each has one thread.
         sender: The person, as the channel has verified it.
-        wait_id: The question or approval that this answers, if the channel knows it, for instance from a button.
-            Without it, an update to a conversation whose run waits for a person answers that.
     """
 
     id: _Id
     conversation: _Id
     sender: _Id
+
+
+class Update(Origin):
+    """A message of a person in the channel.
+
+    Attributes:
+        wait_id: The question or approval that this answers, if the channel knows it, for instance from a button.
+            Without it, an update to a conversation whose run waits for a person answers that.
+        run_id: With `wait_id`: the run that asks, if it may be one of another conversation.
+        choice: With `wait_id`: the number of the chosen option, from 0. Of an approval 0 is yes.
+        command: What is asked of the channel itself; `text` has its argument.
+        refusal: Why the channel cannot take the update, for its sender. Nothing is submitted.
+    """
+
     text: str = ""
     attachments: tuple[Attachment, ...] = ()
     wait_id: str | None = None
+    run_id: str | None = None
+    choice: Annotated[int, Field(ge=0, le=100)] | None = None
+    command: Command | None = None
+    refusal: str | None = None
 
     @model_validator(mode="after")
     def _has_content(self) -> Self:
-        if not self.text.strip() and not self.attachments:
+        if self.choice is not None and self.wait_id is None:
+            raise ValueError("choice is of a question; give its wait_id")
+        is_empty = not self.text.strip() and not self.attachments
+        if is_empty and self.choice is None and self.command is None and self.refusal is None:
             raise ValueError("the update has neither text nor attachments")
         return self
 
@@ -74,16 +100,44 @@ class Update(_Value):
         text = [text_block(self.text)] if self.text.strip() else []
         return [*text, *(attachment.block() for attachment in self.attachments)]
 
+    def origin(self) -> Origin:
+        """Return where replies to it go."""
+        return Origin(id=self.id, conversation=self.conversation, sender=self.sender)
+
+
+class ToolLine(_Value):
+    """A tool call of a run, as its conversation shows it."""
+
+    name: str
+    status: Literal["running", "completed", "failed"]
+
+
+class File(_Value):
+    """A file that an agent sent.
+
+    Attributes:
+        content: The bytes; only while the reply is delivered.
+    """
+
+    id: str
+    name: str
+    media_type: str
+    size_bytes: int
+    content: bytes | None = Field(default=None, exclude=True)
+
 
 class Reply(_Value):
     """What the channel shows in a conversation.
 
     Attributes:
         id: Equal each time that the same reply is delivered. All partial replies of an answer have the answer's id:
-            each replaces the one before.
-        update_id: The update that led to it.
+            each replaces the one before. A question that is closed has the id that it had when it was asked.
+        update_id: The update that led to it; of a notification the id of the inbox's item.
         wait_id: Of a question or an approval: what an update names to answer it.
         options: Of a question: the choices; empty accepts any text. An approval is answered with yes or no.
+        command: The options are arguments of this command instead.
+        tools: Of a partial reply: the calls of the run so far.
+        file: What is handed over beside the text.
     """
 
     type: ReplyType
@@ -95,6 +149,9 @@ class Reply(_Value):
     run_id: str | None = None
     wait_id: str | None = None
     options: tuple[str, ...] = ()
+    command: Command | None = None
+    tools: tuple[ToolLine, ...] = ()
+    file: File | None = None
 
 
 class InboundChannel(Protocol):
@@ -120,8 +177,10 @@ class InboundChannel(Protocol):
         """
         ...
 
-    async def done(self, update: Update) -> None:
+    async def done(self, update: Origin) -> None:
         """Forget an update: its message was answered, or it was the answer to a question, or it was refused.
+
+        With a `Journal` it comes earlier: as soon as the fleet has the update, and what replies to it is recorded.
 
         Raises:
             DeliveryFailed: It is not forgotten, and comes again after a restart.

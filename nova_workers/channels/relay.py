@@ -1,43 +1,37 @@
 """What all inbound channels share: each update has its effect once, and its replies are delivered until they arrive.
 
-An update is `done` when its answer was delivered. If the process dies before, the channel brings the update again: it
-is submitted under the same key, which returns the same run, and the run's answer is delivered, perhaps a second time
-but under the same id.
+Without a journal, an update is `done` when its answer was delivered. If the process dies before, the channel brings the
+update again: it is submitted under the same key, which returns the same run, and the run's answer is delivered, perhaps
+a second time but under the same id.
+
+With a journal, an update is `done` when the fleet has it and the journal knows what replies to it. After a crash the
+next process continues from the journal.
 """
 
 import asyncio
-import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Collection
-from contextlib import aclosing
-from typing import TypeVar
+from collections.abc import Collection
+from typing import Protocol
 
 import structlog
 
+from nova_workers.channels.allow_list import AllowList
+from nova_workers.channels.commands import Commands
 from nova_workers.channels.conversations import Conversations
-from nova_workers.channels.port import InboundChannel, Reply, ReplyType, Update
+from nova_workers.channels.delivering import Deliverer
+from nova_workers.channels.following import RunFollower
+from nova_workers.channels.inbox import InboxFeed
+from nova_workers.channels.journal import Journal, OpenUpdate
+from nova_workers.channels.port import InboundChannel, Origin, Update
+from nova_workers.channels.replies import text_reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
-from nova_workers.contracts.events import (
-    Event,
-    EventCursor,
-    Restart,
-    Step,
-    StreamEnd,
-    StreamError,
-    StreamStart,
-    Token,
-    Waiting,
-)
-from nova_workers.contracts.waits import ANSWERABLE, AskApproval, AskUser, WaitView
 from nova_workers.errors import (
     ConfigurationError,
     DeliveryFailed,
     Forbidden,
     NovaError,
     Rejected,
-    TooManyRequests,
     Unauthenticated,
-    Unavailable,
 )
 from nova_workers.stopping import stop_tasks
 
@@ -45,12 +39,18 @@ __all__ = ["Relay"]
 
 _log = structlog.get_logger(__name__)
 
-ANYONE = "*"
-_PARTIAL_EVERY_S = 1.0
 _PATIENCE = Retry(attempts=10, base_s=0.5, max_s=30.0)
 """For replies: about two minutes. The API is waited for without an end, with the same pauses."""
 
-T = TypeVar("T")
+
+class _Record(Protocol):
+    """Where it is kept that the reply to an update is not delivered yet."""
+
+    def is_accepted(self, update_id: str) -> bool: ...
+
+    async def accept(self, update: OpenUpdate) -> None: ...
+
+    async def settle(self, origin: Origin) -> None: ...
 
 
 class Relay:
@@ -62,8 +62,11 @@ class Relay:
         channel: InboundChannel,
         *,
         agent_id: str,
-        senders: Collection[str],
+        senders: Collection[str] | AllowList,
         patience: Retry = _PATIENCE,
+        journal: Journal | None = None,
+        inbox: InboxFeed | None = None,
+        may_choose_agents: bool = True,
     ) -> None:
         """Serve a channel.
 
@@ -73,12 +76,19 @@ class Relay:
             agent_id: The agent of new conversations.
             senders: Who may write; an asterisk permits everyone. Updates of others are dropped and logged.
             patience: Pauses between attempts, and how often a reply is delivered before the update stays undone.
+            journal: Of a channel that one process serves at a time; it is acquired already.
+            inbox: With a journal: delivers what agents hand over beside their answers.
+            may_choose_agents: Whether a person may change a conversation's agent.
         """
         self._client = client
         self._channel = channel
-        self._senders = frozenset(senders)
-        self._patience = patience
+        self._senders = senders if isinstance(senders, AllowList) else AllowList(senders)
         self._conversations = Conversations(client, channel.name, agent_id)
+        self._commands = Commands(client, self._conversations, agent_id if not may_choose_agents else None)
+        self._deliverer = Deliverer(client, channel, patience)
+        self._journal = journal
+        self._record: _Record = _Unrecorded(channel) if journal is None else _Recorded(channel, journal)
+        self._inbox = inbox
         self._open: dict[asyncio.Task[None], asyncio.Event] = {}
 
     async def run(self) -> None:
@@ -89,9 +99,14 @@ class Relay:
             Unauthenticated: The API does not know the key.
             Forbidden: The key lacks the scope.
         """
+        feed: list[asyncio.Task[None]] = []
         try:
             # A key that is not valid should show before the first message comes.
-            await self._answered(lambda: self._client.threads.list(limit=1))
+            await self._deliverer.answered(lambda: self._client.threads.list(limit=1))
+            for left in () if self._journal is None else self._journal.open_updates:
+                self._start(left)
+            if self._inbox is not None:
+                feed.append(asyncio.create_task(self._inbox.run(self._start), name=f"inbox-{self._channel.name}"))
             async for update in self._channel.updates():
                 await self._accept(update)
             for task, settled in [*self._open.items()]:
@@ -99,175 +114,102 @@ class Relay:
                 await asyncio.wait((task, waiting), return_when=asyncio.FIRST_COMPLETED)
                 waiting.cancel()
         finally:
-            await stop_tasks(self._open)
+            await stop_tasks([*feed, *self._open])
             await self._channel.close()
 
     async def _accept(self, update: Update) -> None:
-        """Submit one update. Updates are submitted in their order; only their runs are concurrent."""
-        if not {ANYONE, update.sender} & self._senders:
+        """Give one update its effect. Updates are accepted in their order; only their runs are concurrent."""
+        if self._record.is_accepted(update.id):
+            await self._channel.done(update)
+            return
+        if not self._senders.permits(update.sender):
             _log.warning("channel.sender_refused", channel=self._channel.name, sender=update.sender)
-            self._start(update, lambda _: self._channel.done(update))
-            return
-        try:
-            run_id = await self._answered(lambda: self._conversations.submit(update))
-        except (Unauthenticated, Forbidden, ConfigurationError):
-            # The updates that remain are not lost: they come again when the cause is removed.
-            raise
-        except Rejected as error:
-            refusal = _reply("refusal", update, error.message)
-            self._start(update, lambda _: self._close(update, refusal))
-            return
-        except NovaError:
-            # A fault of the API that this update meets. It stays undone, and does not stop those of other people.
-            _log.exception("channel.update_failed", channel=self._channel.name, update_id=update.id)
-            return
-        if run_id is None:
-            self._start(update, lambda _: self._channel.done(update))
+            opened = OpenUpdate(origin=update.origin())
         else:
-            self._start(update, lambda settled: self._follow(update, run_id, settled))
+            try:
+                opened = await self._deliverer.answered(lambda: self._effect(update))
+            except (Unauthenticated, Forbidden, ConfigurationError):
+                # The updates that remain are not lost: they come again when the cause is removed.
+                raise
+            except Rejected as error:
+                opened = _refused(update, error.message)
+            except NovaError as error:
+                # A fault of the API that this update meets. It does not stop those of other people.
+                _log.exception("channel.update_failed", channel=self._channel.name, update_id=update.id)
+                if self._journal is None:
+                    return
+                opened = _refused(update, f"The message could not be accepted ({error.code}). Send it again later.")
+        await self._record.accept(opened)
+        self._start(opened)
 
-    def _start(self, update: Update, work: Callable[[asyncio.Event], Awaitable[None]]) -> None:
+    async def _effect(self, update: Update) -> OpenUpdate:
+        """Submit an update, or do what it commands; return what replies to it."""
+        if update.refusal is not None:
+            return _refused(update, update.refusal)
+        if update.command is not None:
+            return OpenUpdate(origin=update.origin(), reply=await self._commands.obey(update, update.command))
+        return OpenUpdate(origin=update.origin(), run_id=await self._conversations.submit(update))
+
+    def _start(self, opened: OpenUpdate) -> None:
+        """Bring an update to its end, in a task of its own."""
         settled = asyncio.Event()
 
         async def guarded() -> None:
             try:
-                await work(settled)
+                await self._finish(opened, settled)
             except DeliveryFailed as error:
                 _log.warning("channel.update_not_done", channel=self._channel.name, error=error.message)
             except Exception:
                 # The update stays undone, and comes again after a restart.
-                _log.exception("channel.update_failed", channel=self._channel.name, update_id=update.id)
+                _log.exception("channel.update_failed", channel=self._channel.name, update_id=opened.origin.id)
 
         task = asyncio.create_task(guarded(), name=f"channel-{self._channel.name}")
         self._open[task] = settled
         task.add_done_callback(lambda ended: self._open.pop(ended, None))
 
-    async def _follow(self, update: Update, run_id: str, settled: asyncio.Event) -> None:
-        """Deliver what a run says, until it ends. `settled` is set while it waits for a person."""
-        text, shown_s, problem = "", 0.0, ""
-        asked: set[str] = set()
-        async with aclosing(self._events(run_id)) as events:
-            async for event in events:
-                match event:
-                    case StreamStart() | Restart(agent=None) | Step():
-                        text = ""
-                        settled.clear()
-                    case Token(agent=None):
-                        text += event.text
-                        if self._channel.streams and time.monotonic() - shown_s >= _PARTIAL_EVERY_S:
-                            shown_s = time.monotonic()
-                            await self._show(_reply("partial", update, text, run_id))
-                    case Waiting() if event.kind in ANSWERABLE:
-                        if await self._ask(update, run_id, asked):
-                            settled.set()
-                    case StreamError():
-                        problem = event.error
-                    case StreamEnd(final=True):
-                        await self._close(update, _end(update, run_id, event, problem))
-                    case _:
-                        pass
-
-    async def _ask(self, update: Update, run_id: str, asked: set[str]) -> bool:
-        """Deliver the open questions of a run that were not asked yet. Return whether there are open ones."""
-        waits = await self._answered(lambda: self._conversations.open_waits(run_id))
-        for wait in waits:
-            if wait.id not in asked:
-                asked.add(wait.id)
-                await self._deliver(_question(update, wait))
-        return bool(waits)
-
-    async def _close(self, update: Update, reply: Reply | None) -> None:
-        """Deliver the last reply to an update, and report the update as done."""
-        if reply is None or await self._deliver(reply):
-            await self._channel.done(update)
-
-    async def _show(self, reply: Reply) -> None:
-        try:
-            await self._channel.deliver(reply)
-        except DeliveryFailed as error:
-            # The next one has this text too.
-            _log.debug("channel.partial_not_delivered", channel=self._channel.name, error=error.message)
-
-    async def _deliver(self, reply: Reply) -> bool:
-        """Deliver a reply, with several attempts. Return whether the channel has it, or refuses it for good."""
-        failures = 0
-        while True:
-            try:
-                await self._channel.deliver(reply)
-            except DeliveryFailed as error:
-                failures += 1
-                about = {"channel": self._channel.name, "reply_id": reply.id, "error": error.message}
-                if not error.retryable or failures >= self._patience.attempts:
-                    _log.error("channel.reply_not_delivered", failures=failures, **about)
-                    return not error.retryable
-                _log.warning("channel.delivery_retried", failures=failures, **about)
-                await asyncio.sleep(error.retry_after_s or self._patience.delay_s(failures))
-            else:
-                return True
-
-    async def _events(self, run_id: str) -> AsyncGenerator[Event]:
-        """Yield the events of a run, each once, also while the API is away for a long time."""
-        seen, failures = EventCursor(), 0
-        while True:
-            try:
-                async with aclosing(self._client.runs.events(run_id, after=seen)) as events:
-                    async for cursor, event in events:
-                        seen, failures = cursor, 0
-                        yield event
-            except (Unavailable, TooManyRequests) as error:
-                failures += 1
-                await self._pause(failures, error)
-            else:
-                return
-
-    async def _answered(self, request: Callable[[], Awaitable[T]]) -> T:
-        """Repeat an idempotent request until the API answers it."""
-        failures = 0
-        while True:
-            try:
-                return await request()
-            except (Unavailable, TooManyRequests) as error:
-                failures += 1
-                await self._pause(failures, error)
-
-    async def _pause(self, failures: int, error: Unavailable | TooManyRequests) -> None:
-        _log.warning("channel.api_away", channel=self._channel.name, failures=failures, error=error.message)
-        await asyncio.sleep(self._patience.delay_s(failures))
+    async def _finish(self, opened: OpenUpdate, settled: asyncio.Event) -> None:
+        """Follow the run of an update, deliver the last reply, and settle the update."""
+        reply = opened.reply
+        if opened.run_id is not None:
+            follower = RunFollower(self._client, self._conversations, self._deliverer, opened.origin, opened.run_id)
+            reply = await follower.follow(settled)
+        if reply is None or await self._deliverer.deliver(reply):
+            await self._record.settle(opened.origin)
 
 
-def _reply(kind: ReplyType, update: Update, text: str, run_id: str | None = None) -> Reply:
-    return Reply(
-        type=kind,
-        id=run_id or update.id,
-        update_id=update.id,
-        conversation=update.conversation,
-        sender=update.sender,
-        text=text,
-        run_id=run_id,
-    )
+class _Unrecorded:
+    """Of a channel that keeps its updates until they are answered."""
+
+    def __init__(self, channel: InboundChannel) -> None:
+        self._channel = channel
+
+    def is_accepted(self, update_id: str) -> bool:
+        return False
+
+    async def accept(self, update: OpenUpdate) -> None:
+        pass
+
+    async def settle(self, origin: Origin) -> None:
+        await self._channel.done(origin)
 
 
-def _question(update: Update, wait: WaitView) -> Reply:
-    request = wait.request
-    kind: ReplyType = "question"
-    text, options = "", ()
-    match request:
-        case AskUser():
-            text, options = request.question, request.options
-        case AskApproval():
-            kind, text = "approval", f"{request.reason}\n{request.tool_name} {request.params}"
-        case _:
-            pass
-    named = {"id": wait.id, "wait_id": wait.id, "options": options}
-    return _reply(kind, update, text, wait.run_id).model_copy(update=named)
+class _Recorded:
+    """Of a channel with a journal, which forgets an update when that is recorded."""
+
+    def __init__(self, channel: InboundChannel, journal: Journal) -> None:
+        self._channel = channel
+        self._journal = journal
+
+    def is_accepted(self, update_id: str) -> bool:
+        return self._journal.is_accepted(update_id)
+
+    async def accept(self, update: OpenUpdate) -> None:
+        await self._journal.accept(update)
+        await self._channel.done(update.origin)
+
+    async def settle(self, origin: Origin) -> None:
+        await self._journal.settle(origin.id)
 
 
-def _end(update: Update, run_id: str, end: StreamEnd, problem: str) -> Reply | None:
-    """Return the last reply for a run; None if the answer is in another run, which its message joined."""
-    match end.status:
-        case "succeeded":
-            return _reply("answer", update, end.text or "", run_id)
-        case "merged":
-            return None
-        case _:
-            return _reply("failure", update, problem or f"The run was {end.status}.", run_id)
+def _refused(update: Update, why: str) -> OpenUpdate:
+    return OpenUpdate(origin=update.origin(), reply=text_reply("refusal", update.origin(), why))

@@ -1,16 +1,20 @@
-"""Runs one inbound channel until it ends or the process gets a signal."""
+"""Runs inbound channels until they end or the process gets a signal."""
 
 import argparse
 import asyncio
+import importlib
 import os
 import signal
 import sys
+from collections.abc import Awaitable, Callable
+from importlib.util import find_spec
 
+from nova_workers.channels.allow_list import ANYONE
 from nova_workers.channels.pipe import PipeChannel
-from nova_workers.channels.relay import ANYONE, Relay
+from nova_workers.channels.relay import Relay
 from nova_workers.client.client import NovaClient
-from nova_workers.config import load_settings
-from nova_workers.errors import NovaError
+from nova_workers.config import Settings, load_settings
+from nova_workers.errors import ConfigurationError, NovaError
 from nova_workers.observability.logging import configure_logging
 from nova_workers.program import exit_on_failed_output
 
@@ -21,9 +25,10 @@ def main() -> int:
     """Read the arguments and NOVA_API_URL and NOVA_API_KEY, which `nova channels` sets, and serve the channel."""
     options = _parser().parse_args()
     try:
-        configure_logging(load_settings().telemetry, "channel")
+        settings = load_settings()
+        configure_logging(settings.telemetry, "channel")
         with exit_on_failed_output("nova"):
-            asyncio.run(_serve(options))
+            asyncio.run(_serve(options, settings))
     except NovaError as error:
         sys.stderr.write(f"nova: {error.message}\n")
         return 1
@@ -32,24 +37,43 @@ def main() -> int:
 
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser("python -m nova_workers.channels")
-    channel = parser.add_subparsers(required=True).add_parser("pipe", help="JSON lines on stdin and stdout")
-    channel.add_argument("--name", default="pipe")
-    channel.add_argument("--agent", default="nova")
-    channel.add_argument("--allow", action="append", default=[], help=f"a sender; {ANYONE} permits everyone")
-    channel.add_argument("--stream", action="store_true", help="deliver partial answers")
+    channels = parser.add_subparsers(required=True, dest="channel")
+    pipe = channels.add_parser("pipe", help="JSON lines on stdin and stdout")
+    pipe.add_argument("--name", default="pipe")
+    pipe.add_argument("--agent", default="nova")
+    pipe.add_argument("--allow", action="append", default=[], help=f"a sender; {ANYONE} permits everyone")
+    pipe.add_argument("--stream", action="store_true", help="deliver partial answers")
+    channels.add_parser("telegram", help="the bots of the settings")
     return parser
 
 
-async def _serve(options: argparse.Namespace) -> None:
+async def _serve(options: argparse.Namespace, settings: Settings) -> None:
     serving, loop = asyncio.current_task(), asyncio.get_running_loop()
     assert serving is not None  # noqa: S101 - this is a task
     for number in (signal.SIGINT, signal.SIGTERM):
         loop.add_signal_handler(number, serving.cancel)
-    channel = PipeChannel(options.name, streams=options.stream)
     async with NovaClient(os.environ["NOVA_API_URL"], os.environ.get("NOVA_API_KEY")) as client:
-        relay = Relay(client, channel, agent_id=options.agent, senders=options.allow)
         try:
-            await relay.run()
+            if options.channel == "telegram":
+                await _telegram()(client, settings)
+            else:
+                await _serve_pipe(options, client)
         except asyncio.CancelledError:
             # Stopped by a signal: updates that are not done come again with the next start.
             return
+
+
+async def _serve_pipe(options: argparse.Namespace, client: NovaClient) -> None:
+    channel = PipeChannel(options.name, streams=options.stream)
+    await Relay(client, channel, agent_id=options.agent, senders=options.allow).run()
+
+
+def _telegram() -> Callable[[NovaClient, Settings], Awaitable[None]]:
+    """Return the server of the Telegram channel, whose library only this channel loads.
+
+    Raises:
+        ConfigurationError: The library is not installed.
+    """
+    if find_spec("aiogram") is None:
+        raise ConfigurationError("The Telegram channel needs aiogram: pip install 'nova-workers[telegram]'.")
+    return importlib.import_module("nova_workers.channels.telegram.serve").serve_telegram

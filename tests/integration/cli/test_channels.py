@@ -17,7 +17,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.channels import Attachment, InboundChannel, Relay, Reply, Update
+from nova_workers.channels import Attachment, InboundChannel, Origin, Relay, Reply, Update
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.wire import AgentCreate, RunView
@@ -59,7 +59,7 @@ class MemoryChannel:
             raise self.failures.pop(0)
         self.shown.append(reply)
 
-    async def done(self, update: Update) -> None:
+    async def done(self, update: Origin) -> None:
         self.finished.append(update.id)
 
     async def close(self) -> None:

@@ -1,0 +1,204 @@
+"""What a channel must not forget, in the fleet: which process serves it, and which replies are not delivered yet.
+
+A `Journal` is a lease of the fleet with a state. One process of several holds it and serves the channel; if it dies,
+the next one acquires the lease when it expires and continues: it follows the open runs, and edits the messages that
+were sent already instead of sending them again.
+"""
+
+import asyncio
+import os
+import socket
+import time
+from datetime import datetime
+
+import structlog
+from pydantic import BaseModel, ConfigDict, Field
+
+from nova_workers.channels.port import Origin, Reply
+from nova_workers.client.client import NovaClient
+from nova_workers.client.retry import Retry
+from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
+from nova_workers.errors import Conflict, TooManyRequests, Unavailable
+from nova_workers.ids import new_id
+
+__all__ = ["InboxMark", "Journal", "OpenUpdate"]
+
+_log = structlog.get_logger(__name__)
+
+_KEPT_UPDATES = 500
+"""Ids of updates that were accepted, which the channel may bring again: above one batch of any channel."""
+_PAUSES = Retry(base_s=0.2, max_s=2.0)
+
+
+class OpenUpdate(BaseModel):
+    """An update, or an item of the inbox, whose reply is not delivered yet.
+
+    Attributes:
+        run_id: The run to follow, whose answer is the reply.
+        reply: The reply itself, if it is known.
+        messages: Ids of the channel's messages that show a reply, by the id of the reply.
+    """
+
+    model_config = ConfigDict(frozen=True)
+
+    origin: Origin
+    run_id: str | None = None
+    reply: Reply | None = None
+    messages: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
+
+
+class InboxMark(BaseModel):
+    """How far the inbox was read: all items older than `since` were seen, and those of `seen`."""
+
+    model_config = ConfigDict(frozen=True)
+
+    since: datetime | None = None
+    seen: dict[str, datetime] = Field(default_factory=dict[str, datetime])
+
+
+class _State(BaseModel):
+    open: dict[str, OpenUpdate] = Field(default_factory=dict[str, OpenUpdate])
+    accepted: list[str] = Field(default_factory=list[str])
+    inbox: InboxMark | None = None
+
+
+class Journal:
+    """The lease of one channel, and its state. Each change is written before its method returns."""
+
+    def __init__(self, client: NovaClient, name: str, *, ttl_s: float = 15.0) -> None:
+        """Prepare a journal; `acquire` comes first.
+
+        Args:
+            client: Of the tenant. Its key needs the scope `runs`.
+            name: The lease's name. Processes with the same name exclude each other.
+            ttl_s: The channel passes to another process this long after its holder crashed.
+        """
+        self._client = client
+        self._name = name
+        self._ttl_s = ttl_s
+        self._holder = f"{socket.gethostname()} pid {os.getpid()} {new_id('evt')[-6:]}"
+        self._fence = 0
+        self._renewed_s = 0.0
+        self._state = _State()
+        self._saving = asyncio.Lock()
+        self._changes = 0
+        self._saved = 0
+
+    async def acquire(self) -> None:
+        """Wait until no other process holds the lease, and acquire it with the state of its last holder."""
+        is_waiting = False
+        while True:
+            began_s = time.monotonic()
+            try:
+                lease = await self._put(LeaseRequest(holder=self._holder, ttl_s=self._ttl_s))
+            except Conflict as error:
+                if not is_waiting:
+                    _log.info("channel.standby", lease=self._name, why=error.message)
+                is_waiting = True
+            except (Unavailable, TooManyRequests) as error:
+                _log.warning("channel.api_away", lease=self._name, error=error.message)
+            else:
+                self._fence, self._renewed_s = lease.fence, began_s
+                self._state = _State.model_validate(lease.state)
+                self._changes = self._saved = 0
+                _log.info("channel.acquired", lease=self._name, fence=lease.fence, open=len(self._state.open))
+                return
+            await asyncio.sleep(min(1.0, self._ttl_s / 3))
+
+    async def keep(self) -> None:
+        """Renew the lease; return when it is lost, since another process has it or it could not be renewed in time."""
+        while True:
+            await asyncio.sleep(self._ttl_s / 4)
+            try:
+                await self._renew()
+            except Conflict as error:
+                _log.warning("channel.lease_lost", lease=self._name, error=error.message)
+                return
+            except (Unavailable, TooManyRequests) as error:
+                if not self._is_safe():
+                    _log.warning("channel.lease_lost", lease=self._name, error=error.message)
+                    return
+
+    async def release(self) -> None:
+        """Let another process acquire the lease at once, if this one still holds it."""
+        try:
+            await self._put(LeaseRequest(holder=self._holder, ttl_s=0, fence=self._fence))
+        except (Conflict, Unavailable, TooManyRequests) as error:
+            _log.info("channel.lease_not_released", lease=self._name, error=error.message)
+
+    @property
+    def open_updates(self) -> tuple[OpenUpdate, ...]:
+        """The updates whose replies are not delivered, oldest first."""
+        return tuple(self._state.open.values())
+
+    @property
+    def inbox(self) -> InboxMark | None:
+        """How far the inbox was read; None before the first time."""
+        return self._state.inbox
+
+    def is_accepted(self, update_id: str) -> bool:
+        """Return whether an update is recorded, so that it has had its effect."""
+        return update_id in self._state.accepted or update_id in self._state.open
+
+    def messages(self, reply: Reply) -> tuple[str, ...]:
+        """Return the channel's messages that show a reply."""
+        found = self._state.open.get(reply.update_id)
+        return () if found is None else found.messages.get(reply.id, ())
+
+    async def add_message(self, reply: Reply, message_id: str) -> None:
+        """Record a message that shows a reply, so that it is edited from now on."""
+        found = self._state.open.get(reply.update_id)
+        if found is not None:
+            sent = {**found.messages, reply.id: (*self.messages(reply), message_id)}
+            self._state.open[reply.update_id] = found.model_copy(update={"messages": sent})
+            await self._save()
+
+    async def accept(self, update: OpenUpdate) -> None:
+        """Record that an update had its effect, and what replies to it."""
+        self._state.accepted = [*self._state.accepted[1 - _KEPT_UPDATES :], update.origin.id]
+        if update.run_id is not None or update.reply is not None:
+            self._state.open[update.origin.id] = update
+        await self._save()
+
+    async def settle(self, update_id: str) -> None:
+        """Forget an update whose reply was delivered."""
+        if self._state.open.pop(update_id, None) is not None:
+            await self._save()
+
+    async def accept_items(self, items: tuple[OpenUpdate, ...], mark: InboxMark) -> None:
+        """Record items of the inbox that are to be delivered, and how far it was read."""
+        self._state.open |= {item.origin.id: item for item in items}
+        self._state.inbox = mark
+        await self._save()
+
+    async def _save(self) -> None:
+        """Write the state. Changes that wait for each other are written together."""
+        self._changes += 1
+        mine = self._changes
+        async with self._saving:
+            if self._saved >= mine:
+                return
+            upto, state, failures = self._changes, self._state.model_dump(mode="json"), 0
+            while True:
+                try:
+                    await self._renew(state)
+                except (Unavailable, TooManyRequests):
+                    failures += 1
+                    if not self._is_safe():
+                        raise
+                    await asyncio.sleep(_PAUSES.delay_s(failures))
+                else:
+                    self._saved = upto
+                    return
+
+    async def _renew(self, state: dict[str, object] | None = None) -> None:
+        began_s = time.monotonic()
+        await self._put(LeaseRequest(holder=self._holder, ttl_s=self._ttl_s, fence=self._fence, state=state))
+        self._renewed_s = began_s
+
+    def _is_safe(self) -> bool:
+        """Return whether no other process can have the lease yet."""
+        return time.monotonic() - self._renewed_s < self._ttl_s * 2 / 3
+
+    async def _put(self, request: LeaseRequest) -> LeaseView:
+        return await self._client.leases.put(self._name, request)
