@@ -289,6 +289,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",
     # inbound channels
     "lease.one": "One process of a client holds a lease; a former holder changes nothing.",
+    "channel.crash": "A channel that is killed at any of its calls loses nothing, and repeats no text.",
     "channel.once": "An update of a channel has one effect however often it comes: one run, or one answer.",
     # work orders
     "order.once": "Equal orders at once have one execution, and all get its result.",

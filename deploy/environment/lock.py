@@ -24,6 +24,7 @@ LOCKS = {
         "--extra=fleet",
         "--extra=embeddings",
         "--extra=console",
+        "--extra=telegram",
         "--group=build",
         "-c=requirements-dev.txt",
     ),

@@ -21,6 +21,7 @@ _log = structlog.get_logger(__name__)
 _LATE = timedelta(minutes=2)
 """An item may become visible this long after newer ones: its transaction was longer."""
 _PAGE = 50
+_AFTER_FAULT_S = 30.0
 
 
 class Home(NamedTuple):
@@ -73,6 +74,9 @@ class InboxFeed:
                 return
             except (Unavailable, TooManyRequests) as error:
                 _log.debug("channel.api_away", channel=self._channel, error=error.message)
+            except Exception:
+                _log.exception("channel.inbox_failed", channel=self._channel)
+                await asyncio.sleep(_AFTER_FAULT_S)
             await asyncio.sleep(self._every_s)
 
     async def _read(self) -> list[OpenUpdate]:
@@ -157,7 +161,7 @@ class InboxFeed:
     async def _note(self, origin: Origin, note_id: str) -> Reply | None:
         try:
             note = await self._client.notes.get(note_id)
-        except NotFound:
+        except (NotFound, Gone):
             return None
         return text_reply("notification", origin, f"**{note.title}**\n\n{note.content}")
 
@@ -165,7 +169,10 @@ class InboxFeed:
         """Return a question of a run that no conversation of this channel follows."""
         if item.run_id is None:
             return None
-        run = await self._client.runs.get(item.run_id)
+        try:
+            run = await self._client.runs.get(item.run_id)
+        except (NotFound, Gone):
+            return None
         if run.metadata.get("channel") == self._channel:
             return None
         return next((question_reply(origin, wait) for wait in run.waits if wait.id == wait_id), None)

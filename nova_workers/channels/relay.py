@@ -29,6 +29,8 @@ from nova_workers.errors import (
     ConfigurationError,
     DeliveryFailed,
     Forbidden,
+    Gone,
+    NotFound,
     NovaError,
     Rejected,
     Unauthenticated,
@@ -172,7 +174,11 @@ class Relay:
         reply = opened.reply
         if opened.run_id is not None:
             follower = RunFollower(self._client, self._conversations, self._deliverer, opened.origin, opened.run_id)
-            reply = await follower.follow(settled)
+            try:
+                reply = await follower.follow(settled)
+            except (NotFound, Gone):
+                words = "The conversation was deleted, so there is no answer."
+                reply = text_reply("failure", opened.origin, words, opened.run_id)
         if reply is None or await self._deliverer.deliver(reply):
             await self._record.settle(opened.origin)
 

@@ -35,6 +35,7 @@ from nova_workers.config.sections import (
     TriggerSettings,
     WorkerSettings,
 )
+from nova_workers.config.telegram import TelegramSettings
 from nova_workers.errors import ConfigurationError
 from nova_workers.validation import problem_of
 
@@ -86,6 +87,7 @@ class Settings(BaseSettings):
     delivery: DeliverySettings = Field(default_factory=DeliverySettings)
     retention: RetentionSettings = Field(default_factory=RetentionSettings)
     tools: ToolSettings = Field(default_factory=ToolSettings)
+    telegram: TelegramSettings = Field(default_factory=TelegramSettings)
     audio: AudioSettings = Field(default_factory=AudioSettings)
     secrets: SecretSettings = Field(default_factory=SecretSettings)
     telemetry: TelemetrySettings = Field(default_factory=TelemetrySettings)

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Awaitable, Callable, Mapping
+from importlib.util import find_spec
 
 import httpx2
 
 from nova_workers.config import Settings
 from nova_workers.devstack.commands import api_command, beat_command, console_command, flower_command, worker_command
 from nova_workers.devstack.process import ProcessSpec
+from nova_workers.errors import ConfigurationError
 
 __all__ = [
     "LOCAL_MODEL_APP",
@@ -18,6 +20,7 @@ __all__ = [
     "console_spec",
     "flower_spec",
     "model_spec",
+    "telegram_spec",
     "worker_metrics_port",
     "worker_spec",
 ]
@@ -104,6 +107,23 @@ def flower_spec(*, host: str, port: int, url: str, env: Mapping[str, str]) -> Pr
     return ProcessSpec(
         "flower", tuple(flower_command(host=host, port=port)), env, _serves(f"{url}/healthcheck"), _START_S
     )
+
+
+def telegram_spec(settings: Settings, *, url: str, key: str, env: Mapping[str, str]) -> ProcessSpec | None:
+    """Return the process of the Telegram channel; None if no bot is configured.
+
+    Raises:
+        ConfigurationError: Its library is not installed.
+    """
+    if settings.telegram.token is None and not settings.telegram.bots:
+        return None
+    if find_spec("aiogram") is None:
+        raise ConfigurationError(
+            "A Telegram bot is configured, and aiogram is not installed: pip install 'nova-workers[telegram]', or "
+            "unset NOVA_TELEGRAM__TOKEN and NOVA_TELEGRAM__BOTS."
+        )
+    command = (sys.executable, "-m", "nova_workers.channels", "telegram")
+    return ProcessSpec("telegram", command, {**env, "NOVA_API_URL": url, "NOVA_API_KEY": key})
 
 
 def model_spec(*, host: str, port: int, url: str) -> ProcessSpec:

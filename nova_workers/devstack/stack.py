@@ -19,6 +19,7 @@ from nova_workers.devstack.fleet_specs import (
     console_spec,
     flower_spec,
     model_spec,
+    telegram_spec,
     worker_metrics_port,
     worker_spec,
 )
@@ -104,10 +105,18 @@ class Stack:
         self._sink.say("preparing the database")
         self.key_file = await prepare_database(settings, servers.database_url)
         model = [] if servers.model is None else [servers.model]
-        names = [*(spec.name for spec in model), "api", "worker" if count == 1 else f"{count} workers", "beat"]
-        names += [] if console is None else ["console"]
-        self._sink.say(f"starting {', '.join(names)} and flower")
         env = _environment(settings, servers)
+        key = self.key_file.read_text(encoding="utf-8").strip()
+        telegram = telegram_spec(settings, url=api_url, key=key, env=env)
+        channels = [] if telegram is None else [telegram]
+        names = [
+            *(spec.name for spec in (*model, *channels)),
+            "api",
+            "worker" if count == 1 else f"{count} workers",
+            "beat",
+            *([] if console is None else ["console"]),
+        ]
+        self._sink.say(f"starting {', '.join(names)} and flower")
         trusted = {**env, **_master_keys(settings)}
         await self._supervisor.start(
             model,
@@ -118,6 +127,7 @@ class Stack:
                 *self._console_specs(console, api_url),
                 flower_spec(host=_LOOPBACK, port=flower_port, url=flower_url, env=env),
             ],
+            channels,
         )
         metrics_ports = [worker_metrics_port(settings, number) for number in range(1, count + 1)]
         state = StackState(

@@ -43,12 +43,22 @@ def pipe(
 
     It ends with stdin, once each run has ended or waits for a person.
     """
-    target = find_target(load_settings(), api_url=api_url, api_key=api_key)
-    command = [sys.executable, "-m", "nova_workers.channels", "pipe", "--agent", agent, "--name", name]
+    command = ["pipe", "--agent", agent, "--name", name]
     command += [part for sender in allow for part in ("--allow", sender)]
     if stream:
         command.append("--stream")
+    _become_channel(command, api_url=api_url, api_key=api_key)
+
+
+@app.command("telegram")
+def telegram(api_url: ApiUrlOption = None, api_key: ApiKeyOption = None) -> None:
+    """Serve the Telegram bots that NOVA_TELEGRAM__TOKEN and NOVA_TELEGRAM__BOTS name. Several processes are safe."""
+    _become_channel(["telegram"], api_url=api_url, api_key=api_key)
+
+
+def _become_channel(arguments: list[str], *, api_url: str | None, api_key: str | None) -> None:
+    target = find_target(load_settings(), api_url=api_url, api_key=api_key)
     environment = {"NOVA_API_URL": target.url}
     if target.api_key is not None:
         environment["NOVA_API_KEY"] = target.api_key
-    become(command, environment)
+    become([sys.executable, "-m", "nova_workers.channels", *arguments], environment)

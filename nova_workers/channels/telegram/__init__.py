@@ -1,0 +1,1 @@
+"""The Telegram channel: a global bot, and bots of single agents."""

@@ -1,0 +1,142 @@
+"""Reads what Telegram sends: messages, commands and pressed buttons of people who may write."""
+
+import re
+from contextlib import suppress
+from typing import Any, Final, get_args
+
+import structlog
+from aiogram.methods import AnswerCallbackQuery, SendMessage
+from aiogram.types import CallbackQuery, Message
+from aiogram.types import Update as TelegramUpdate
+
+from nova_workers.channels.allow_list import AllowList
+from nova_workers.channels.port import Command, Update
+from nova_workers.channels.telegram.api import BotApi
+from nova_workers.channels.telegram.buttons import read_press, reply_target
+from nova_workers.channels.telegram.media import MediaReader
+from nova_workers.errors import DeliveryFailed, InvalidInput
+
+__all__ = ["Intake", "Pressed"]
+
+_log = structlog.get_logger(__name__)
+
+_COMMAND: Final = re.compile(r"/([a-z_]{1,32})(?:@([A-Za-z0-9_]+))?(?:\s+(.*))?\Z", re.DOTALL)
+_COMMANDS: Final[dict[str, Command]] = {**{name: name for name in get_args(Command)}, "start": "help"}
+_UNSUPPORTED = "This kind of message cannot be taken. Send text, a photo, a document or a voice message."
+
+
+class Pressed:
+    """Pressed buttons that are not confirmed yet, by the id of their update."""
+
+    def __init__(self) -> None:
+        self._queries: dict[str, CallbackQuery] = {}
+
+    def add(self, update_id: str, query: CallbackQuery) -> None:
+        """Remember a pressed button."""
+        self._queries[update_id] = query
+
+    def take(self, update_id: str) -> CallbackQuery | None:
+        """Return the button of an update once."""
+        return self._queries.pop(update_id, None)
+
+
+class Intake:
+    """Makes updates of the port from those of one bot."""
+
+    def __init__(self, api: BotApi, username: str, allowed: AllowList, media: MediaReader, pressed: Pressed) -> None:
+        self._api = api
+        self._username = username.lower()
+        self._allowed = allowed
+        self._media = media
+        self._pressed = pressed
+
+    async def read(self, raw: TelegramUpdate) -> Update | None:
+        """Return an update for an agent; None if nothing is to be submitted. A stranger's files are not fetched."""
+        update_id = f"{self._api.id}:{raw.update_id}"
+        if raw.message is not None:
+            return await self._message(update_id, raw.message)
+        if raw.callback_query is not None:
+            return await self._press(update_id, raw.callback_query)
+        return None
+
+    async def _message(self, update_id: str, message: Message) -> Update | None:
+        if message.from_user is None or message.from_user.is_bot:
+            return None
+        origin: dict[str, Any] = {
+            "id": update_id,
+            "conversation": _conversation(message),
+            "sender": str(message.from_user.id),
+        }
+        if not self._allowed.permits(origin["sender"]):
+            await self._refuse_stranger(message, origin["sender"])
+            return None
+        text = message.text or message.caption or ""
+        if (command := _COMMAND.match(text)) is not None:
+            name, to_bot, argument = command.groups()
+            if to_bot is not None and to_bot.lower() != self._username:
+                return None
+            if name in _COMMANDS:
+                return Update(**origin, command=_COMMANDS[name], text=argument or "")
+        return await self._content(origin, message, text)
+
+    async def _content(self, origin: dict[str, Any], message: Message, text: str) -> Update | None:
+        try:
+            spoken = await self._media.transcript(message)
+            attachment = await self._media.attachment(message)
+        except InvalidInput as error:
+            return Update(**origin, refusal=error.message)
+        text = "\n\n".join(part for part in (text, spoken or "") if part.strip())
+        attachments = () if attachment is None else (attachment,)
+        if not text and not attachments:
+            # Service messages, such as that a person joined, have no content either.
+            is_private = message.chat.type == "private"
+            return Update(**origin, refusal=_UNSUPPORTED) if is_private else None
+        asked = message.reply_to_message
+        question = None if asked is None else reply_target(asked.reply_markup)
+        if question is None:
+            return Update(**origin, text=text, attachments=attachments)
+        return Update(**origin, text=text, run_id=question.run_id, wait_id=question.wait_id)
+
+    async def _press(self, update_id: str, query: CallbackQuery) -> Update | None:
+        press, sender = read_press(query.data), str(query.from_user.id)
+        if not self._allowed.permits(sender):
+            _log.warning("channel.sender_refused", sender=sender)
+            await self._toast(query, "You may not use this bot.", alert=True)
+            return None
+        if press is None or query.message is None:
+            await self._toast(query, "This button is not known any more.")
+            return None
+        if press.wait_id and press.choice is None:
+            await self._toast(query, "Reply to this message with your answer.", alert=True)
+            return None
+        self._pressed.add(update_id, query)
+        topic = query.message if isinstance(query.message, Message) else None
+        conversation = str(query.message.chat.id) if topic is None else _conversation(topic)
+        if press.agent_id is not None:
+            return Update(id=update_id, conversation=conversation, sender=sender, command="agent", text=press.agent_id)
+        return Update(
+            id=update_id,
+            conversation=conversation,
+            sender=sender,
+            run_id=press.run_id,
+            wait_id=press.wait_id,
+            choice=press.choice,
+        )
+
+    async def _refuse_stranger(self, message: Message, sender: str) -> None:
+        _log.warning("channel.sender_refused", sender=sender)
+        if message.chat.type == "private" and self._allowed.should_refuse(sender):
+            words = f"You may not write to this bot. Your user id is {sender}: its operator can permit it."
+            with suppress(DeliveryFailed):
+                await self._api(SendMessage(chat_id=message.chat.id, text=words))
+
+    async def _toast(self, query: CallbackQuery, words: str, *, alert: bool = False) -> None:
+        with suppress(DeliveryFailed):
+            await self._api(AnswerCallbackQuery(callback_query_id=query.id, text=words, show_alert=alert))
+
+
+def _conversation(message: Message) -> str:
+    """Return the conversation of a message: its chat, and in a forum its topic."""
+    if message.is_topic_message and message.message_thread_id is not None:
+        return f"{message.chat.id}/{message.message_thread_id}"
+    return str(message.chat.id)

@@ -1,0 +1,215 @@
+"""Serves the bots that the settings name, each by one process of several."""
+
+import asyncio
+import hashlib
+import hmac
+from contextlib import AsyncExitStack, suppress
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+import structlog
+from aiogram.methods import GetMe, SetMyCommands
+from aiogram.types import BotCommand
+from aiohttp import web
+from pydantic import SecretStr
+
+from nova_workers.channels.allow_list import AllowList
+from nova_workers.channels.inbox import Home, InboxFeed
+from nova_workers.channels.journal import Journal
+from nova_workers.channels.relay import Relay
+from nova_workers.channels.telegram.api import BotApi
+from nova_workers.channels.telegram.channel import TelegramChannel
+from nova_workers.channels.telegram.intake import Intake, Pressed
+from nova_workers.channels.telegram.media import MediaReader
+from nova_workers.channels.telegram.sources import Polling, UpdateSource, Webhook
+from nova_workers.client.client import NovaClient
+from nova_workers.client.retry import Retry
+from nova_workers.config import AudioSettings, Settings
+from nova_workers.errors import ConfigurationError, DeliveryFailed, NovaError, TooManyRequests, Unavailable
+from nova_workers.stopping import stop_tasks
+
+__all__ = ["serve_telegram"]
+
+_log = structlog.get_logger(__name__)
+
+_PATIENCE = Retry(attempts=10_000, base_s=0.5, max_s=30.0)
+"""For replies: about three days. An update of Telegram's is gone by then, so nothing else would bring it again."""
+_AGAIN_S = 15.0
+_COMMANDS = [
+    BotCommand(command="new", description="Begin a new conversation"),
+    BotCommand(command="agents", description="Choose an agent"),
+    BotCommand(command="stop", description="End what runs"),
+    BotCommand(command="help", description="How this works"),
+]
+
+
+@dataclass(frozen=True, slots=True)
+class _Bot:
+    """One bot of the settings."""
+
+    channel: str
+    agent_id: str
+    token: SecretStr
+    users: tuple[int, ...]
+    home: Home
+    may_choose_agents: bool
+
+
+async def serve_telegram(client: NovaClient, settings: Settings) -> None:
+    """Serve every configured bot until canceled.
+
+    Raises:
+        ConfigurationError: No bot is configured, or two have the same token.
+        Unauthenticated: The API does not know the key.
+        Forbidden: The key lacks the scope `runs`.
+    """
+    bots = _configured(settings)
+    await _wait_for_api(client)
+    telegram = settings.telegram
+    async with AsyncExitStack() as stack:
+        webhooks: dict[str, Webhook] = {}
+        tasks: list[asyncio.Task[None]] = []
+        stack.push_async_callback(stop_tasks, tasks)
+        for bot in bots:
+            api = BotApi(bot.token, telegram.base_url)
+            stack.push_async_callback(api.close)
+            source: UpdateSource = Polling()
+            if telegram.webhook_url is not None:
+                url = f"{telegram.webhook_url.rstrip('/')}/{bot.channel}"
+                source = webhooks[urlsplit(url).path] = Webhook(url, _secret(bot.token))
+            journal = Journal(client, f"channel:telegram:{api.id}", ttl_s=telegram.lease_ttl_s)
+            served = _ServedBot(client, bot, api, journal, source=source, audio=settings.audio)
+            tasks.append(asyncio.create_task(served.serve(), name=bot.channel))
+        if webhooks:
+            await _listen(stack, webhooks, telegram.webhook_host, telegram.webhook_port)
+        await asyncio.gather(*tasks)
+
+
+class _ServedBot:
+    """One bot: waits for its lease, serves it while the lease lasts, and begins again."""
+
+    def __init__(
+        self,
+        client: NovaClient,
+        bot: _Bot,
+        api: BotApi,
+        journal: Journal,
+        *,
+        source: UpdateSource,
+        audio: AudioSettings,
+    ) -> None:
+        self._client = client
+        self._bot = bot
+        self._api = api
+        self._journal = journal
+        self._source = source
+        self._audio = audio
+
+    async def serve(self) -> None:
+        while True:
+            await self._journal.acquire()
+            serving = asyncio.create_task(self._relay(), name=f"relay-{self._bot.channel}")
+            keeping = asyncio.create_task(self._journal.keep(), name=f"lease-{self._bot.channel}")
+            try:
+                await asyncio.wait({serving, keeping}, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                await stop_tasks([serving, keeping])
+                await self._journal.release()
+            if not serving.cancelled() and (error := serving.exception()) is not None:
+                if not isinstance(error, NovaError):
+                    raise error
+                # Such as an agent that is not there: the other bots are served, and this one when that is removed.
+                _log.error("telegram.bot_stopped", channel=self._bot.channel, error=error.message, again_s=_AGAIN_S)
+                await asyncio.sleep(_AGAIN_S)
+
+    async def _relay(self) -> None:
+        username = await self._username()
+        allowed, pressed = AllowList([str(user) for user in self._bot.users]), Pressed()
+        intake = Intake(self._api, username, allowed, MediaReader(self._api, self._audio), pressed)
+        channel = TelegramChannel(
+            self._bot.channel, self._api, self._journal, intake=intake, source=self._source, pressed=pressed
+        )
+        relay = Relay(
+            self._client,
+            channel,
+            agent_id=self._bot.agent_id,
+            senders=allowed,
+            patience=_PATIENCE,
+            journal=self._journal,
+            inbox=InboxFeed(self._client, self._journal, self._bot.channel, self._bot.home),
+            may_choose_agents=self._bot.may_choose_agents,
+        )
+        await relay.run()
+
+    async def _username(self) -> str:
+        """Return the bot's name, once Telegram answers."""
+        failures = 0
+        while True:
+            try:
+                me = await self._api(GetMe())
+            except DeliveryFailed as error:
+                failures += 1
+                advice = "Copy the token from BotFather again." if error.response_status == 401 else ""
+                _log.warning("telegram.away", channel=self._bot.channel, error=error.message, advice=advice)
+                await asyncio.sleep(error.retry_after_s or _PATIENCE.delay_s(failures))
+            else:
+                with suppress(DeliveryFailed):
+                    await self._api(SetMyCommands(commands=_COMMANDS))
+                _log.info("telegram.serving", channel=self._bot.channel, bot=me.username, users=len(self._bot.users))
+                return me.username or ""
+
+
+def _configured(settings: Settings) -> list[_Bot]:
+    telegram = settings.telegram
+    bots: list[_Bot] = []
+    if telegram.token is not None:
+        home = Home(_text(telegram.deliveries_to), None, frozenset(telegram.bots))
+        bots.append(_Bot("telegram", telegram.agent, telegram.token, telegram.users, home, True))
+    for agent_id, own in telegram.bots.items():
+        users = own.users or telegram.users
+        home = Home(_text(own.deliveries_to or telegram.deliveries_to), agent_id)
+        bots.append(_Bot(f"telegram-{agent_id}", agent_id, own.token, users, home, False))
+    if not bots:
+        raise ConfigurationError(
+            "No Telegram bot is configured. Set NOVA_TELEGRAM__TOKEN to the token that BotFather gave you, and "
+            "NOVA_TELEGRAM__USERS to the ids of the people who may write, such as [1234567]."
+        )
+    if len({bot.token.get_secret_value() for bot in bots}) < len(bots):
+        raise ConfigurationError("Two Telegram bots have the same token. Each agent's bot needs one of its own.")
+    return bots
+
+
+def _secret(token: SecretStr) -> str:
+    """Return the secret of a bot's webhook: the same in every process, and no key to the token."""
+    return hmac.digest(token.get_secret_value().encode(), b"nova webhook", hashlib.sha256).hex()
+
+
+def _text(chat: int | None) -> str | None:
+    return None if chat is None else str(chat)
+
+
+async def _wait_for_api(client: NovaClient) -> None:
+    """Wait until the API answers, so that a key that is not valid shows at once."""
+    failures = 0
+    while True:
+        try:
+            await client.threads.list(limit=1)
+        except (Unavailable, TooManyRequests) as error:
+            failures += 1
+            _log.warning("channel.api_away", failures=failures, error=error.message)
+            await asyncio.sleep(_PATIENCE.delay_s(failures))
+        else:
+            return
+
+
+async def _listen(stack: AsyncExitStack, webhooks: dict[str, Webhook], host: str, port: int) -> None:
+    runner = web.AppRunner(Webhook.application(webhooks), access_log=None)
+    await runner.setup()
+    stack.push_async_callback(runner.cleanup)
+    try:
+        await web.TCPSite(runner, host, port).start()
+    except OSError as error:
+        raise ConfigurationError(
+            f"{host}, port {port}, cannot be listened on: {error.strerror or error}. Set NOVA_TELEGRAM__WEBHOOK_PORT."
+        ) from error
+    _log.info("telegram.webhook_listens", host=host, port=port)

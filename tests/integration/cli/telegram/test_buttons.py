@@ -1,0 +1,94 @@
+"""Questions and approvals as buttons."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+
+from nova_workers.contracts.waits import RunAnswer
+from tests.integration.cli.telegram.conftest import ANN, BEN, MALLORY, Script, Stage, soon
+from tests.support.servers.telegram_server import Shown
+from tests.support.waiting import stays
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet"), pytest.mark.timeout(240)]
+
+TEA = {"tool": {"name": "ask_user", "input": {"question": "Tea?", "options": ["tea", "coffee"]}}}
+FREE = {"tool": {"name": "ask_user", "input": {"question": "Which cup?"}}}
+
+
+async def _asked(stage: Stage, text: str) -> Shown:
+    await soon(lambda: any(text in message.text and message.buttons for message in stage.telegram.messages))
+    return next(message for message in stage.telegram.messages if text in message.text)
+
+
+async def _with_agent(stage: Stage, **spec: object) -> None:
+    agent_id = await stage.agent(**spec)
+    stage.telegram.says(f"/agent {agent_id}")
+    await soon(lambda: stage.telegram.texts() == [f"You talk with {agent_id} now."])
+
+
+async def test_a_question_is_answered_by_a_button_that_then_goes_away(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    await _with_agent(served, capabilities={"user": {}})
+    telegram.says(script(TEA, {"say": "It is coming."}))
+    asked = await _asked(served, "Tea?")
+    assert [button["text"] for button in asked.buttons] == ["tea", "coffee"]
+    telegram.presses(asked, "coffee", MALLORY)
+    await soon(lambda: "You may not use this bot." in telegram.toasts)
+    pressed = asked.buttons
+    telegram.presses(asked, "coffee")
+    telegram.presses(asked, "tea")
+    await soon(lambda: "It is coming." in telegram.texts())
+    assert asked.buttons == []
+    await soon(lambda: telegram.unconfirmed == [])
+    (run,) = await served.runs()
+    messages = (await served.nova.threads.messages(run.thread_id)).items
+    results = [str(message.content) for message in messages if "tool_result" in str(message.content)]
+    assert ["coffee" in result for result in results] == [True]
+    asked.buttons = pressed
+    telegram.presses(asked, "tea")
+    await soon(lambda: asked.buttons == [])
+
+
+async def test_a_question_without_options_is_answered_by_a_reply_or_the_next_message(
+    served: Stage, script: Script
+) -> None:
+    telegram = served.telegram
+    await _with_agent(served, capabilities={"user": {}})
+    telegram.says(script(FREE, {"say": "One."}, FREE, {"say": "Two."}))
+    asked = await _asked(served, "Which cup?")
+    telegram.presses(asked, "Write")
+    await soon(lambda: "Reply to this message with your answer." in telegram.toasts)
+    telegram.replies_to(asked, "the blue one")
+    await soon(lambda: len([text for text in telegram.texts() if "Which cup?" in text]) == 2)
+    telegram.says("the red one")
+    await soon(lambda: "Two." in telegram.texts()[-1] or "Two." in "".join(telegram.texts()))
+    (run,) = await served.runs()
+    assert run.status == "succeeded"
+    assert not [message for message in telegram.messages if message.buttons]
+
+
+async def test_an_approval_is_given_by_a_button_once(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    rule = {"approvals": [{"tool": "memory_save", "decision": "ask"}]}
+    await _with_agent(served, capabilities={"memory": {}}, permissions=rule)
+    fact = f"tea {uuid.uuid4().hex}"
+    telegram.says(script({"tool": {"name": "memory_save", "input": {"content": fact}}}, {"say": "Saved."}))
+    asked = await _asked(served, "memory_save")
+    telegram.presses(asked, "Approve", BEN)
+    telegram.presses(asked, "Deny", ANN)
+    await soon(lambda: "Saved." in telegram.texts())
+    assert [memory.content for memory in (await served.nova.memories.list(contains=fact)).items] == [fact]
+    await soon(lambda: telegram.unconfirmed == [])
+    await stays(lambda: not any("refus" in text for text in telegram.texts()), for_s=0.3)
+
+
+async def test_a_question_that_is_answered_elsewhere_loses_its_buttons(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    await _with_agent(served, capabilities={"user": {}})
+    telegram.says(script(TEA, {"sleep_s": 0.5}, {"say": "It is coming."}))
+    asked = await _asked(served, "Tea?")
+    (run,) = await served.runs()
+    await served.nova.runs.answer(run.id, RunAnswer(text="tea"))
+    await soon(lambda: asked.buttons == [])

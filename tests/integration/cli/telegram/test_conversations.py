@@ -1,0 +1,155 @@
+"""Conversations in Telegram: answers by edits, long ones, tools, commands, strangers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.integration.cli.telegram.conftest import ANN, BEN, MALLORY, Script, Stage, soon
+from tests.support.servers.telegram_server import BOT_ID, BotApiError
+from tests.support.waiting import stays
+
+pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet"), pytest.mark.timeout(240)]
+
+
+async def test_a_message_is_answered_in_its_chat_and_confirmed(served: Stage) -> None:
+    telegram = served.telegram
+    update_id = telegram.says("hello", ANN)
+    telegram.says("from another chat", BEN)
+    await soon(lambda: telegram.texts(ANN) == ["You said: hello"])
+    await soon(lambda: telegram.texts(BEN) == ["You said: from another chat"])
+    await soon(lambda: telegram.unconfirmed == [])
+    (run,) = await served.runs()
+    assert run.metadata == {
+        "channel": "telegram",
+        "to": str(ANN),
+        "event_id": f"{BOT_ID}:{update_id}",
+        "sender": str(ANN),
+    }
+    assert telegram.commands == ["new", "agents", "stop", "help"]
+
+
+async def test_an_answer_grows_by_edits_of_one_message_with_its_tools(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    agent_id = await served.agent(capabilities={"memory": {}})
+    telegram.says(f"/agent {agent_id}")
+    await soon(lambda: telegram.texts() == [f"You talk with {agent_id} now."])
+    save = {"tool": {"name": "memory_save", "input": {"content": "tea"}}}
+    telegram.says(script({"say": "First "}, {"sleep_s": 1.2}, save, {"sleep_s": 1.2}, {"say": "**Second** part."}))
+    await soon(lambda: telegram.texts()[1:] == ["Second part."])
+    shown = [call["text"] for call in telegram.named("editMessageText")]
+    assert any("First" in text for text in shown)
+    assert any("memory_save" in text for text in shown)
+    assert telegram.messages[1].html == "<b>Second</b> part."
+
+
+async def test_a_long_answer_is_split_between_its_blocks(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    paragraphs = [f"Paragraph {number}. " + "word " * 150 for number in range(20)]
+    telegram.says(script({"say": "\n\n".join(paragraphs)}))
+    await soon(lambda: telegram.texts() and "Paragraph 19" in telegram.texts()[-1])
+    texts = telegram.texts()
+    assert len(texts) > 3
+    assert all(text.startswith("Paragraph") for text in texts)
+    assert [f"Paragraph {number}." in "".join(texts) for number in range(20)] == [True] * 20
+
+
+async def test_what_telegram_cannot_format_arrives_as_plain_text(served: Stage) -> None:
+    telegram = served.telegram
+
+    async def refuse_html(_: str, params: dict[str, Any]) -> None:
+        if params.get("parse_mode") == "HTML":
+            raise BotApiError(400, "Bad Request: can't parse entities: odd")
+
+    telegram.before = refuse_html
+    telegram.says("a **b** <c>")
+    await soon(lambda: telegram.texts() == ["You said: a **b** <c>"])
+
+
+async def test_a_refused_rate_is_waited_for_as_long_as_telegram_asks(served: Stage) -> None:
+    telegram = served.telegram
+    telegram.failures["sendMessage"] = [BotApiError(429, "Too Many Requests: retry after 1", retry_after=1)]
+    telegram.says("hello")
+    await soon(lambda: telegram.texts() == ["You said: hello"])
+    assert len(telegram.named("sendMessage")) == 2
+
+
+async def test_strangers_are_refused_once_with_their_id_and_leave_nothing(served: Stage) -> None:
+    telegram = served.telegram
+    for _ in range(3):
+        telegram.says("let me in", MALLORY)
+    telegram.sends("photo", b"picture", MALLORY)
+    telegram.says("in a group", MALLORY, chat=-100)
+    telegram.says("hello", ANN)
+    await soon(lambda: telegram.texts(ANN) == ["You said: hello"])
+    (refusal,) = telegram.texts(MALLORY)
+    assert str(MALLORY) in refusal
+    assert telegram.texts(-100) == []
+    assert telegram.named("getFile") == []
+    assert await served.runs(str(MALLORY)) == []
+
+
+async def test_new_begins_a_conversation_that_knows_nothing_of_the_former(served: Stage) -> None:
+    telegram = served.telegram
+    telegram.says("one")
+    await soon(lambda: telegram.texts() == ["You said: one"])
+    telegram.says("/new")
+    telegram.says("two")
+    await soon(lambda: telegram.texts()[-1] == "You said: two")
+    (run,) = await served.runs()
+    assert run.message == [{"type": "text", "text": "two"}]
+
+
+async def test_agents_are_chosen_by_buttons(served: Stage) -> None:
+    telegram = served.telegram
+    agent_id = await served.agent()
+    telegram.says("/agents@nova_test_bot")
+    await soon(lambda: telegram.messages and telegram.messages[0].buttons)
+    telegram.presses(telegram.messages[0], agent_id)
+    await soon(lambda: telegram.texts()[-1] == f"You talk with {agent_id} now.")
+    telegram.says("hello")
+    await soon(lambda: telegram.texts()[-1] == "You said: hello")
+    (run,) = await served.runs()
+    assert run.agent_id == agent_id
+    telegram.says("/agents@another_bot")
+    telegram.says("/agent not-there")
+    await soon(lambda: "no agent 'not-there'" in telegram.texts()[-1])
+
+
+async def test_stop_ends_what_runs(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    telegram.says(script({"say": "Long "}, {"sleep_s": 60}, {"say": "never"}))
+    await soon(lambda: "Long" in "".join(telegram.texts()))
+    telegram.says("/stop")
+    await soon(lambda: any("canceled" in text for text in telegram.texts()))
+    await soon(lambda: "Stopping." in telegram.texts())
+    telegram.says("/stop")
+    await soon(lambda: telegram.texts()[-1] == "Nothing runs in this conversation.")
+
+
+async def test_the_bot_of_one_agent_talks_for_that_agent_only(stage: Stage) -> None:
+    agent_id = await stage.agent()
+    own = f'{{"{agent_id}": {{"token": "{stage.env.pop("NOVA_TELEGRAM__TOKEN")}"}}}}'
+    stage.start(NOVA_TELEGRAM__BOTS=own)
+    telegram = stage.telegram
+    telegram.says("hello")
+    await soon(lambda: telegram.texts() == ["You said: hello"])
+    (run,) = await stage.runs(channel=f"telegram-{agent_id}")
+    assert run.agent_id == agent_id
+    telegram.says("/agent nova")
+    await soon(lambda: telegram.texts()[-1] == f"You talk with {agent_id} here.")
+
+
+async def test_two_processes_have_one_poller_and_the_other_takes_over(stage: Stage) -> None:
+    telegram = stage.telegram
+    first, second = stage.start(), stage.start()
+    telegram.says("one")
+    await soon(lambda: telegram.texts() == ["You said: one"])
+    await soon(lambda: stage.logs().count("channel.standby") == 1)
+    holder = first if "telegram.serving" in first.log.read_text() else second
+    holder.kill()
+    telegram.says("two")
+    await soon(lambda: telegram.texts() == ["You said: one", "You said: two"])
+    assert "Conflict" not in stage.logs()
+    await stays(lambda: len(telegram.messages) == 2, for_s=0.5)
