@@ -7,6 +7,7 @@ import httpx2
 
 from nova_workers.effects.provider import Vector
 from nova_workers.errors import ConfigurationError, InvalidInput, Unavailable
+from nova_workers.outbound import ResponseBounds, bound_responses
 
 __all__ = ["HttpEmbeddings"]
 
@@ -38,6 +39,7 @@ class HttpEmbeddings:
         self._client = httpx2.AsyncClient(
             headers=headers, timeout=timeout_s, transport=transport, limits=httpx2.Limits(max_connections=8)
         )
+        bound_responses(self._client, ResponseBounds(total_s=timeout_s))
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector a text, in one request. See `EmbeddingProvider.embed`."""

@@ -7,7 +7,10 @@ import httpx2
 
 from nova_workers.errors import OutboundFailed
 
-__all__ = ["read_body"]
+__all__ = ["Unpack", "read_body", "unpacker"]
+
+Unpack = Callable[[bytes, int], bytes]
+"""Takes a piece of a packed body, and returns at most so many bytes. The rest comes with the next call."""
 
 _ANY_WRAPPER = 32 + zlib.MAX_WBITS
 """Lets zlib see for itself whether it is gzip or zlib."""
@@ -21,12 +24,13 @@ async def read_body(response: httpx2.Response, max_bytes: int) -> tuple[bytes, b
     Raises:
         OutboundFailed: The body is packed in a way that was not asked for, or broken.
     """
-    unpack = _unpacker(response)
+    unpack = unpacker(response.headers.get("content-encoding", ""))
     body = bytearray()
     received = 0
     async for chunk in response.aiter_raw():
         received += len(chunk)
-        body += unpack(chunk, max_bytes + 1 - len(body))
+        room = max_bytes + 1 - len(body)
+        body += chunk[:room] if unpack is None else unpack(chunk, room)
         if len(body) > max_bytes or received > max_bytes:
             return bytes(body[:max_bytes]), True
     return bytes(body), False
@@ -52,14 +56,15 @@ class _Inflater:
         return unpacked
 
 
-def _plain(chunk: bytes, room: int) -> bytes:
-    return chunk[:room]
+def unpacker(encoding: str) -> Unpack | None:
+    """Return what unpacks a body with this Content-Encoding; None if it is not packed.
 
-
-def _unpacker(response: httpx2.Response) -> Callable[[bytes, int], bytes]:
-    match response.headers.get("content-encoding", "identity").strip().lower():
+    Raises:
+        OutboundFailed: The body is packed in a way that was not asked for.
+    """
+    match encoding.strip().lower():
         case "" | "identity":
-            return _plain
+            return None
         case "gzip" | "x-gzip" | "deflate":
             return _Inflater()
         case other:

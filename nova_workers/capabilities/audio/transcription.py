@@ -13,6 +13,7 @@ import httpx2
 from nova_workers.capabilities.audio.programs import run_program
 from nova_workers.config import AudioSettings
 from nova_workers.errors import ToolFailure
+from nova_workers.outbound import ResponseBounds, bound_responses
 
 __all__ = ["Transcriber", "find_transcriber"]
 
@@ -121,6 +122,7 @@ class _Server:
         content = await asyncio.to_thread(recording.read_bytes)
         try:
             async with httpx2.AsyncClient(headers=headers, timeout=self._settings.timeout_s) as client:
+                bound_responses(client, ResponseBounds(total_s=self._settings.timeout_s))
                 response = await client.post(self._url, data=form, files={"file": (recording.name, content)})
         except httpx2.TransportError as error:
             raise ToolFailure(

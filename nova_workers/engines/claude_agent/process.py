@@ -21,7 +21,7 @@ from claude_agent_sdk import Transport
 
 from nova_workers.child_process import end_supervised, supervised
 from nova_workers.contracts.content import JsonObject
-from nova_workers.engines.programs.lines import json_object, read_lines
+from nova_workers.engines.lines import json_object, read_lines
 
 __all__ = ["KEY_FD_VARIABLE", "ClaudeProcess", "Launch"]
 

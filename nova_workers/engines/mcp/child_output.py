@@ -17,6 +17,8 @@ _log = structlog.get_logger(__name__)
 
 _MAX_LINE_BYTES = 65_536
 """A longer line is logged in parts."""
+_MAX_LOGGED_BYTES = 1_000_000
+"""Of one connection. What follows is read and dropped, since a server would wait for a reader."""
 _LAST_LINES_S = 0.5
 """How long to wait for the last lines after the connection closed. A grandchild may keep the pipe open."""
 
@@ -42,7 +44,15 @@ async def logged_output(server: str) -> AsyncGenerator[TextIO]:
 
 async def _log_lines(server: str, reader: asyncio.StreamReader) -> None:
     held = b""
+    left_bytes = _MAX_LOGGED_BYTES
     while piece := await reader.read(_MAX_LINE_BYTES):
+        if left_bytes < 0:
+            continue
+        left_bytes -= len(piece)
+        if left_bytes < 0:
+            _log.warning("mcp_server_said_too_much", server=server, logged_bytes=_MAX_LOGGED_BYTES)
+            held = b""
+            continue
         *lines, held = (held + piece).split(b"\n")
         for line in lines:
             _log_line(server, line)

@@ -10,25 +10,24 @@ the server does not read.
 
 import asyncio
 import contextvars
-import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Iterable, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Protocol, TypeVar
 
 import httpx2
 import structlog
-from mcp import Client, MCPError, StdioServerParameters
-from mcp.client.stdio import stdio_client
+from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, CallToolResult, RequestParamsMeta, Tool
 
-from nova_workers.child_process import supervised
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.child_output import logged_output
+from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.observability.redaction import current_redactor, hiding
 from nova_workers.observability.redactor import Redactor
+from nova_workers.outbound import ResponseBounds, bound_responses
 
 __all__ = ["MakeTransport", "OnProgress", "ServerConnection"]
 
@@ -52,8 +51,10 @@ _STREAM_READ_TIMEOUT_S = 300.0
 _PROBE_TIMEOUT_S = 2.0
 """After a call that timed out, or failed as on a closed connection: time limit for the server to list its tools."""
 
-_END_GRACE_S = 1.5
-"""The MCP client sends SIGTERM to a server that does not exit when its input closes, and SIGKILL after 2 s."""
+_MAX_TOOLS = 1_000
+_MAX_TOOLS_BYTES = 4_000_000
+"""Of all definitions as JSON: more than any model reads."""
+_MAX_PAGES = 100
 
 _Result = TypeVar("_Result")
 
@@ -220,14 +221,21 @@ class ServerConnection:
 
     async def _list_tools(self) -> list[Tool]:
         tools: list[Tool] = []
+        size_bytes = 0
         cursor: str | None = None
-        while True:
+        for _ in range(_MAX_PAGES):
             page = await self._require_client().list_tools(cursor=cursor)
             tools += page.tools
+            if len(tools) > _MAX_TOOLS:
+                raise ConnectionError(f"it has more than {_MAX_TOOLS} tools")
+            size_bytes += sum(len(tool.model_dump_json()) for tool in page.tools)
+            if size_bytes > _MAX_TOOLS_BYTES:
+                raise ConnectionError(f"its tools' definitions are longer than {_MAX_TOOLS_BYTES} bytes")
             self._results.update(_result_schemas(page.tools))
             cursor = page.next_cursor
             if cursor is None:
                 return tools
+        raise ConnectionError(f"it lists its tools in more than {_MAX_PAGES} pages")
 
     async def _check_result(self, name: str, result: CallToolResult) -> None:
         """Check a structured result in place of the MCP client, which does it without a bound on time."""
@@ -288,14 +296,14 @@ async def _client(name: str, server: McpServer, make_transport: MakeTransport | 
                 client = Client(server.server, cache=None)
             case StdioMcpServer():
                 output = await stack.enter_async_context(logged_output(name))
-                child = stdio_client(_process(server), output)
-                client = Client(child, read_timeout_seconds=server.timeout_s, cache=None)
+                client = Client(stdio_transport(server, output), read_timeout_seconds=server.timeout_s, cache=None)
             case HttpMcpServer():
                 timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))
                 guarded = None if make_transport is None else make_transport()
                 http = await stack.enter_async_context(
                     httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout, transport=guarded)
                 )
+                bound_responses(http, ResponseBounds())
                 transport = streamable_http_client(server.url, http_client=http)
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
         yield await stack.enter_async_context(client)
@@ -307,17 +315,6 @@ def _result_schemas(tools: Iterable[Tool]) -> Iterator[tuple[str, JsonSchema]]:
         if tool.output_schema is not None:
             with suppress(InvalidSchema):
                 yield tool.name, JsonSchema(tool.output_schema)
-
-
-def _process(server: StdioMcpServer) -> StdioServerParameters:
-    """Return how to start the server, so that it and its children end with the connection or with this process.
-
-    Raises:
-        FileNotFoundError: There is no such program.
-    """
-    found_in = {"PATH": os.environ.get("PATH", os.defpath), **server.env}
-    command, *args = supervised((server.command, *server.args), found_in, grace_s=_END_GRACE_S, own_session=False)
-    return StdioServerParameters(command=command, args=args, env=dict(server.env), cwd=server.cwd)
 
 
 def _cause(error: BaseException | None) -> str:

@@ -27,11 +27,11 @@ from mcp.types import (
 )
 
 from nova_workers.contracts.content import text_block
+from nova_workers.engines.lines import read_lines
 from nova_workers.engines.mcp.blocks import to_mcp
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.programs import relay
 from nova_workers.engines.programs.frames import BridgeCall
-from nova_workers.engines.programs.lines import read_lines
 from nova_workers.engines.turn import ToolOutcome
 
 __all__ = ["SERVER", "Bridge", "relay_command"]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from nova_workers.child_process import end_supervised, supervised
 from nova_workers.contracts.content import JsonObject
-from nova_workers.engines.programs.lines import LineTooLong, json_object, read_lines
+from nova_workers.engines.lines import LineTooLong, json_object, read_lines
 from nova_workers.observability.redaction import REDACTED, hide
 
 __all__ = ["Launch", "ProgramProcess"]

@@ -7,21 +7,21 @@ from typing import cast
 
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["LineTooLong", "json_object", "read_lines"]
+__all__ = ["MAX_LINE_BYTES", "LineTooLong", "json_object", "read_lines"]
 
 _CHUNK_BYTES = 1 << 16
-_MAX_LINE_BYTES = 128 << 20
-"""Limit of a line. A message may contain images, but is never longer than this."""
+MAX_LINE_BYTES = 128 << 20
+"""Limit of a line of a vendor's program. A message may contain images, but is never longer than this."""
 
 
 class LineTooLong(ConnectionError):
     """A program wrote a line over the limit."""
 
-    def __init__(self) -> None:
-        super().__init__(f"The program wrote a line of more than {_MAX_LINE_BYTES} bytes")
+    def __init__(self, max_bytes: int) -> None:
+        super().__init__(f"The program wrote a line of more than {max_bytes} bytes")
 
 
-async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
+async def read_lines(stream: asyncio.StreamReader, max_bytes: int = MAX_LINE_BYTES) -> AsyncIterator[bytes]:
     """Yield the lines of a stream, without their ends.
 
     Raises:
@@ -35,8 +35,8 @@ async def read_lines(stream: asyncio.StreamReader) -> AsyncIterator[bytes]:
             yield bytes(rest)
             rest.clear()
         rest += tail
-        if len(rest) > _MAX_LINE_BYTES:
-            raise LineTooLong
+        if len(rest) > max_bytes:
+            raise LineTooLong(max_bytes)
     if rest:
         yield bytes(rest)
 

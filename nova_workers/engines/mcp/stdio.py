@@ -1,0 +1,135 @@
+"""Connects to an MCP server that is a child process and speaks in lines of JSON.
+
+In place of the transport of the MCP library, which reads a line of any length, and joins its pieces at a cost that
+grows with the square of it: a line of 300 MB held a worker for minutes.
+"""
+
+import asyncio
+import os
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager, suppress
+from typing import Final, TextIO
+
+import anyio
+import structlog
+from anyio.streams.memory import MemoryObjectReceiveStream, MemoryObjectSendStream
+from mcp.client.stdio import get_default_environment
+from mcp.shared.message import SessionMessage
+from mcp.types import jsonrpc_message_adapter
+
+from nova_workers.child_process import end_supervised, supervised
+from nova_workers.contracts.engine import StdioMcpServer
+from nova_workers.engines.lines import LineTooLong, read_lines
+
+__all__ = ["stdio_transport"]
+
+_log = structlog.get_logger(__name__)
+
+_MAX_LINE_BYTES: Final = 8_000_000
+_EXIT_S: Final = 2.0
+"""For a server to exit after its input closed."""
+_GRACE_S: Final = 1.5
+"""For a server to exit after SIGTERM; then its supervisor kills it."""
+
+_Outgoing = MemoryObjectReceiveStream[SessionMessage]
+_Incoming = MemoryObjectSendStream[SessionMessage | Exception]
+Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
+
+
+@asynccontextmanager
+async def stdio_transport(server: StdioMcpServer, errors: TextIO) -> AsyncGenerator[Streams]:
+    """Start a server, and connect to it. It and its children end with the connection or with this process.
+
+    Raises:
+        OSError: It cannot be started.
+    """
+    environment = {**get_default_environment(), **server.env}
+    environment.setdefault("PATH", os.defpath)
+    process = await asyncio.create_subprocess_exec(
+        *supervised((server.command, *server.args), environment, grace_s=_GRACE_S, own_session=False),
+        stdin=asyncio.subprocess.PIPE,
+        stdout=asyncio.subprocess.PIPE,
+        stderr=errors,
+        env=environment,
+        cwd=server.cwd,
+        start_new_session=True,
+    )
+    incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](0)
+    from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
+    try:
+        async with anyio.create_task_group() as tasks:
+            drained = anyio.Event()
+            tasks.start_soon(_read, process, incoming, drained)
+            tasks.start_soon(_write, process, outgoing, incoming)
+            try:
+                yield to_session, from_session
+            finally:
+                # The session reads no more, and a server that waits for a reader does not exit.
+                to_session.close()
+                with anyio.CancelScope(shield=True):
+                    await _stop(process)
+                    with anyio.move_on_after(_EXIT_S):
+                        await drained.wait()
+                tasks.cancel_scope.cancel()
+    finally:
+        for stream in (incoming, to_session, from_session, outgoing):
+            stream.close()
+
+
+async def _read(process: asyncio.subprocess.Process, incoming: _Incoming, drained: anyio.Event) -> None:
+    assert process.stdout is not None  # noqa: S101 - it was asked for as a pipe
+    async with incoming:
+        try:
+            async for line in read_lines(process.stdout, _MAX_LINE_BYTES):
+                if line.strip():
+                    await incoming.send(_parsed(line))
+        except LineTooLong as error:
+            # The session ends with its stream.
+            _log.warning("mcp_server_line_too_long", problem=str(error))
+            end_supervised(process)
+        except (anyio.BrokenResourceError, anyio.ClosedResourceError):
+            _log.debug("mcp_session_ended")
+    # What the server still writes is dropped, so that it can exit.
+    with anyio.CancelScope(shield=True):
+        while await process.stdout.read(1 << 16):
+            pass
+    drained.set()
+
+
+def _parsed(line: bytes) -> SessionMessage | Exception:
+    try:
+        return SessionMessage(jsonrpc_message_adapter.validate_json(line, by_name=False))
+    except ValueError as error:
+        return error
+
+
+async def _write(process: asyncio.subprocess.Process, outgoing: _Outgoing, incoming: _Incoming) -> None:
+    assert process.stdin is not None  # noqa: S101 - it was asked for as a pipe
+    try:
+        async for message in outgoing:
+            text = message.message.model_dump_json(by_alias=True, exclude_unset=True)
+            process.stdin.write(text.encode() + b"\n")
+            await process.stdin.drain()
+    except (OSError, RuntimeError):
+        # The server may be alive: a session whose requests go nowhere must end.
+        incoming.close()
+
+
+async def _stop(process: asyncio.subprocess.Process) -> None:
+    """End the server: by the end of its input, then by SIGTERM, then by its supervisor."""
+    assert process.stdin is not None  # noqa: S101 - it was asked for as a pipe
+    process.stdin.close()
+    if await _exits(process, _EXIT_S):
+        return
+    end_supervised(process)
+    if not await _exits(process, _GRACE_S + _EXIT_S):
+        with suppress(ProcessLookupError):
+            process.kill()
+        await _exits(process, _EXIT_S)
+
+
+async def _exits(process: asyncio.subprocess.Process, within_s: float) -> bool:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(within_s):
+            await process.wait()
+    return process.returncode is not None
