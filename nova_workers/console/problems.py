@@ -12,7 +12,7 @@ from starlette.types import ExceptionHandler
 from nova_workers.console.guard import SESSION_COOKIE, sign_in_address
 from nova_workers.console.rendering import is_fragment, render, see_other
 from nova_workers.console.state import session_of, state_of
-from nova_workers.errors import ConfigurationError, Forbidden, NovaError, Unauthenticated, Unavailable
+from nova_workers.errors import ConfigurationError, Forbidden, NovaError, Rejected, Unauthenticated, Unavailable
 
 __all__ = ["handlers"]
 
@@ -84,7 +84,10 @@ def _sign_in_again(request: Request) -> Response:
 
 def _status(error: NovaError) -> int:
     status = error.fields.get("status")
-    return status if isinstance(status, int) and status >= 400 else 500
+    if isinstance(status, int) and status >= 400:
+        return status
+    # The console itself refuses what a person typed.
+    return 422 if isinstance(error, Rejected) else 500
 
 
 def _shown(error: NovaError) -> dict[str, object]:

@@ -3,6 +3,7 @@
 from nova_workers.console.navigation import PageModule
 from nova_workers.console.pages import (
     agents,
+    chat,
     files,
     home,
     inbox,
@@ -10,6 +11,7 @@ from nova_workers.console.pages import (
     notes,
     run_details,
     runs,
+    search,
     secrets,
     sign_in,
     skills,
@@ -24,6 +26,8 @@ PAGES: tuple[PageModule, ...] = (
     sign_in.PAGE,
     # Work
     home.PAGE,
+    chat.PAGE,
+    search.PAGE,
     runs.PAGE,
     run_details.PAGE,
     inbox.PAGE,

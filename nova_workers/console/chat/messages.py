@@ -1,0 +1,79 @@
+"""A message from the composer's form: text with attached images, PDFs and text files."""
+
+from base64 import b64encode
+from mimetypes import guess_type
+
+from starlette.datastructures import UploadFile
+from starlette.requests import Request
+
+from nova_workers.console.forms import Form, read_form
+from nova_workers.contracts.content import ContentBlock, text_block
+from nova_workers.errors import InvalidInput, LimitExceeded
+
+__all__ = ["MAX_FILES", "message_of", "read_message"]
+
+MAX_FILES = 20
+_MAX_FORM_BYTES = 40 * 1024 * 1024
+"""Of a request with its files; the API's own bound is usually lower, and its message says which."""
+_MAX_TEXT_BYTES = 8 * 1024 * 1024
+
+_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+_PDF = "application/pdf"
+
+
+async def read_message(request: Request) -> tuple[Form, list[ContentBlock], InvalidInput | None]:
+    """Return the composer's form, the blocks of its files, and the problem of a file that models do not read.
+
+    Raises:
+        LimitExceeded: The request is too large.
+    """
+    length = request.headers.get("content-length", "")
+    if not length.isdigit() or int(length) > _MAX_FORM_BYTES:
+        raise LimitExceeded(f"A message with its files has at most {_MAX_FORM_BYTES >> 20} MiB.", status=413)
+    sent = await request.form(max_files=MAX_FILES, max_part_size=_MAX_TEXT_BYTES)
+    files = [value for value in sent.getlist("files") if isinstance(value, UploadFile) and value.filename]
+    try:
+        form = await read_form(request)
+        try:
+            return form, [await _block(file) for file in files], None
+        except InvalidInput as problem:
+            return form, [], problem
+    finally:
+        await sent.close()
+
+
+def message_of(text: str, files: list[ContentBlock]) -> str | list[ContentBlock]:
+    """Return the message of a text and files, as the API takes it.
+
+    Raises:
+        InvalidInput: There is neither.
+    """
+    if not text.strip() and not files:
+        raise InvalidInput("Write a message, or attach a file.", field="message")
+    return [*files, *([text_block(text)] if text.strip() else [])] if files else text
+
+
+async def _block(file: UploadFile) -> ContentBlock:
+    name = file.filename or "file"
+    raw = await file.read()
+    # What the browser says comes from the name; the API checks the content.
+    media_type = file.content_type or guess_type(name)[0] or ""
+    if media_type in _IMAGES:
+        return {"type": "image", "source": _base64(media_type, raw)}
+    if media_type == _PDF:
+        return {"type": "document", "title": name, "source": _base64(media_type, raw)}
+    try:
+        text = raw.decode("utf-8-sig")
+    except UnicodeDecodeError:
+        text = "\0"
+    if "\0" in text:
+        raise InvalidInput(
+            f"{name!r} ({media_type or 'of an unknown kind'}) cannot be attached: models read PNG, JPEG, GIF and WebP "
+            "images, PDFs, and text in UTF-8.",
+            field="files",
+        )
+    return {"type": "document", "title": name, "source": {"type": "text", "media_type": "text/plain", "data": text}}
+
+
+def _base64(media_type: str, raw: bytes) -> dict[str, str]:
+    return {"type": "base64", "media_type": media_type, "data": b64encode(raw).decode("ascii")}

@@ -1,0 +1,183 @@
+"""The chat without a script: pages, plain forms, files, and what other tenants and keys may not see."""
+
+from __future__ import annotations
+
+import base64
+
+import httpx2
+import pytest
+
+from nova_workers.contracts.engine import EngineError
+from nova_workers.ledger.database import Database
+from tests.integration.api.conftest import worker
+from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
+from tests.integration.console.conftest import Console
+from tests.integration.history.past_conversations import PastConversations
+from tests.support.data.media_samples import png
+
+__all__ = ["worker"]
+
+
+async def _said(console: Console, worker: ManualWorker, count: int, thread: str | None = None) -> str:
+    """Make a conversation of some turns; return its thread."""
+    thread = thread or await console.api.thread()
+    for at in range(count):
+        await console.api.run(thread, f"question {at}.")
+        await worker.play(thread, f"answer {at}.")
+    return thread
+
+
+async def test_a_first_message_by_a_plain_form_begins_a_conversation(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    sent = await browser.post(
+        "/chat", data={"agent_id": "nova", "message": "Hello <b>you</b>"}, files={"files": ("", b"")}
+    )
+    assert sent.status_code == 303, sent.text
+    page = (await browser.get(sent.headers["location"])).text
+    assert "Hello &lt;b&gt;you&lt;/b&gt;" in page
+    assert "Hello &lt;b&gt;you&lt;/b&gt;" in (await browser.get("/chat")).text
+
+
+async def test_a_form_that_is_sent_twice_is_one_message(console: Console, browser: httpx2.AsyncClient) -> None:
+    thread = await console.api.thread()
+    for _ in range(2):
+        sent = await browser.post(
+            f"/chat/{thread}/messages", data={"message": "once", "key": "evt_1"}, files={"files": ("", b"")}
+        )
+        assert sent.status_code == 303, sent.text
+    assert len((await console.api.http.get(f"/v1/threads/{thread}/runs")).json()["items"]) == 1
+
+
+async def test_images_and_text_files_go_with_a_message_and_are_shown(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
+) -> None:
+    thread, image = await console.api.thread(), png(3, 2)
+    files = [("files", ("plot.png", image, "image/png")), ("files", ("notes.txt", "naïve".encode(), "text/plain"))]
+    sent = await browser.post(f"/chat/{thread}/messages", data={"message": "Look"}, files=files)
+    assert sent.status_code == 303, sent.text
+    turn = await worker.play(thread, "I see.")
+    page = (await browser.get(f"/chat/{thread}")).text
+    assert "naïve" in page
+    address = page.partition('<img src="')[2].partition('"')[0]
+    assert address.startswith(f"/chat/{thread}/media/0/")
+    shown = await browser.get(address)
+    assert (shown.headers["content-type"], shown.content) == ("image/png", image)
+    assert (await browser.get(address + "7")).status_code == 404
+    run = (await console.api.http.get(f"/v1/runs/{turn.claim.run_id}")).json()
+    assert base64.b64decode(run["message"][0]["source"]["data"]) == image
+    assert [block["type"] for block in run["message"]] == ["image", "document", "text"]
+
+
+async def test_a_file_that_models_do_not_read_is_refused_with_its_name(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread()
+    files = {"files": ("a.zip", b"PK\x00\x01", "application/zip")}
+    sent = await browser.post(
+        f"/chat/{thread}/messages", data={"message": "x"}, files=files, headers={"Nova-Fragment": "form"}
+    )
+    assert sent.status_code == 422
+    assert "a.zip" in sent.text
+    plain = await browser.post(f"/chat/{thread}/messages", data={"message": "keep this"}, files=files)
+    assert plain.status_code == 422
+    assert "keep this</textarea>" in plain.text
+    assert "a.zip" in plain.text
+
+
+async def test_a_long_conversation_is_read_in_pages_from_its_end(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
+) -> None:
+    thread = await _said(console, worker, 22)
+    page = (await browser.get(f"/chat/{thread}")).text
+    assert "answer 21." in page
+    assert "answer 1." not in page
+    assert f'href="/chat/{thread}?to=1"' in page
+    earlier = (await browser.get(f"/chat/{thread}?to=1")).text
+    assert "answer 0." in earlier
+    assert "Go to the newest" in earlier
+    assert "data-stream" not in earlier
+
+
+async def test_a_turn_is_forked_and_tried_again_by_plain_forms(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
+) -> None:
+    thread = await _said(console, worker, 2)
+    first, second = reversed((await console.api.http.get(f"/v1/threads/{thread}/turns")).json()["items"])
+    forked = await browser.post(f"/chat/{thread}/turns/{first['id']}/fork")
+    fork = (await browser.get(forked.headers["location"])).text
+    assert "answer 0." in fork
+    assert "answer 1." not in fork
+    again = await browser.post(f"/chat/{thread}/turns/{second['id']}/retry", data={"depth": "1"})
+    tried = again.headers["location"].rpartition("/")[2]
+    (run,) = (await console.api.http.get(f"/v1/threads/{tried}/runs")).json()["items"]
+    assert run["message"][0]["text"] == "question 1."
+    other = await browser.post(f"/chat/{thread}/turns/{first['id']}/retry", data={"depth": "0", "message": "else"})
+    (run,) = (await console.api.http.get(f"/v1/threads/{other.headers['location'].rpartition('/')[2]}/runs")).json()[
+        "items"
+    ]
+    assert run["message"][0]["text"] == "else"
+    assert (await browser.post(f"/chat/{thread}/turns/{first['id']}/retry", data={"depth": "1"})).status_code == 404
+
+
+async def test_a_failed_turn_says_what_happened(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
+) -> None:
+    thread = await console.api.thread()
+    await console.api.run(thread, "x")
+    turn = await worker.claim(thread)
+    await turn.finish("", status="failed", error=EngineError("rate_limit", "429 from the vendor", retryable=True))
+    page = (await browser.get(f"/chat/{thread}")).text
+    assert "takes no more requests for now" in page
+    assert "429 from the vendor" in page
+
+
+async def test_a_title_and_a_label_are_set_and_cleared_and_the_conversation_is_deleted(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread(label="ops")
+    await browser.post(f"/chat/{thread}/name", data={"title": "Birds", "label": ""})
+    state = (await console.api.http.get(f"/v1/threads/{thread}")).json()
+    assert (state["title"], state["label"]) == ("Birds", None)
+    deleted = await browser.post(f"/chat/{thread}/delete")
+    assert deleted.headers["location"] == "/chat"
+    assert (await browser.get(f"/chat/{thread}")).status_code == 410
+
+
+async def test_a_search_marks_the_words_and_leads_to_the_turn(
+    console: Console, browser: httpx2.AsyncClient, database: Database
+) -> None:
+    past = PastConversations(database)
+    run = await past.say(
+        "A heron & <i>co</i>",
+        "A bird.",
+        thread=await past.thread(console.api.tenant.id, title="Birds"),
+        tenant_id=console.api.tenant.id,
+    )
+    page = (await browser.get("/search?q=heron")).text
+    assert "A <mark>heron</mark> &amp; &lt;i&gt;co&lt;/i&gt;" in page
+    assert "Birds" in page
+    address = page.partition('class="rows hits">')[2].partition('href="')[2].partition('"')[0]
+    assert run.message_ids[0] in (await browser.get(address.partition("#")[0])).text
+    assert "is not a date" in (await browser.get("/search?q=heron&since=yesterday")).text
+    assert "Nothing fits" in (await browser.get("/search?q=heron&agent=agent-builder")).text
+
+
+@pytest.mark.parametrize("path", ["", "/events", "/media/0/msg_1/0"])
+async def test_another_tenants_conversation_is_not_found(
+    path: str, console: Console, other_tenant: Tenant, worker: ManualWorker
+) -> None:
+    thread = await _said(console, worker, 1)
+    async with console.signed_in(other_tenant.key) as other:
+        answer = await other.get(f"/chat/{thread}{path}")
+        assert answer.status_code == 404 or "deleted" in answer.text
+        assert "question 0" not in answer.text
+        assert (await other.post(f"/chat/{thread}/delete")).status_code == 404
+
+
+async def test_a_key_without_the_scope_sees_which_one_is_needed(console: Console, database: Database) -> None:
+    limited = await make_tenant(database, ("workspace",), console.api.tenant.id)
+    async with console.signed_in(limited.key) as browser:
+        answer = await browser.get("/chat")
+        assert answer.status_code == 403
+        assert "runs" in answer.text
