@@ -9,7 +9,7 @@ from nova_workers.client.resources.runs import Runs
 from nova_workers.console.forms import Form, build
 from nova_workers.console.rendering import see_other
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import NotFound, Rejected
+from nova_workers.errors import Forbidden, NotFound, Rejected, Unauthenticated
 
 __all__ = ["act", "answer_run"]
 
@@ -19,10 +19,12 @@ async def act(request: Request, path: str, action: Awaitable[object], done: str)
 
     Raises:
         NotFound: There is no such thing, so there is no page of it either.
+        Forbidden: The key has not the scope; nor has it the one for the page, perhaps.
+        Unauthenticated: The key is not valid any more.
     """
     try:
         await action
-    except NotFound:
+    except (NotFound, Forbidden, Unauthenticated):
         raise
     except Rejected as error:
         return see_other(request, path, flash=error.message, kind="bad")

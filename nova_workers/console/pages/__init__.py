@@ -5,8 +5,10 @@ from nova_workers.console.pages import (
     agents,
     chat,
     files,
+    fleet,
     home,
     inbox,
+    keys,
     memories,
     notes,
     run_details,
@@ -16,7 +18,9 @@ from nova_workers.console.pages import (
     sign_in,
     skills,
     tasks,
+    tenant,
     triggers,
+    usage,
     webhooks,
 )
 
@@ -42,5 +46,9 @@ PAGES: tuple[PageModule, ...] = (
     # Account
     secrets.PAGE,
     webhooks.PAGE,
+    keys.PAGE,
+    usage.PAGE,
+    tenant.PAGE,
     # Fleet
+    fleet.PAGE,
 )

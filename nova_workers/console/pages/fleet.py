@@ -1,0 +1,67 @@
+"""The fleet: workers, queues, pauses, and for operators its tenants."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.client.client import NovaClient
+from nova_workers.console.actions import act
+from nova_workers.console.forms import build, read_form
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.paging import PAGE_SIZE, cursor_of
+from nova_workers.console.rendering import render
+from nova_workers.console.state import client_of
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.fleet import FleetPause
+from nova_workers.contracts.http.tenants import TenantChange, TenantView
+from nova_workers.errors import Forbidden
+
+__all__ = ["PAGE"]
+
+
+async def show(request: Request) -> Response:
+    """Show the fleet."""
+    client = client_of(request)
+    fleet, checks, tenants = await asyncio.gather(client.fleet.view(), client.readyz(), _tenants(client, request))
+    return render(request, "fleet/show.html", fleet=fleet, checks=checks, tenants=tenants)
+
+
+async def pause(request: Request) -> Response:
+    """Start no new runs in the whole fleet."""
+    form = await read_form(request)
+    wanted = build(FleetPause, {"scope": "fleet", "reason": form.given("reason")})
+    return await act(request, "/fleet", client_of(request).fleet.pause(wanted), "The fleet starts no new runs.")
+
+
+async def resume(request: Request) -> Response:
+    """End the pause of the fleet."""
+    resuming = client_of(request).fleet.resume(FleetPause(scope="fleet"))
+    return await act(request, "/fleet", resuming, "The fleet starts runs again.")
+
+
+async def switch_tenant(request: Request) -> Response:
+    """Pause a tenant, or end its pause."""
+    form = await read_form(request)
+    paused = form.value("paused") == "yes"
+    changing = client_of(request).tenants.change(request.path_params["tenant"], TenantChange(paused=paused))
+    return await act(request, "/fleet", changing, "The tenant is paused." if paused else "The tenant works again.")
+
+
+async def _tenants(client: NovaClient, request: Request) -> Page[TenantView] | None:
+    try:
+        return await client.tenants.list(limit=PAGE_SIZE, cursor=cursor_of(request))
+    except Forbidden:
+        return None
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/fleet", show),
+        Route("/fleet/pause", pause, methods=["POST"]),
+        Route("/fleet/resume", resume, methods=["POST"]),
+        Route("/fleet/tenants/{tenant:id}", switch_tenant, methods=["POST"]),
+    ),
+    nav=(NavEntry("Fleet", "Fleet", "/fleet", "fleet", key="l"),),
+)

@@ -1,0 +1,59 @@
+"""API keys of the tenant."""
+
+from typing import get_args
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
+from nova_workers.console.rendering import render, see_other
+from nova_workers.console.state import client_of
+from nova_workers.contracts.http.keys import KeyCreate, Scope
+from nova_workers.errors import Rejected
+
+__all__ = ["PAGE"]
+
+_USUAL = ("runs", "agents", "workspace")
+
+
+async def show_list(request: Request) -> Response:
+    """Show a page of keys, and make a new one. Its secret is on the page that answers, and nowhere else."""
+    client, form = client_of(request), Form()
+    if request.method == "POST":
+        form = await read_form(request)
+        given = {"name": form.value("name"), "scopes": form.list("scopes"), "expires_at": form.given("expires_at")}
+        try:
+            made = await client.keys.create(build(KeyCreate, given))
+        except Rejected as error:
+            form = form.refused(error)
+        else:
+            return render(request, "keys/secret.html", made=made)
+    page = await client.keys.list(limit=PAGE_SIZE, cursor=cursor_of(request))
+    return render(
+        request,
+        "keys/list.html",
+        status=422 if form.problem else 200,
+        form=form,
+        keys=page.items,
+        pager=pager(request, page),
+        scopes=get_args(Scope),
+        chosen=form.list("scopes") if form.values else _USUAL,
+    )
+
+
+async def revoke(request: Request) -> Response:
+    """Revoke a key."""
+    await client_of(request).keys.revoke(request.path_params["key"])
+    return see_other(request, "/keys", flash="The key is revoked; the API refuses it within seconds.")
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/keys", show_list, methods=["GET", "POST"]),
+        Route("/keys/{key:id}/revoke", revoke, methods=["POST"]),
+    ),
+    nav=(NavEntry("Account", "Keys", "/keys", "keys", key="y"),),
+)

@@ -1,0 +1,78 @@
+"""The tenant: hours, share, caps, budgets and pauses."""
+
+import asyncio
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.actions import act
+from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.rendering import render, see_other
+from nova_workers.console.state import client_of
+from nova_workers.contracts.http.fleet import FleetPause
+from nova_workers.contracts.http.tenants import TenantPatch
+from nova_workers.errors import Rejected
+
+__all__ = ["PAGE"]
+
+_KEPT = ("timezone", "work_from", "work_until", "work_every_s")
+_OF_OPERATORS = ("weight", "max_running")
+
+
+async def show(request: Request) -> Response:
+    """Show the tenant with its budgets, and change its settings."""
+    client, form = client_of(request), Form()
+    before = await client.tenants.get()
+    if request.method == "POST":
+        form = await read_form(request)
+        given: dict[str, object] = {name: form.value(name) for name in _KEPT}
+        given["max_cost_usd_per_day"] = form.given("max_cost_usd_per_day")
+        # These need the scope `operator`, so they are sent only if they were changed.
+        given |= {name: form.given(name) for name in _OF_OPERATORS if form.value(name) != _text(getattr(before, name))}
+        try:
+            await client.tenants.patch(build(TenantPatch, given))
+        except Rejected as error:
+            form = form.refused(error)
+        else:
+            return see_other(request, "/tenant", flash="Saved.")
+    budgets, fleet = await asyncio.gather(client.tenants.budgets(), client.fleet.view())
+    return render(
+        request,
+        "tenant/show.html",
+        status=422 if form.problem else 200,
+        form=form,
+        tenant=before,
+        budgets=budgets,
+        switches=fleet.switches,
+    )
+
+
+async def pause(request: Request) -> Response:
+    """Start no new runs of the tenant, or of one agent."""
+    form = await read_form(request)
+    scope = "agent" if form.given("agent_id") else "tenant"
+    wanted = build(FleetPause, {"scope": scope, "agent_id": form.given("agent_id"), "reason": form.given("reason")})
+    return await act(request, "/tenant", client_of(request).fleet.pause(wanted), "Paused: no new run starts.")
+
+
+async def resume(request: Request) -> Response:
+    """End a pause."""
+    form = await read_form(request)
+    wanted = build(FleetPause, {"scope": form.value("scope"), "agent_id": form.given("agent_id")})
+    return await act(request, "/tenant", client_of(request).fleet.resume(wanted), "Runs start again.")
+
+
+def _text(value: object) -> str:
+    return "" if value is None else str(value)
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/tenant", show, methods=["GET", "POST"]),
+        Route("/tenant/pause", pause, methods=["POST"]),
+        Route("/tenant/resume", resume, methods=["POST"]),
+    ),
+    nav=(NavEntry("Account", "Tenant", "/tenant", "tenant"),),
+)

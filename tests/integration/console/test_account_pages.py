@@ -1,0 +1,71 @@
+"""Keys, the tenant, the fleet and usage in the console."""
+
+from __future__ import annotations
+
+import httpx2
+import pytest
+
+from nova_workers.ledger.database import Database
+from tests.integration.api.manual_worker import Tenant, make_tenant
+from tests.integration.console.conftest import Console
+
+
+@pytest.mark.parametrize("path", ["/keys", "/tenant", "/usage", "/fleet", "/usage?by=agent&days=90"])
+async def test_a_page_renders(path: str, browser: httpx2.AsyncClient) -> None:
+    answer = await browser.get(path)
+    assert answer.status_code == 200, answer.text
+
+
+async def test_a_keys_secret_is_shown_once_and_the_key_is_revoked(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    made = (await browser.post("/keys", data={"name": "ci", "scopes": ["runs"]})).text
+    secret = made.partition('data-copy="')[2].partition('"')[0]
+    page = (await browser.get("/keys")).text
+    assert secret not in page
+    async with console.signed_in(secret) as limited:
+        assert (await limited.get("/keys")).status_code == 403
+    key_id = page.partition(">ci</td>")[2].partition('action="/keys/')[2].partition("/")[0]
+    await browser.post(f"/keys/{key_id}/revoke")
+    assert "revoked" in (await browser.get("/keys")).text
+    refused = await browser.post("/keys", data={"name": "", "scopes": ["runs"]})
+    assert refused.status_code == 422
+
+
+async def test_a_tenants_settings_are_changed_and_it_is_paused(browser: httpx2.AsyncClient) -> None:
+    settings = {
+        "timezone": "Europe/Berlin",
+        "work_from": "8",
+        "work_until": "18",
+        "work_every_s": "600",
+        "max_cost_usd_per_day": "12.5",
+        "weight": "1",
+        "max_running": "",
+    }
+    assert (await browser.post("/tenant", data=settings)).status_code == 303
+    page = (await browser.get("/tenant")).text
+    assert "Europe/Berlin" in page
+    assert "$12.50" in page
+    refused = await browser.post("/tenant", data={**settings, "timezone": "Mars/Olympus"})
+    assert refused.status_code == 422
+    assert "Mars/Olympus" in refused.text
+    await browser.post("/tenant/pause", data={"reason": "inventory"})
+    assert "inventory" in (await browser.get("/tenant")).text
+    await browser.post("/tenant/resume", data={"scope": "tenant"})
+    assert "inventory" not in (await browser.get("/tenant")).text
+
+
+async def test_only_operators_see_tenants_and_pause_the_fleet(
+    console: Console, database: Database, tenant: Tenant
+) -> None:
+    limited = await make_tenant(database, ("runs", "agents"), tenant.id)
+    async with console.signed_in(limited.key) as browser:
+        assert "Tenants" not in (await browser.get("/fleet")).text
+        assert (await browser.post("/fleet/pause")).status_code == 403
+
+
+async def test_usage_is_downloaded_without_formulas(browser: httpx2.AsyncClient) -> None:
+    answer = await browser.get("/usage.csv?by=model&days=7")
+    assert answer.headers["content-disposition"].startswith("attachment")
+    assert answer.text.startswith("model,runs,model_calls,input_tokens")
+    assert (await browser.get("/usage?days=many")).status_code == 422
