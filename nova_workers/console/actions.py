@@ -19,7 +19,7 @@ async def act(request: Request, path: str, action: Awaitable[object], done: str)
 
     Raises:
         NotFound: There is no such thing, so there is no page of it either.
-        Forbidden: The key has not the scope; nor has it the one for the page, perhaps.
+        Forbidden: The key lacks a scope.
         Unauthenticated: The key is not valid any more.
     """
     try:
