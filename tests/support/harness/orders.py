@@ -46,6 +46,7 @@ def with_master_key(settings: Settings) -> Settings:
             "database_url": settings.database_url,
             "redis_url": settings.require_redis_url(),
             "home": settings.home,
+            "telemetry": settings.telemetry.model_dump(),
             "secrets": {"keys": [_KEY]},
         }
     )
