@@ -8,10 +8,11 @@ from typing import cast
 
 from markupsafe import Markup, escape
 
-from nova_workers.console.schema_forms.shapes import Option, Shape
+from nova_workers.console.schema_forms.shapes import Option, Shape, Unreadable
 
 __all__ = ["Node", "make_node", "split_errors"]
 
+_NULL = re.compile(r"\b[Nn]ull\b")
 _LITERAL = re.compile(r"``?([^`]+)``?")
 
 
@@ -46,8 +47,9 @@ class Node:
 
     @property
     def hint(self) -> Markup:
-        """What the schema says of it."""
-        return _marked_up(self.shape.hint)
+        """What the schema says of it, in which a null is what it is in the form."""
+        blank = "blank" if self.shape.kind in {"text", "number", "choice", "json"} else "unticked"
+        return _marked_up(_NULL.sub(lambda found: blank.title() if found[0] == "Null" else blank, self.shape.hint))
 
     @property
     def about(self) -> Markup:
@@ -80,8 +82,7 @@ class Node:
 def make_node(shape: Shape, value: object, name: str = "", path: str = "", key: str = "") -> Node:
     """Return the field of a value."""
     if _is_odd(shape, value):
-        shown = value if isinstance(value, str) else json.dumps(value, indent=2, ensure_ascii=False)
-        return Node(shape, name, path, key, text=shown, as_json=True)
+        return Node(shape, name, path, key, text=_json(value), as_json=True)
     bare = Node(shape, name, path, key, is_on=value is not None or not shape.nullable)
     match shape.kind:
         case "group" | "options":
@@ -197,13 +198,15 @@ def _kind_of(shape: Shape, value: Mapping[str, object]) -> str | None:
 
 
 def _text(shape: Shape, value: object) -> str:
-    if isinstance(value, str):
-        return value
     if value is None or (shape.kind == "json" and value == {}):
         return ""
     if shape.kind == "json":
-        return json.dumps(value, indent=2, ensure_ascii=False)
+        return _json(value)
     return f"{value:g}" if isinstance(value, float) and value.is_integer() else str(value)
+
+
+def _json(value: object) -> str:
+    return value if isinstance(value, Unreadable) else json.dumps(value, indent=2, ensure_ascii=False)
 
 
 def _paths(node: Node) -> list[str]:

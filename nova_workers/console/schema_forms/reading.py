@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from nova_workers.console.forms import Form
-from nova_workers.console.schema_forms.shapes import Kind, Shape
+from nova_workers.console.schema_forms.shapes import Kind, Shape, Unreadable
 
 __all__ = ["Reading", "edited", "read_value"]
 
@@ -111,7 +111,7 @@ class _Reader:
             return json.loads(text)
         except ValueError as error:
             self.errors[path] = f"This is not JSON: {error}."
-            return text
+            return Unreadable(text)
 
     def _rows(self, shape: Shape, name: str, path: str) -> list[object]:
         ids = self.form.list(f"{name}@row")

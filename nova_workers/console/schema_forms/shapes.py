@@ -6,7 +6,7 @@ from typing import Any, Final, Literal, cast
 
 from nova_workers.contracts.content import JsonObject
 
-__all__ = ["Kind", "Option", "Shape", "options_shape", "shape_of"]
+__all__ = ["Kind", "Option", "Shape", "Unreadable", "options_shape", "shape_of"]
 
 Kind = Literal[
     "text",  # a string
@@ -29,6 +29,12 @@ LONG_TEXT_CHARS: Final = 500
 _PLAIN: Final[Mapping[str, Kind]] = {"boolean": "flag", "integer": "number", "number": "number", "string": "text"}
 _UNITS: Final[Mapping[str, str]] = {"usd": "USD", "s": "seconds", "ms": "milliseconds", "bytes": "bytes"}
 _WORDS: Final[Mapping[str, str]] = {"id": "ID", "url": "URL", "cwd": "Working directory"}
+
+
+class Unreadable(str):
+    """What was typed as JSON and is none."""
+
+    __slots__ = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -231,6 +231,28 @@ async def test_an_agent_is_made_by_the_form_also_as_a_copy(console: Console, bro
     assert (await stored(console, "copy"))["spec"] == (await stored(console))["spec"]
 
 
+async def test_the_prompt_of_the_form_as_it_stands_is_shown_beside_it(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    await made(console)
+
+    def prompt(page: str) -> str:
+        return page.partition('id="prompt"')[2].partition("</section>")[0]
+
+    saved = prompt((await browser.get("/agents/clerk")).text)
+    assert "You write &amp; keep minutes." in saved
+    assert "memory_list" in saved
+    form = await form_of(browser)
+    form |= {"identity": ["You are <new>."], "do": ["prompt"]}
+    page = await browser.post("/agents/clerk", data=form)
+    assert page.status_code == 200
+    assert "You are &lt;new&gt;." in prompt(page.text)
+    assert fields_of(page.text, "agent-form")["identity"] == ["You are <new>."]
+    assert (await stored(console))["version"] == 1
+    broken = await browser.post("/agents/clerk", data=form | {"max_turns": ["many"]})
+    assert "once the form can be saved" in prompt(broken.text)
+
+
 async def test_the_json_tab_saves_and_refuses_by_path(console: Console, browser: httpx2.AsyncClient) -> None:
     await made(console)
     refused = await browser.post("/agents/clerk/json", data={"version": "1", "text": '{"name": "Clerk", "trst": 1}'})

@@ -14,6 +14,7 @@ from nova_workers.console.diffs import FieldDiff, field_diffs
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import id_given
 from nova_workers.console.pages.agents.fields import Choices, agent_shape, form_root, load_choices, sections_of
+from nova_workers.console.pages.agents.prompting import shown_prompt
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.schema_forms import edited, read_value, split_errors
 from nova_workers.console.state import client_of
@@ -24,6 +25,9 @@ __all__ = ["create", "save", "save_json", "show", "show_json", "show_new"]
 
 MAX_FIELDS = 20_000
 """A configuration at all its limits has some thousand fields."""
+
+SHOW_PROMPT = "prompt"
+"""The button that shows the prompt of the form as it stands."""
 
 _REFUSALS = (InvalidInput, Conflict, LimitExceeded)
 
@@ -64,7 +68,7 @@ async def show(request: Request) -> Response:
     """Show the form of an agent."""
     client = client_of(request)
     agent, choices = await asyncio.gather(client.agents.get(request.path_params["agent"]), load_choices(client))
-    return _form_page(request, agent, choices, Draft(_value_of(agent), agent.version))
+    return await _form_page(request, agent, choices, Draft(_value_of(agent), agent.version))
 
 
 async def show_new(request: Request) -> Response:
@@ -73,7 +77,7 @@ async def show_new(request: Request) -> Response:
     source = id_given(request.query_params.get("from"))
     choices = await load_choices(client)
     value = {} if source is None else _value_of(await client.agents.get(source))
-    return _form_page(request, None, choices, Draft(value))
+    return await _form_page(request, None, choices, Draft(value))
 
 
 async def create(request: Request) -> Response:
@@ -83,12 +87,12 @@ async def create(request: Request) -> Response:
     choices = await load_choices(client)
     draft = _read_draft(form, choices)
     if draft.errors or form.given("do"):
-        return _form_page(request, None, choices, draft)
+        return await _form_page(request, None, choices, draft)
     new_id = draft.new_id.strip()
     try:
         made = await client.agents.create(build(AgentCreate, {**draft.value, "id": new_id}))
     except _REFUSALS as error:
-        return _form_page(request, None, choices, _refused(draft, error))
+        return await _form_page(request, None, choices, _refused(draft, error))
     return see_other(request, f"/agents/{made.id}", flash=f"Agent {made.id} is made.")
 
 
@@ -100,10 +104,10 @@ async def save(request: Request) -> Response:
     agent, choices = await asyncio.gather(client.agents.get(agent_id), load_choices(client))
     draft = _read_draft(form, choices)
     if draft.errors or form.given("do"):
-        return _form_page(request, agent, choices, draft)
+        return await _form_page(request, agent, choices, draft)
     written = await _write(client, agent_id, draft)
     if isinstance(written, Draft):
-        return _form_page(request, agent, choices, written)
+        return await _form_page(request, agent, choices, written)
     return _saved(request, agent, written, f"/agents/{agent_id}")
 
 
@@ -155,7 +159,7 @@ async def _clash(client: NovaClient, agent_id: str, draft: Draft) -> Draft:
 def _read_draft(form: Form, choices: Choices) -> Draft:
     """Return what the form says, after a button for its rows was pressed."""
     action = form.given("do")
-    if action:
+    if action and action != SHOW_PROMPT:
         form = edited(form, action)
     granted = {
         name.removeprefix("capabilities.").removesuffix("@on"): None
@@ -178,7 +182,7 @@ def _refused(draft: Draft, error: Rejected) -> Draft:
     return Draft(draft.value, draft.version, draft.new_id, form.errors, error.message)
 
 
-def _form_page(request: Request, agent: AgentView | None, choices: Choices, draft: Draft) -> Response:
+async def _form_page(request: Request, agent: AgentView | None, choices: Choices, draft: Draft) -> Response:
     root = form_root(choices, draft.value)
     errors, rest = split_errors(root, draft.errors)
     status = 409 if draft.clash else 422 if draft.problem else 200
@@ -191,6 +195,7 @@ def _form_page(request: Request, agent: AgentView | None, choices: Choices, draf
         sections=sections_of(root, errors),
         errors=errors,
         rest=rest,
+        prompt=await shown_prompt(client_of(request), agent.id if agent else draft.new_id, draft.value),
     )
 
 

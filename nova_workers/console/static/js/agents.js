@@ -1,7 +1,17 @@
 // The form of an agent: rows are added without losing the page, unsaved changes are kept from being left, and the
 // conversation beside the form runs in its card. Without this, each is an ordinary form.
 
+import { morph } from "./morph.js";
+
+const PAUSE_MS = 700; // Without typing, before the prompt of the form is fetched.
+let pause;
+
 document.addEventListener("click", async (event) => {
+  if (event.target.closest("button[data-prompt]")) {
+    event.preventDefault();
+    showPrompt();
+    return;
+  }
   const button = event.target.closest("button[data-partial]");
   if (!button) return;
   event.preventDefault();
@@ -12,7 +22,7 @@ document.addEventListener("click", async (event) => {
   const open = [...form.querySelectorAll("details[open]")].map((part) => part.id);
   form.replaceWith(next);
   for (const part of next.querySelectorAll("details[id]")) part.open = open.includes(part.id);
-  markChanged(next);
+  onChange(next);
   focusAfter(next, button);
 });
 
@@ -37,7 +47,7 @@ document.addEventListener("click", async (event) => {
 
 document.addEventListener("input", (event) => {
   const form = event.target.form;
-  if (form?.matches("[data-guard]")) markChanged(form);
+  if (form?.matches("[data-guard]")) onChange(form);
 });
 
 addEventListener("beforeunload", (event) => {
@@ -48,11 +58,8 @@ addEventListener("beforeunload", (event) => {
 addEventListener("hashchange", unfold);
 unfold();
 
-async function send(form, submitter) {
-  const response = await fetch(form.action, {
-    method: "POST",
-    body: new URLSearchParams(new FormData(form, submitter)),
-  });
+async function send(form, submitter, body = new URLSearchParams(new FormData(form, submitter))) {
+  const response = await fetch(form.action, { method: "POST", body });
   if (response.status === 401 || response.url.includes("/login")) return location.reload();
   return new DOMParser().parseFromString(await response.text(), "text/html");
 }
@@ -64,7 +71,18 @@ function replaceTry(next) {
   next.querySelector(".exchange:last-child")?.scrollIntoView({ block: "nearest" });
 }
 
-function markChanged(form) {
+async function showPrompt() {
+  const form = document.getElementById("agent-form");
+  const body = new URLSearchParams(new FormData(form));
+  body.set("do", "prompt");
+  const page = await send(form, undefined, body);
+  const next = page?.getElementById("prompt");
+  if (next) morph(document.getElementById("prompt"), next);
+}
+
+function onChange(form) {
+  clearTimeout(pause);
+  if (form.id === "agent-form") pause = setTimeout(showPrompt, PAUSE_MS);
   form.dataset.changed = "yes";
   const note = form.querySelector("[data-changed-note]");
   if (note) note.hidden = false;
