@@ -13,8 +13,7 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.prompts import AgentPromptRequest, AgentPromptView
-from nova_workers.contracts.http.renames import AgentRename, AgentRenameView
+from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView, AgentRename, AgentRenameView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace.moves import threads_left

@@ -18,7 +18,7 @@ from nova_workers.cli.workspace.agent_text import (
     regranted,
     text_or_file,
 )
-from nova_workers.contracts.http.renames import AgentRename
+from nova_workers.contracts.http.agents import AgentRename
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.errors import InvalidInput
 

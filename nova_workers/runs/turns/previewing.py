@@ -7,7 +7,7 @@ import orjson
 from nova_workers.capabilities import CapabilityInfo, CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.http.prompts import AgentPromptTool, AgentPromptView
+from nova_workers.contracts.http.agents import AgentPromptTool, AgentPromptView
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
 from nova_workers.ledger.database import Database

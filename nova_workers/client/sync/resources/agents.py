@@ -5,8 +5,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.prompts import AgentPromptRequest, AgentPromptView
-from nova_workers.contracts.http.renames import AgentRename, AgentRenameView
+from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView, AgentRename, AgentRenameView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
 __all__ = ["Agents"]

@@ -1,13 +1,33 @@
-"""The HTTP contract of system prompts that are shown without a run."""
+"""The HTTP contract of what is asked of an agent beside its configuration: another id, and its prompt."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.bodies import Body, View
 
-__all__ = ["AgentPromptRequest", "AgentPromptTool", "AgentPromptView"]
+__all__ = ["AgentPromptRequest", "AgentPromptTool", "AgentPromptView", "AgentRename", "AgentRenameView"]
+
+
+class AgentRename(Body):
+    """Another id for an agent."""
+
+    to: AgentId
+
+
+class AgentRenameView(View):
+    """The state of a rename."""
+
+    id: str
+    """The agent's id now."""
+    former_id: str
+    state: Literal["moving", "done"]
+    """While it is `moving`, the agent starts no runs; messages are accepted and queued."""
+    threads_left: int
+    """Threads that are not at the new id yet."""
+    settings: list[str]
+    """Settings of the fleet that name the former id, which an operator must change."""
 
 
 class AgentPromptRequest(Body):
