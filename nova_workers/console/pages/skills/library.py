@@ -8,14 +8,10 @@ from urllib.parse import quote
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nova_workers.client.client import NovaClient
 from nova_workers.console.forms import Form, read_form
-from nova_workers.console.navigation import NavEntry, PageModule
-from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
-from nova_workers.console.rendering import render, see_other
-from nova_workers.console.skill_files import (
+from nova_workers.console.pages.skills.files import (
     Upload,
     content_of,
     merged,
@@ -24,12 +20,14 @@ from nova_workers.console.skill_files import (
     shown_text,
     text_below_front,
 )
+from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
+from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.skills import SKILL_NAME_PATTERN, SkillDetail, SkillFilePut, SkillPut
 from nova_workers.errors import Conflict, Forbidden, InvalidInput, LimitExceeded, Rejected
 from nova_workers.validation import ACCEPTED_FORMS
 
-__all__ = ["PAGE"]
+__all__ = ["create", "delete", "replace", "show", "show_edit", "show_file", "show_list", "show_new"]
 
 _AGENTS = 200
 _EXAMPLE: Final = """\
@@ -163,19 +161,3 @@ async def _agents_with(client: NovaClient, name: str) -> list[str] | None:
                 return found
     except Forbidden:
         return None
-
-
-PAGE = PageModule(
-    routes=(
-        Route("/skills", show_list),
-        # No skill's name begins with a tilde.
-        Route("/skills/~new", show_new, methods=["GET"]),
-        Route("/skills/~new", create, methods=["POST"]),
-        Route("/skills/{skill:id}", show, methods=["GET"]),
-        Route("/skills/{skill:id}/file", show_file),
-        Route("/skills/{skill:id}/edit", show_edit, methods=["GET"]),
-        Route("/skills/{skill:id}/edit", replace, methods=["POST"]),
-        Route("/skills/{skill:id}/delete", delete, methods=["POST"]),
-    ),
-    nav=(NavEntry("Build", "Skills", "/skills", "skills"),),
-)
