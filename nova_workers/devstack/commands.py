@@ -34,7 +34,7 @@ FLOWER_CONFIG = Path(__file__).resolve().parents[1] / "worker" / "flowerconfig.p
 _UVICORN_DRAIN_S = 10
 _CONSOLE_DRAIN_S = 1
 """Its streams never end by themselves, and a browser opens them again."""
-_CONSOLE_PACKAGES = ("jinja2", "markdown_it", "nh3", "pygments", "python_multipart")
+_CONSOLE_PACKAGES = ("jinja2", "markdown_it", "nh3", "pygments", "python_multipart", "starlette", "uvicorn")
 
 
 def api_command(*, host: str, port: int, log_level: str = "warning") -> list[str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import json
 import shutil
 import uuid
 from collections.abc import AsyncGenerator
@@ -67,6 +69,8 @@ async def site(postgres_url_admin: str, redis_url: str, home: Path) -> AsyncGene
             "NOVA_DATABASE_URL": urlsplit(postgres_url_admin)._replace(path=f"/{database}").geturl(),
             "NOVA_REDIS_URL": redis_url,
             "NOVA_HOME": str(home),
+            # Of secrets that are in a test's database only.
+            "NOVA_SECRETS__KEYS": json.dumps([f"test:{base64.b64encode(bytes(32)).decode()}"]),
         }
         async with Fleet(env, workers=1, beat=True, concurrency=32, log_dir=home / "logs") as fleet:
             async with _console(fleet, home) as (url, process):

@@ -6,7 +6,13 @@ from typing import Any
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.agents import CapabilityGrant
+from nova_workers.contracts.http.memories import MemoryCreate
+from nova_workers.contracts.http.notes import NoteCreate
+from nova_workers.contracts.http.secrets import SecretPut
+from nova_workers.contracts.http.tasks import StepInput, TaskCreate
+from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
+from nova_workers.contracts.skills import SkillPut
 from tests.support.waiting import until
 
 __all__ = ["seed"]
@@ -29,6 +35,13 @@ GROUP BY region;
 
 - The fall in the south is *one* customer, who pauses until spring.
 - Details: [the dashboard](https://metrics.example.com/weekly).
+"""
+
+_SKILL = """---
+name: weekly-report
+description: How the weekly report is written, and for whom.
+---
+Begin with the one number that changed most. Then a table, then what to do.
 """
 
 _SCRIPTS: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
@@ -85,7 +98,7 @@ _MESSAGES = (
 
 
 async def seed(fleet: NovaClient) -> None:
-    """Make agents and runs: some ended, one failed, one waits for a person, one writes for minutes."""
+    """Make agents, what they keep, and runs: some ended, one failed, one waits for a person, one writes for minutes."""
     for agent, (name, description, script) in _SCRIPTS.items():
         await fleet.agents.create(
             AgentCreate(
@@ -97,9 +110,30 @@ async def seed(fleet: NovaClient) -> None:
                 capabilities={"user": CapabilityGrant(), "memory": CapabilityGrant()},
             )
         )
+    await _fill_workspace(fleet)
     for agent, message in _MESSAGES:
         run = await fleet.runs.create(StatelessRunCreate(message=message, agent_id=agent))
         await until(lambda run=run: _is_settled(fleet, run), f"the run of {agent}", timeout_s=60)
+
+
+async def _fill_workspace(fleet: NovaClient) -> None:
+    for content in ("The release day is Thursday.", "Prices are in euros.", "The south region has one large customer."):
+        await fleet.memories.create(MemoryCreate(content=content))
+    await fleet.notes.create(NoteCreate(agent_id="analyst", title="Weekly figures", content=_REPORT, pinned=True))
+    await fleet.notes.create(
+        NoteCreate(agent_id="support", title="Tone", content="Short, warm, and with one next step.")
+    )
+    await fleet.secrets.put("METRICS_TOKEN", SecretPut(value="not-a-real-token", description="Reads the dashboard"))
+    await fleet.skills.put("weekly-report", SkillPut(skill_md=_SKILL))
+    steps = tuple(
+        StepInput(title=title, done=at == 0) for at, title in enumerate(("Collect", "Compare", "Write it up"))
+    )
+    await fleet.tasks.create(TaskCreate(title="Report of the quarter", owner_agent_id="analyst", steps=steps))
+    await fleet.triggers.create(
+        TriggerCreate(
+            agent_id="analyst", kind="cron", schedule="0 9 * * 1", prompt="How did we do?", title="Mondays at 9"
+        )
+    )
 
 
 async def _is_settled(fleet: NovaClient, run: RunView) -> bool:

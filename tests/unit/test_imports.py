@@ -19,6 +19,10 @@ _HEAVY = ("alembic", "anthropic", "claude_agent_sdk", "mcp", "models", "sqlalche
     [
         ("api.app", _HEAVY),
         ("nova_workers.worker.app", ("alembic", "fastapi", "models", "sqlalchemy", "sqlmodel")),
+        (
+            "nova_workers.console.server",
+            (*_HEAVY, "asyncpg", "celery", "fastapi", "kombu", "openai", "redis", "typer"),
+        ),
         ("nova_workers.cli.app", (*_HEAVY, "celery", "fastapi", "pydantic", "redis", "rich")),
     ],
 )
