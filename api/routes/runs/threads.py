@@ -11,6 +11,7 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, ThreadIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.overview.forks import ForkTreeView
 from nova_workers.contracts.http.wire import (
     MessageView,
     RunView,
@@ -23,6 +24,7 @@ from nova_workers.contracts.http.wire import (
 from nova_workers.ledger.runs import reads as run_reads
 from nova_workers.ledger.threads import lineage
 from nova_workers.ledger.threads import records as ledger
+from nova_workers.ledger.threads.forks import read_fork_tree
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["router"]
@@ -102,6 +104,14 @@ async def fork_thread(thread_id: ThreadIdPath, body: ThreadFork, caller: RunsCal
         return await ledger.fork_thread(
             connection, caller.tenant_id, thread_id, turn_id=body.turn_id, title=body.title, label=body.label
         )
+
+
+@router.get("/{thread_id}/forks", responses=problems(404, 410))
+async def list_forks(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> ForkTreeView:
+    """List the threads that were forked from each other and of which this is one, up to 200."""
+    async with state.services.database.connection() as connection:
+        await ledger.get_thread(connection, caller.tenant_id, thread_id)
+        return await read_fork_tree(connection, caller.tenant_id, thread_id)
 
 
 @router.get("/{thread_id}/messages", responses=problems(400, 404, 410, 422))

@@ -38,6 +38,7 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.fleet import FleetPause, FleetView
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
+from nova_workers.contracts.http.overview.forks import ForkTreeView
 from nova_workers.contracts.http.wire import (
     MessageView,
     RunView,
@@ -189,6 +190,10 @@ class Threads:
     def fork(self, thread_id: str, fork: ThreadFork) -> ThreadView:
         """Create a thread that continues from a turn of this one."""
         return self._transport.fetch(ThreadView, "POST", f"/v1/threads/{thread_id}/fork", body=fork)
+
+    def forks(self, thread_id: str) -> ForkTreeView:
+        """Return the threads that were forked from each other and of which this is one."""
+        return self._transport.fetch(ForkTreeView, "GET", f"/v1/threads/{thread_id}/forks")
 
     def messages(
         self,

@@ -88,6 +88,14 @@ async def retry(request: Request) -> Response:
     return see_other(request, _page(run.thread_id), flash="Tried again in a fork; the original stays as it was.")
 
 
+async def again(request: Request) -> Response:
+    """Send a turn's message again to the same conversation: the turn stays in it."""
+    form, client, thread_id = await read_form(request), client_of(request), request.path_params["thread_id"]
+    _, content = await _turn(client, thread_id, form, request.path_params["turn_id"])
+    body = build(StatelessRunCreate, {"thread_id": thread_id, "message": content})
+    return await _changed(request, client.runs.create(body))
+
+
 async def name(request: Request) -> Response:
     """Set the title and the label; an empty one clears."""
     form, thread_id = await read_form(request), request.path_params["thread_id"]
@@ -140,6 +148,7 @@ ROUTES = (
     Route("/chat/{thread_id:id}/runs/{run_id:id}/answer", answer, methods=["POST"]),
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/fork", fork, methods=["POST"]),
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/retry", retry, methods=["POST"]),
+    Route("/chat/{thread_id:id}/turns/{turn_id:id}/again", again, methods=["POST"]),
     Route("/chat/{thread_id:id}/name", name, methods=["POST"]),
     Route("/chat/{thread_id:id}/delete", delete, methods=["POST"]),
 )

@@ -13,6 +13,7 @@ from nova_workers.console.chat import actions
 from nova_workers.console.chat.feed import LISTED_THREADS, follow_thread
 from nova_workers.console.chat.messages import message_of, read_message
 from nova_workers.console.chat.transcript import load_conversation
+from nova_workers.console.chat.tree import draw_tree
 from nova_workers.console.forms import Form, build
 from nova_workers.console.live import resume_id, stream
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -85,10 +86,11 @@ async def _list_page(request: Request, form: Form, *, status: int = 200) -> Resp
 
 async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Response:
     client, thread_id, agent = client_of(request), request.path_params["thread_id"], filter_of(request, "agent")
-    conversation, threads, files = await asyncio.gather(
+    conversation, threads, files, tree = await asyncio.gather(
         load_conversation(client, thread_id, to_depth=_depth(filter_of(request, "to"))),
         client.threads.list(agent_id=agent, limit=LISTED_THREADS),
         client.files.list(thread_id=thread_id, limit=LISTED_THREADS),
+        client.threads.forks(thread_id),
     )
     return render(
         request,
@@ -98,6 +100,7 @@ async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Re
         thread=conversation.thread,
         threads=threads.items,
         files=files.items,
+        drawing=draw_tree(tree, thread_id),
         listed_agent=agent,
         form=form,
     )

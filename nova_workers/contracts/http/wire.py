@@ -338,6 +338,8 @@ class TurnView(View):
     permissions_used: dict[str, Any] | None = None
     source_event_id: str | None = None
     workspace_path: str | None = None
+    content_left_out: list[str] = Field(default_factory=list[str])
+    """Notes that the model got in place of blocks that its provider refused."""
     steps: int
     tool_calls: list[ToolCallView]
     usage: UsageView

@@ -143,6 +143,7 @@ def _turn(row: Row) -> TurnView:
         permissions_used=row["permissions_used"],
         source_event_id=row["source_event_id"],
         workspace_path=row["workspace_path"],
+        content_left_out=list((row["refused_blocks"] or {}).values()),
         steps=row["steps"],
         tool_calls=[ToolCallView.model_validate(call) for call in row["calls"]],
         usage=UsageView(

@@ -130,6 +130,10 @@ async def test_a_failed_turn_says_what_happened(
     page = (await browser.get(f"/chat/{thread}")).text
     assert "takes no more requests for now" in page
     assert "429 from the vendor" in page
+    sent = await browser.post(f"/chat/{thread}/turns/{turn.claim.turn_id}/again", data={"depth": "0"})
+    assert sent.status_code == 303
+    runs = (await console.api.http.get(f"/v1/threads/{thread}/runs")).json()["items"]
+    assert [run["message"][0]["text"] for run in runs] == ["x", "x"]
 
 
 async def test_a_title_and_a_label_are_set_and_cleared_and_the_conversation_is_deleted(

@@ -1,0 +1,1 @@
+"""The console's parts that need no server."""

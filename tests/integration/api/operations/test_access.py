@@ -28,6 +28,7 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("PATCH", "/v1/threads/{thread_id}", {"title": "mine now"}),
     ("DELETE", "/v1/threads/{thread_id}", None),
     ("POST", "/v1/threads/{thread_id}/fork", {}),
+    ("GET", "/v1/threads/{thread_id}/forks", None),
     ("GET", "/v1/threads/{thread_id}/messages", None),
     ("GET", "/v1/threads/{thread_id}/turns", None),
     ("GET", "/v1/threads/{thread_id}/runs", None),

@@ -4,7 +4,7 @@ import pytest
 
 from nova_workers.contracts.engine import ToolCall
 from tests.integration.api.conftest import Api
-from tests.integration.api.manual_worker import ManualWorker
+from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.requirements import proves
 
 
@@ -216,3 +216,34 @@ async def test_runs_of_a_thread_are_listed_in_reverse_queue_order(api: Api) -> N
     rest = await api.http.get(f"/v1/threads/{thread_id}/runs", params={"limit": 2, "cursor": page["next_cursor"]})
     assert [run["id"] for run in rest.json()["items"]] == ids[:1]
     assert rest.json()["next_cursor"] is None
+
+
+async def test_the_tree_of_forks_is_the_same_from_each_of_its_threads(
+    api: Api, worker: ManualWorker, other_tenant: Tenant
+) -> None:
+    first = await api.thread(title="first")
+    turns = [await _say(api, worker, first, f"q{n}", f"a{n}") for n in range(3)]
+    second = (await api.http.post(f"/v1/threads/{first}/fork", json={"turn_id": turns[1]})).json()["id"]
+    own = await _say(api, worker, second, "q-second", "a-second")
+    third = (await api.http.post(f"/v1/threads/{second}/fork", json={"turn_id": own})).json()["id"]
+    # A turn that the fork inherited: the new thread continues from the first one.
+    early = (await api.http.post(f"/v1/threads/{second}/fork", json={"turn_id": turns[0]})).json()["id"]
+    lonely = await api.thread()
+    for thread in (first, second, third, early):
+        answer = await api.http.get(f"/v1/threads/{thread}/forks")
+        assert answer.status_code == 200, answer.text
+        tree = answer.json()
+        assert tree["complete"]
+        assert [(t["id"], t["parent_thread_id"], t["fork_depth"], t["head_depth"]) for t in tree["items"]] == [
+            (first, None, None, 2),
+            (second, first, 1, 2),
+            (early, first, 0, None),
+            (third, second, 2, None),
+        ]
+    assert [t["opening"] for t in tree["items"]] == ["q0", "q-second", None, None]
+    assert [t["id"] for t in (await api.http.get(f"/v1/threads/{lonely}/forks")).json()["items"]] == [lonely]
+    await api.http.delete(f"/v1/threads/{first}")
+    (root, *_) = (await api.http.get(f"/v1/threads/{third}/forks")).json()["items"]
+    assert (root["id"], root["deleted"], root["title"], root["opening"]) == (first, True, None, None)
+    async with api.client(other_tenant.key) as other:
+        assert (await other.get(f"/v1/threads/{third}/forks")).status_code == 404

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
 from nova_workers.contracts import events as live
@@ -218,3 +219,33 @@ async def test_what_an_agent_writes_cannot_run_or_call_home(page: Page, worker: 
     ]
     assert await page.title() != "evil"
     assert not [url for url in asked if "evil.example" in url]
+
+
+async def test_a_conversation_has_no_accessibility_faults_and_is_not_wider_than_a_phone(
+    page: Page, console: Console, worker: ManualWorker
+) -> None:
+    thread = await _begun(page, "Look around")
+    call = ToolCall(id="toolu_1", tool_name="look", params={"at": "x" * 200}, step=0, sequence=0)
+    turn = await worker.claim(thread)
+    await turn.commit("I look.", call)
+    await turn.finish("| a | b |\n| - | - |\n| 1 | 2 |\n\n```python\nx = 1\n```\n\n[out](https://example.com)")
+    await console.api.http.post(f"/v1/threads/{thread}/fork", json={})
+    await console.api.run(thread, "More")
+    turn = await worker.claim(thread)
+    await turn.emit(live.Reasoning(text="hm"), live.Token(text="Half"))
+    await console.api.run(thread, "Queued " + "y" * 200)
+    await page.reload()
+    await expect(page.locator(".streamed")).to_have_text("Half")
+    await expect(page.locator("#chat-queue li")).to_have_count(1)
+    for theme in ("light", "dark"):
+        await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
+        found = await Axe().run(page)
+        faults = [
+            one["nodes"][0]["html"][:200]
+            for one in found.response["violations"]
+            if one["impact"] in {"serious", "critical"}
+        ]
+        assert faults == []
+    for width in (360, 1180, 1600):
+        await page.set_viewport_size({"width": width, "height": 800})
+        assert await page.evaluate("document.documentElement.scrollWidth") <= width
