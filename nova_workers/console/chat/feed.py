@@ -189,6 +189,11 @@ class _Feed:
     async def _list_threads(self) -> None:
         page = await self._client.threads.list(agent_id=self._listed_agent, limit=LISTED_THREADS)
         self._threads = page.items
+        loaded = self._conversation
+        titles = {thread.id: thread.title for thread in page.items}
+        # A title is made after a run, and whether a worker is alive changes without one.
+        if loaded and (loaded.queue or titles.get(self._thread_id, loaded.thread.title) != loaded.thread.title):
+            self._stale = True
         self._wake.set()
 
     def _fail(self, error: NovaError) -> None:

@@ -18,7 +18,8 @@ _MESSAGES = 200
 _RUNS = 50
 """Most runs of a thread that are looked through for open ones; a thread with more queued messages shows the newest."""
 
-_OPEN = frozenset({"queued", "scheduled", "running", "waiting"})
+_ACTIVE = frozenset({"running", "waiting"})
+_OPEN = _ACTIVE | {"queued", "scheduled"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +162,10 @@ async def load_conversation(
             messages.setdefault(message.turn_id, []).append(message)
     open_runs = [run for run in runs.items if run.status in _OPEN]
     by_id = {run.id: run for run in runs.items}
+    queue = sorted((run for run in open_runs if run.status in ("queued", "scheduled")), key=_place)
+    if queue and queue[0].status == "queued" and not any(run.status in _ACTIVE for run in open_runs):
+        # Only a single run says whether a worker is alive.
+        queue[0] = await client.runs.get(queue[0].id)
     first = min((turn.depth for turn in turns.items), default=0)
     return Conversation(
         thread=thread,
@@ -168,8 +173,8 @@ async def load_conversation(
         earlier=first - 1 if turns.next_cursor is not None else None,
         later=to_depth is not None and thread.turn_count > 0 and await _has_later(client, thread_id, to_depth),
         runs=tuple(runs.items),
-        active=next((run for run in open_runs if run.status in ("running", "waiting")), None),
-        queue=tuple(sorted((run for run in open_runs if run.status in ("queued", "scheduled")), key=_place)),
+        active=next((run for run in open_runs if run.status in _ACTIVE), None),
+        queue=tuple(queue),
     )
 
 

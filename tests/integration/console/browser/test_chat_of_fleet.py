@@ -12,8 +12,8 @@ from playwright.async_api import Browser, Page, expect
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.contracts.http.wire import AgentCreate
-from tests.integration.console.browser.conftest import signed_in
 from tests.chaos.conftest import env
+from tests.integration.console.browser.conftest import signed_in
 from tests.support.processes.fleet import Fleet
 from tests.support.servers.asgi import serving
 
