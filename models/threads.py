@@ -38,6 +38,13 @@ class Thread(Table, table=True):
         Index(
             "ix_threads__deleted", "deleted_at", postgresql_where=text("deleted_at IS NOT NULL AND purge_at IS NULL")
         ),
+        Index(
+            "ix_threads__forks",
+            "tenant_id",
+            "forked_from_thread_id",
+            "id",
+            postgresql_where=text("forked_from_thread_id IS NOT NULL AND deleted_at IS NULL"),
+        ),
         Index("ix_threads__purge", "purge_at", postgresql_where=text("purge_at IS NOT NULL")),
         Index(
             "ix_threads__forked_from", "forked_from_turn_id", postgresql_where=text("forked_from_turn_id IS NOT NULL")

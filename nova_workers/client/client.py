@@ -159,15 +159,16 @@ class Threads:
         *,
         agent_id: str | None = None,
         label: str | None = None,
+        forked_from: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[ThreadView]:
-        """Return a page of threads, newest first."""
+        """Return a page of threads, newest first; with `forked_from` only forks of that thread."""
         return await self._transport.fetch(
             Page[ThreadView],
             "GET",
             "/v1/threads",
-            params={"agent_id": agent_id, "label": label, "limit": limit, "cursor": cursor},
+            params={"agent_id": agent_id, "label": label, "forked_from": forked_from, "limit": limit, "cursor": cursor},
         )
 
     async def get(self, thread_id: str) -> ThreadView:

@@ -21,8 +21,8 @@ __all__ = ["EventSource", "Params", "Transport"]
 EventSource = httpx2.EventSource
 """An open stream of server-sent events."""
 
-Params = Mapping[str, str | int | None]
-"""Query parameters; None leaves one out."""
+Params = Mapping[str, str | int | list[str] | None]
+"""Query parameters; None leaves one out, a list repeats it."""
 
 M = TypeVar("M", bound=BaseModel)
 

@@ -1,8 +1,10 @@
 """``/v1/runs``: the state of runs; cancel, edit and withdraw them."""
 
+from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import AwareDatetime, Field, StringConstraints
 
 from api.auth import RunsCaller
 from api.json_body import StrictRoute
@@ -21,7 +23,15 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
 
-StatusQuery = Annotated[RunStatus | None, Query(description="Only with this status.")]
+StatusQuery = Annotated[
+    list[RunStatus] | None, Query(alias="status", max_length=10, description="Only with this status; may be repeated.")
+]
+_Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
+TriggerIdQuery = Annotated[_Id | None, Query(description="Only those that this trigger fired.")]
+ParentRunIdQuery = Annotated[_Id | None, Query(description="Only those that this run started.")]
+_Moment = Annotated[AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))]
+SinceQuery = Annotated[_Moment | None, Query(description="Only those submitted at this time or later.")]
+UntilQuery = Annotated[_Moment | None, Query(description="Only those submitted before this time.")]
 QueueQuery = Annotated[RunQueue | None, Query(description="Only of this queue.")]
 
 
@@ -32,14 +42,28 @@ async def list_runs(
     state: State,
     thread_id: ThreadIdQuery = None,
     agent_id: AgentIdQuery = None,
-    status: StatusQuery = None,
+    statuses: StatusQuery = None,
     queue: QueueQuery = None,
+    trigger_id: TriggerIdQuery = None,
+    parent_run_id: ParentRunIdQuery = None,
+    since: SinceQuery = None,
+    until: UntilQuery = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[RunView]:
     """List runs, newest first."""
-    which = run_reads.RunFilter(thread_id=thread_id, agent_id=agent_id, status=status, queue=queue)
-    pager = Pager(caller.tenant_id, "runs", (str,), (thread_id, agent_id, status, queue))
+    which = run_reads.RunFilter(
+        thread_id=thread_id,
+        agent_id=agent_id,
+        statuses=frozenset(statuses or ()),
+        queue=queue,
+        trigger_id=trigger_id,
+        parent_run_id=parent_run_id,
+        since=since,
+        until=until,
+    )
+    filters = (thread_id, agent_id, sorted(which.statuses), queue, trigger_id, parent_run_id, since, until)
+    pager = Pager(caller.tenant_id, "runs", (str,), filters)
     before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)

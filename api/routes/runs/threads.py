@@ -3,6 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Query
+from pydantic import StringConstraints
 
 from api.auth import RunsCaller
 from api.json_body import StrictRoute
@@ -38,6 +39,10 @@ LabelQuery = Annotated[
 DepthQuery = Annotated[int | None, Query(ge=0, le=2**31 - 2)]
 FromDepth = Annotated[DepthQuery, Query(description="Only turns of this depth or more.")]
 ToDepth = Annotated[DepthQuery, Query(description="Only turns of this depth or less.")]
+ForkedFromQuery = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
+    Query(description="Only forks of this thread."),
+]
 
 
 @router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
@@ -56,11 +61,12 @@ async def list_threads(
     state: State,
     agent_id: AgentIdQuery = None,
     label: LabelQuery = None,
+    forked_from: ForkedFromQuery = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[ThreadView]:
     """List threads, newest first."""
-    pager = Pager(caller.tenant_id, "threads", (str,), (agent_id, label))
+    pager = Pager(caller.tenant_id, "threads", (str,), (agent_id, label, forked_from))
     before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
@@ -69,6 +75,7 @@ async def list_threads(
             caller.tenant_id,
             agent_id=agent_id,
             label=label,
+            forked_from=forked_from,
             before=before,
             limit=limit + 1,
         )

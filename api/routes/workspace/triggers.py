@@ -31,6 +31,7 @@ router = APIRouter(prefix="/v1/triggers", tags=["triggers"], route_class=StrictR
 
 PERSON = "person"
 
+PausedQuery = Annotated[bool, Query(description="Only those that paused after failures.")]
 Count = Annotated[int, Query(ge=1, le=100, description="Most firings to return.")]
 
 
@@ -52,10 +53,16 @@ async def create_trigger(body: TriggerCreate, caller: WorkspaceCaller, state: St
 
 @router.get("", responses=problems(400, 410, 422))
 async def list_triggers(
-    caller: WorkspaceCaller, state: State, agent_id: AgentIdQuery = None, cursor: Cursor = None, limit: Limit = 50
+    *,
+    caller: WorkspaceCaller,
+    state: State,
+    agent_id: AgentIdQuery = None,
+    paused: PausedQuery = False,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[TriggerView]:
     """List triggers, newest first."""
-    pager = Pager(caller.tenant_id, "triggers", (str,), (agent_id,))
+    pager = Pager(caller.tenant_id, "triggers", (str,), (agent_id, paused))
     before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         await refuse_former_id(connection, caller.tenant_id, agent_id)
@@ -63,6 +70,7 @@ async def list_triggers(
             connection,
             caller.tenant_id,
             agent_id=agent_id,
+            paused=paused,
             before=before,
             limit=limit + 1,
         )

@@ -20,14 +20,14 @@ class Triggers:
         self._transport = transport
 
     async def list(
-        self, *, agent_id: str | None = None, limit: int | None = None, cursor: str | None = None
+        self, *, agent_id: str | None = None, paused: bool = False, limit: int | None = None, cursor: str | None = None
     ) -> Page[TriggerView]:
-        """Return a page of triggers, newest first."""
+        """Return a page of triggers, newest first; with `paused` only those that paused after failures."""
         return await self._transport.fetch(
             Page[TriggerView],
             "GET",
             "/v1/triggers",
-            params={"agent_id": agent_id, "limit": limit, "cursor": cursor},
+            params={"agent_id": agent_id, "paused": "true" if paused else None, "limit": limit, "cursor": cursor},
         )
 
     async def get(self, trigger_id: str) -> TriggerView:

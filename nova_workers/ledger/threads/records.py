@@ -50,6 +50,14 @@ SELECT {_COLUMNS} FROM threads t
  ORDER BY t.id DESC
  LIMIT :limit
 """
+_LIST_OF_FORKS = f"""
+SELECT {_COLUMNS} FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.forked_from_thread_id = :forked_from AND t.deleted_at IS NULL
+   AND (:before::text IS NULL OR t.id < :before) AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
+   AND (:label::text IS NULL OR t.label = :label)
+ ORDER BY t.id DESC
+ LIMIT :limit
+"""
 _LIST_OF_LABEL = f"""
 SELECT {_COLUMNS} FROM threads t
  WHERE t.tenant_id = :tenant_id AND t.label = :label AND t.deleted_at IS NULL
@@ -161,11 +169,26 @@ async def list_threads(
     *,
     agent_id: str | None = None,
     label: str | None = None,
+    forked_from: str | None = None,
     before: str | None = None,
     limit: int,
 ) -> list[ThreadView]:
-    """Return threads that are not deleted, newest first, from before the thread `before`."""
-    if label is not None:
+    """Return threads that are not deleted, newest first, from before the thread `before`.
+
+    Args:
+        forked_from: Only forks of this thread.
+    """
+    if forked_from is not None:
+        rows = await connection.fetch(
+            _LIST_OF_FORKS,
+            tenant_id=tenant_id,
+            forked_from=forked_from,
+            before=before,
+            limit=limit,
+            label=label,
+            agent_id=agent_id,
+        )
+    elif label is not None:
         rows = await connection.fetch(
             _LIST_OF_LABEL, tenant_id=tenant_id, before=before, limit=limit, label=label, agent_id=agent_id
         )

@@ -59,6 +59,13 @@ SELECT {_COLUMNS} FROM triggers
  ORDER BY id DESC
  LIMIT :limit
 """
+_LIST_PAUSED = f"""
+SELECT {_COLUMNS} FROM triggers
+ WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND paused_reason IS NOT NULL
+   AND (:before::text IS NULL OR id < :before) AND (:agent_id::text IS NULL OR agent_id = :agent_id)
+ ORDER BY id DESC
+ LIMIT :limit
+"""
 _LIST_OF_AGENT = f"""
 SELECT {_COLUMNS} FROM triggers
  WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND deleted_at IS NULL
@@ -181,10 +188,22 @@ async def lock_trigger(connection: Connection, tenant_id: str, trigger_id: str) 
 
 
 async def list_triggers(
-    connection: Connection, tenant_id: str, *, agent_id: str | None, before: str | None, limit: int
+    connection: Connection,
+    tenant_id: str,
+    *,
+    agent_id: str | None,
+    before: str | None,
+    limit: int,
+    paused: bool = False,
 ) -> list[TriggerView]:
-    """Return triggers, newest first, from before the trigger `before`."""
-    if agent_id is not None:
+    """Return triggers, newest first, from before the trigger `before`.
+
+    Args:
+        paused: Only those that paused after failures.
+    """
+    if paused:
+        rows = await connection.fetch(_LIST_PAUSED, tenant_id=tenant_id, before=before, limit=limit, agent_id=agent_id)
+    elif agent_id is not None:
         rows = await connection.fetch(
             _LIST_OF_AGENT, tenant_id=tenant_id, before=before, limit=limit, agent_id=agent_id
         )

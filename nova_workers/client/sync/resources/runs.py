@@ -1,8 +1,9 @@
 # Generated from nova_workers/client/resources/runs.py by `make format`: change that file instead.
 """``/v1/runs`` and ``/v1/threads/{id}/runs``: submit, follow, steer and end runs."""
 
-from collections.abc import Generator
+from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, closing
+from datetime import datetime
 
 from pydantic import ValidationError
 
@@ -106,17 +107,33 @@ class Runs:
         *,
         thread_id: str | None = None,
         agent_id: str | None = None,
-        status: RunStatus | None = None,
+        status: RunStatus | Sequence[RunStatus] | None = None,
         queue: RunQueue | None = None,
+        trigger_id: str | None = None,
+        parent_run_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[RunView]:
-        """Return a page of runs, newest first."""
+        """Return a page of runs, newest first.
+
+        Args:
+            status: Only with this status, or one of these.
+            trigger_id: Only those that this trigger fired.
+            parent_run_id: Only those that this run started.
+            since: Only those submitted at this time or later.
+            until: Only those submitted before this time.
+        """
         params: Params = {
             "thread_id": thread_id,
             "agent_id": agent_id,
-            "status": status,
+            "status": status if status is None or isinstance(status, str) else [*status],
             "queue": queue,
+            "trigger_id": trigger_id,
+            "parent_run_id": parent_run_id,
+            "since": None if since is None else since.isoformat(),
+            "until": None if until is None else until.isoformat(),
             "limit": limit,
             "cursor": cursor,
         }

@@ -1,0 +1,22 @@
+"""An index for the forks of a thread."""
+
+import sqlalchemy as sa
+from alembic import op
+
+revision = "0030"
+down_revision = "0029"
+branch_labels = None
+depends_on = None
+
+
+def upgrade() -> None:
+    op.create_index(
+        "ix_threads__forks",
+        "threads",
+        ["tenant_id", "forked_from_thread_id", "id"],
+        postgresql_where=sa.text("forked_from_thread_id IS NOT NULL AND deleted_at IS NULL"),
+    )
+
+
+def downgrade() -> None:
+    op.drop_index("ix_threads__forks", "threads")
