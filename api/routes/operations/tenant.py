@@ -8,7 +8,7 @@ from api.auth import AnyCaller, Caller, RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.state import State
-from nova_workers.contracts.http.budgets import BudgetsView
+from nova_workers.contracts.http.overview.budgets import BudgetsView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 from nova_workers.ledger.runs.budgets import report_budgets
 from nova_workers.ledger.tenants.settings import get_tenant

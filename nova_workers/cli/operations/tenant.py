@@ -6,7 +6,7 @@ import typer
 
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import money, stamp
-from nova_workers.contracts.http.budgets import BudgetView
+from nova_workers.contracts.http.overview.budgets import BudgetView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 
 __all__ = ["NO_BOUND", "app", "show_tenant"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.contracts.http.budgets import BudgetsView, BudgetView
+from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
 from nova_workers.ledger.database import Connection
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 

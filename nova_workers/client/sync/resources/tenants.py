@@ -3,7 +3,7 @@
 
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.budgets import BudgetsView
+from nova_workers.contracts.http.overview.budgets import BudgetsView
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantCreated, TenantPatch, TenantView
 
 __all__ = ["Tenants"]
