@@ -193,13 +193,14 @@ async def test_a_refusal_stands_at_its_field_and_keeps_what_was_typed(
     assert (await stored(console))["version"] == 1
 
 
-async def test_a_conflict_shows_both_changes_and_saves_over_the_other_only_when_asked(
+async def test_a_conflict_shows_both_changes_and_keeps_both_when_it_is_saved_again(
     console: Console, browser: httpx2.AsyncClient
 ) -> None:
     await made(console)
     form = await form_of(browser)
     form["description"] = ["Mine."]
-    await console.api.http.patch("/v1/agents/clerk", json={"model": "opus"})
+    form["max_turns"] = ["7"]
+    await console.api.http.patch("/v1/agents/clerk", json={"model": "opus", "max_turns": 9})
     page = await browser.post("/agents/clerk", data=form)
     assert page.status_code == 409
     assert "Changed meanwhile by person" in page.text
@@ -211,7 +212,8 @@ async def test_a_conflict_shows_both_changes_and_saves_over_the_other_only_when_
     assert again["description"] == ["Mine."]
     assert (await browser.post("/agents/clerk", data=again)).status_code == 303
     after = await stored(console)
-    assert (after["version"], after["spec"]["description"], after["spec"]["model"]) == (3, "Mine.", "sonnet")
+    spec = after["spec"]
+    assert (after["version"], spec["description"], spec["model"], spec["max_turns"]) == (3, "Mine.", "opus", 7)
 
 
 async def test_an_agent_is_made_by_the_form_also_as_a_copy(console: Console, browser: httpx2.AsyncClient) -> None:

@@ -40,11 +40,13 @@ class Clash:
         newest: What they saved.
         theirs: What they changed since the version that the form began with.
         yours: What this form would change in theirs.
+        merged: Whether the fields that this form did not change have theirs now.
     """
 
     newest: AgentView
     theirs: list[FieldDiff]
     yours: list[FieldDiff]
+    merged: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +107,7 @@ async def save(request: Request) -> Response:
     draft = _read_draft(form, choices)
     if draft.errors or form.given("do"):
         return await _form_page(request, agent, choices, draft)
-    written = await _write(client, agent_id, draft)
+    written = await _write(client, agent_id, draft, merge=True)
     if isinstance(written, Draft):
         return await _form_page(request, agent, choices, written)
     return _saved(request, agent, written, f"/agents/{agent_id}")
@@ -130,30 +132,35 @@ async def save_json(request: Request) -> Response:
         return _json_page(request, agent, Draft({}, draft.version, problem=f"This is not JSON: {error}."), text)
     if not isinstance(value, dict):
         return _json_page(request, agent, Draft({}, draft.version, problem="This is not a JSON object."), text)
-    written = await _write(client, agent_id, Draft(cast(dict[str, object], value), draft.version))
+    written = await _write(client, agent_id, Draft(cast(dict[str, object], value), draft.version), merge=False)
     if isinstance(written, Draft):
         return _json_page(request, agent, written, text)
     return _saved(request, agent, written, f"/agents/{agent_id}/json")
 
 
-async def _write(client: NovaClient, agent_id: str, draft: Draft) -> AgentView | Draft:
-    """Return the version that was written, or the draft with what was refused."""
+async def _write(client: NovaClient, agent_id: str, draft: Draft, *, merge: bool) -> AgentView | Draft:
+    """Return the version that was written, or the draft with what was refused. For `merge`, see `_clash`."""
     try:
         return await client.agents.replace(agent_id, build(AgentReplace, draft.value), if_version=draft.version)
     except VersionMismatch:
-        return await _clash(client, agent_id, draft)
+        return await _clash(client, agent_id, draft, merge=merge)
     except _REFUSALS as error:
         return _refused(draft, error)
 
 
-async def _clash(client: NovaClient, agent_id: str, draft: Draft) -> Draft:
-    """Return the draft with what others saved since it began. Saving it again then writes over that."""
+async def _clash(client: NovaClient, agent_id: str, draft: Draft, *, merge: bool) -> Draft:
+    """Return the draft with what others saved since it began. Saving it again then writes over that.
+
+    With `merge`, fields that the draft did not change get what others made of them.
+    """
     newest = await client.agents.get(agent_id)
     base = newest if draft.version is None else await client.agents.version(agent_id, draft.version)
-    now = _value_of(newest)
-    mine = build(AgentReplace, draft.value).model_dump(mode="json")
-    clash = Clash(newest, field_diffs(_value_of(base), now), field_diffs(now, mine))
-    return Draft(draft.value, newest.version, clash=clash)
+    was, now = _value_of(base), _value_of(newest)
+    mine: dict[str, object] = build(AgentReplace, draft.value).model_dump(mode="json")
+    if merge:
+        mine = {name: now[name] if value == was[name] else value for name, value in mine.items()}
+    clash = Clash(newest, field_diffs(was, now), field_diffs(now, mine), merged=merge)
+    return Draft(mine if merge else draft.value, newest.version, clash=clash)
 
 
 def _read_draft(form: Form, choices: Choices) -> Draft:
