@@ -16,6 +16,9 @@ _PART_UNITS = 3_600
 _MIN_CUT = 200
 """A part is not cut at a boundary before this many characters, so that no message is tiny."""
 
+_MAX_FENCE_UNITS = 100
+"""A longer first line of a code block is not repeated in each of its pieces."""
+
 _MARKDOWN = MarkdownIt("commonmark").enable(["table", "strikethrough"])
 _INLINE = {"strong": "b", "em": "i", "s": "s"}
 _LINKS = ("http://", "https://", "tg://", "mailto:")
@@ -59,13 +62,13 @@ def _cut_block(block: str, limit: int) -> list[str]:
     """Return a block in pieces. Each piece of a code block is a code block."""
     first, *rest = block.split("\n")
     fence = first.strip()
-    if not fence.startswith(("```", "~~~")):
+    if not fence.startswith(("```", "~~~")) or units(fence) > _MAX_FENCE_UNITS:
         return _cut(block, limit)
     mark = fence[: len(fence) - len(fence.lstrip(fence[0]))]
     if rest and rest[-1].strip() == mark:
         rest.pop()
     bound = limit - units(fence) - len(mark) - 2
-    return [f"{fence}\n{piece}\n{mark}" for piece in _cut("\n".join(rest), max(bound, _MIN_CUT), between=("\n",))]
+    return [f"{fence}\n{piece}\n{mark}" for piece in _cut("\n".join(rest), bound, between=("\n",))]
 
 
 def _cut(text: str, limit: int, between: Sequence[str] = ("\n", ". ", " ")) -> list[str]:

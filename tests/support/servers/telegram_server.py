@@ -23,7 +23,7 @@ from starlette.routing import Route
 
 from tests.support.servers.asgi import serving
 
-__all__ = ["BOT_ID", "TOKEN", "BotApiError", "Shown", "TelegramServer", "telegram_server"]
+__all__ = ["BOT_ID", "TOKEN", "BotApiError", "Shown", "TelegramServer", "shown_text", "telegram_server"]
 
 BOT_ID = 4242
 TOKEN = f"{BOT_ID}:AAtest-token-that-must-never-be-in-a-log"
@@ -292,6 +292,11 @@ class _Entities(HTMLParser):
         self.text = ""
         self._open: list[str] = []
 
+    @property
+    def is_open(self) -> bool:
+        """Whether a tag has no end."""
+        return bool(self._open)
+
     def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
         if tag not in {"a", "b", "blockquote", "code", "i", "pre", "s", "u"}:
             raise BotApiError(400, f'Bad Request: can\'t parse entities: Unsupported start tag "{tag}"')
@@ -305,13 +310,24 @@ class _Entities(HTMLParser):
         self.text += data
 
 
+def shown_text(html: str) -> str:
+    """Return what people see of a text in Telegram's HTML.
+
+    Raises:
+        BotApiError: Telegram would refuse it.
+    """
+    entities = _Entities()
+    entities.feed(html)
+    entities.close()
+    if entities.is_open:
+        raise BotApiError(400, "Bad Request: can't parse entities: Can't find end tag")
+    return entities.text
+
+
 def _plain(params: Params) -> tuple[str, str | None]:
     text, html = str(params["text"]), None
     if params.get("parse_mode") == "HTML":
-        entities = _Entities()
-        entities.feed(text)
-        entities.close()
-        text, html = entities.text, text
+        text, html = shown_text(text), text
     if len(text.encode("utf-16-le")) // 2 > _MAX_UNITS:
         raise BotApiError(400, "Bad Request: message is too long")
     return text, html

@@ -69,6 +69,7 @@ async def test_what_telegram_cannot_format_arrives_as_plain_text(served: Stage) 
 
 async def test_a_refused_rate_is_waited_for_as_long_as_telegram_asks(served: Stage) -> None:
     telegram = served.telegram
+    telegram.failures["getUpdates"] = [BotApiError(409, "Conflict: terminated by other getUpdates request")]
     telegram.failures["sendMessage"] = [BotApiError(429, "Too Many Requests: retry after 1", retry_after=1)]
     telegram.says("hello")
     await soon(lambda: telegram.texts() == ["You said: hello"])

@@ -66,3 +66,31 @@ async def test_an_answer_that_a_killed_channel_had_begun_is_finished_in_its_mess
     await soon(lambda: telegram.texts() == ["Begun and ended."])
     assert telegram.unconfirmed == []
     assert len(await stage.runs()) == 1
+
+
+@pytest.mark.parametrize("side", ["before", "after"])
+@proves("channel.crash")
+async def test_a_pressed_button_counts_once_when_the_channel_is_killed_over_it(
+    stage: Stage, script: Script, side: str
+) -> None:
+    telegram = stage.telegram
+    agent_id = await stage.agent(capabilities={"user": {}})
+    first = stage.start(NOVA_TELEGRAM__AGENT=agent_id)
+    question = {"tool": {"name": "ask_user", "input": {"question": "Tea?", "options": ["tea", "coffee"]}}}
+    telegram.says(script(question, {"say": "It is coming."}))
+    await soon(lambda: any(message.buttons for message in telegram.messages))
+
+    async def kill(called: str, _: dict[str, Any]) -> None:
+        if called == "answerCallbackQuery":
+            setattr(telegram, side, None)
+            first.kill()
+
+    setattr(telegram, side, kill)
+    telegram.presses(next(message for message in telegram.messages if message.buttons), "coffee")
+    await soon(lambda: first.exit_code is not None)
+    stage.start(NOVA_TELEGRAM__AGENT=agent_id)
+    await soon(lambda: telegram.unconfirmed == [] and "It is coming." in telegram.texts())
+    await soon(lambda: not any(message.buttons for message in telegram.messages))
+    assert telegram.texts().count("It is coming.") == 1
+    assert telegram.texts().count("…") <= 1
+    assert len(await stage.runs()) == 1
