@@ -11,6 +11,7 @@ from nova_workers.console.pages import (
     keys,
     memories,
     notes,
+    orchestrations,
     run_details,
     runs,
     search,
@@ -34,6 +35,7 @@ PAGES: tuple[PageModule, ...] = (
     search.PAGE,
     runs.PAGE,
     run_details.PAGE,
+    orchestrations.PAGE,
     inbox.PAGE,
     # Build
     agents.PAGE,

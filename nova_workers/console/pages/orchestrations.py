@@ -1,0 +1,164 @@
+"""Orchestrations: the list, and one with its tree, messages, waits and file changes, live."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
+from typing import NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from nova_workers.console.actions import act
+from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.live import DONE, Change, stream
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
+from nova_workers.console.rendering import fragment, render, see_other
+from nova_workers.console.state import client_of
+from nova_workers.contracts.http.orchestrations import (
+    AgentKill,
+    AgentPrompt,
+    FileChange,
+    OrchestrationContinue,
+    OrchestrationCreate,
+    OrchestrationMessageView,
+    OrchestrationTree,
+    OrchestrationView,
+    TreeAgent,
+)
+from nova_workers.errors import Rejected
+
+__all__ = ["PAGE"]
+
+_FLAGS = {"yes": True, "no": False}
+_NEWS = frozenset({"agent_state", "agent_message", "waiting", "orchestration_end", "tool_status", "step"})
+
+
+class Seen(NamedTuple):
+    """What the page shows of an orchestration."""
+
+    view: OrchestrationView
+    tree: OrchestrationTree
+    messages: list[OrchestrationMessageView]
+    changes: list[FileChange]
+    names: dict[str, str]
+    children: dict[str | None, list[TreeAgent]]
+
+
+async def show_list(request: Request) -> Response:
+    """Show a page of orchestrations, newest first."""
+    page = await client_of(request).orchestrations.list(
+        open=_FLAGS.get(filter_of(request, "open") or ""),
+        agent_id=filter_of(request, "agent"),
+        limit=PAGE_SIZE,
+        cursor=cursor_of(request),
+    )
+    return render(request, "orchestrations/list.html", orchestrations=page.items, pager=pager(request, page))
+
+
+async def new(request: Request) -> Response:
+    """Show an empty form, and start an orchestration."""
+    form = Form()
+    if request.method == "POST":
+        form = await read_form(request)
+        given = {"task": form.value("task"), "agent_id": form.value("agent_id")}
+        given |= {name: text for name in ("model", "cwd", "cost_budget_usd") if (text := form.given(name)) is not None}
+        try:
+            started = await client_of(request).orchestrations.start(build(OrchestrationCreate, given))
+        except Rejected as error:
+            form = form.refused(error)
+        else:
+            return see_other(request, f"/orchestrations/{started.id}", flash="The orchestration has begun.")
+    agents = await client_of(request).agents.list(limit=200)
+    return render(
+        request,
+        "orchestrations/new.html",
+        status=422 if form.problem else 200,
+        form=form,
+        agents=[agent.id for agent in agents.items],
+    )
+
+
+async def show(request: Request) -> Response:
+    """Show an orchestration."""
+    return render(request, "orchestrations/show.html", seen=await _read(request))
+
+
+async def follow(request: Request) -> Response:
+    """Stream the page's changing part, whenever the tree has news."""
+    return stream(_changes(request))
+
+
+async def _changes(request: Request) -> AsyncGenerator[Change]:
+    events = client_of(request).orchestrations.events(request.path_params["orchestration"])
+    async with aclosing(events) as source:
+        async for _, record in source:
+            if record.event.type in _NEWS:
+                seen = await _read(request)
+                yield Change(
+                    "replace", "orchestration", fragment(request, "orchestrations/details.html", "details", seen)
+                )
+    yield DONE
+
+
+async def kill(request: Request) -> Response:
+    """Kill an agent and all below it, or the whole tree."""
+    orchestration_id, form = request.path_params["orchestration"], await read_form(request)
+    wanted = build(AgentKill, {"agent_id": form.given("agent"), "reason": "a person killed it in the console"})
+    killing = client_of(request).orchestrations.kill(orchestration_id, wanted)
+    return await act(request, f"/orchestrations/{orchestration_id}", killing, "Killed.")
+
+
+async def prompt(request: Request) -> Response:
+    """Send a message to an agent."""
+    orchestration_id, form = request.path_params["orchestration"], await read_form(request)
+    sending = client_of(request).orchestrations.prompt(
+        orchestration_id, request.path_params["agent"], build(AgentPrompt, {"text": form.value("text")})
+    )
+    return await act(request, f"/orchestrations/{orchestration_id}", sending, "The message was sent.")
+
+
+async def go_on(request: Request) -> Response:
+    """Give an ended master a follow-up task."""
+    orchestration_id, form = request.path_params["orchestration"], await read_form(request)
+    follow_up = build(OrchestrationContinue, {"task": form.value("task")})
+    continuing = client_of(request).orchestrations.continue_(orchestration_id, follow_up)
+    return await act(request, f"/orchestrations/{orchestration_id}", continuing, "It continues.")
+
+
+async def history(request: Request) -> Response:
+    """Show what an agent said and did."""
+    orchestration_id, agent = request.path_params["orchestration"], request.path_params["agent"]
+    entries = await client_of(request).orchestrations.history(orchestration_id, agent, detail_level="full")
+    return render(request, "orchestrations/history.html", orchestration_id=orchestration_id, history=entries)
+
+
+async def _read(request: Request) -> Seen:
+    calls, orchestration_id = client_of(request).orchestrations, request.path_params["orchestration"]
+    view, tree, messages, changes = await asyncio.gather(
+        calls.get(orchestration_id),
+        calls.tree(orchestration_id),
+        calls.messages(orchestration_id, limit=200),
+        calls.changes(orchestration_id, limit=100),
+    )
+    children: dict[str | None, list[TreeAgent]] = {}
+    for agent in tree.agents:
+        children.setdefault(agent.parent_id, []).append(agent)
+    names = {agent.id: agent.name for agent in tree.agents}
+    return Seen(view, tree, messages.items, changes.items, names, children)
+
+
+PAGE = PageModule(
+    routes=(
+        Route("/orchestrations", show_list),
+        Route("/orchestrations/new", new, methods=["GET", "POST"]),
+        Route("/orchestrations/{orchestration:id}", show),
+        Route("/orchestrations/{orchestration:id}/stream", follow),
+        Route("/orchestrations/{orchestration:id}/kill", kill, methods=["POST"]),
+        Route("/orchestrations/{orchestration:id}/continue", go_on, methods=["POST"]),
+        Route("/orchestrations/{orchestration:id}/agents/{agent:id}", history),
+        Route("/orchestrations/{orchestration:id}/agents/{agent:id}/prompt", prompt, methods=["POST"]),
+    ),
+    nav=(NavEntry("Work", "Orchestrations", "/orchestrations", "orchestrations", key="o", id_prefix="orc_"),),
+)
