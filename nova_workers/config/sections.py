@@ -259,6 +259,9 @@ class ToolSettings(Section):
     mcp_commands: tuple[str, ...] = ()
     """Patterns of the command lines that agents' configurations may start as MCP servers. They run as the worker's
     user, so otherwise everyone with the permission to write an agent could run any program."""
+    mcp_env: tuple[str, ...] = ()
+    """Patterns of the environment variables that agents' configurations may set for these: of names that no program
+    takes for an instruction about what to run, such as `GITHUB_TOKEN`."""
     mcp_allow_hosts: tuple[str, ...] = ()
     """`host` or `host:port` of MCP servers that may be reached although they are not public, also over plain HTTP."""
     browser_command: str | None = None

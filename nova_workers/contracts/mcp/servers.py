@@ -22,10 +22,6 @@ __all__ = ["HttpServer", "McpServerForm", "ServerName", "StdioServer"]
 _REFERENCE: Final = re.compile(r"\$\{secret:([^}]*)\}")
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")
 _UNSENDABLE: Final = re.compile(r"[^\x20-\x7e]")
-_LOADERS: Final = re.compile(
-    r"(?:LD_|DYLD_|PYTHON|NODE_|NPM_CONFIG_|RUBY|PERL|JAVA_|_JAVA|GIT_|BASH_).*|PATH|HOME|ENV|IFS|SHELL|SHELLOPTS"
-)
-"""Variables that change which program runs. With them a pattern of commands would permit any program."""
 _OF_THE_TRANSPORT: Final = frozenset({"host", "content-length", "content-type", "transfer-encoding", "connection"})
 
 _Text = Annotated[str, StringConstraints(max_length=10_000, pattern=r"^[^\x00]*$")]
@@ -64,16 +60,15 @@ class StdioServer(_Server):
     args: Annotated[tuple[_Text, ...], Field(max_length=100)] = ()
     """Its arguments, each by itself."""
     env: Annotated[dict[_VariableName, _Text], Field(max_length=100)] = Field(default_factory=dict[str, str])
-    """Environment variables. ``${secret:NAME}`` in a value stands for a secret."""
+    """Environment variables. ``${secret:NAME}`` in a value stands for a secret. The operator permits names with
+    NOVA_TOOLS__MCP_ENV."""
     cwd: Annotated[str, StringConstraints(pattern=r"^/[^\x00]*$", max_length=1_000)] | None = None
     """An absolute path on the workers."""
 
     @field_validator("env")
     @classmethod
-    def _is_harmless(cls, env: dict[str, str]) -> dict[str, str]:
-        for name, value in env.items():
-            if _LOADERS.fullmatch(name.upper()):
-                raise ValueError(f"{name} would change which program is started, and is the operator's to set")
+    def _has_references(cls, env: dict[str, str]) -> dict[str, str]:
+        for value in env.values():
             _checked_references(value)
         return env
 
@@ -86,7 +81,11 @@ class StdioServer(_Server):
         return shlex.join((self.command, *self.args))
 
     def check(self, tools: ToolSettings, field: str) -> None:
-        """Refuse a command that the operator does not permit."""
+        """Refuse a command or a variable that the operator does not permit.
+
+        A variable may decide which program a permitted command becomes (`PATH`, `UV_DEFAULT_INDEX`,
+        `JDK_JAVA_OPTIONS`, …), and no list of those is complete.
+        """
         line = self.line()
         if not any(fnmatchcase(line, pattern) for pattern in tools.mcp_commands):
             raise InvalidInput(
@@ -94,6 +93,13 @@ class StdioServer(_Server):
                 "NOVA_TOOLS__MCP_COMMANDS.",
                 field=f"{field}.command",
             )
+        for name in self.env:
+            if not any(fnmatchcase(name, pattern) for pattern in tools.mcp_env):
+                raise InvalidInput(
+                    f"{field}.env.{name}: this fleet may not start a server with the variable {name!r}. The operator "
+                    "permits variables with NOVA_TOOLS__MCP_ENV.",
+                    field=f"{field}.env.{name}",
+                )
 
     def resolve(self, scope: str, values: dict[str, str]) -> McpServer:
         """Return the server with the values of its secrets."""

@@ -81,8 +81,6 @@ ONE = "capabilities.mcp.config.servers.one"
         ({"servers": {"one": stdio(command="")}}, f"{ONE}.stdio.command"),
         ({"servers": {"one": stdio(args=["a\x00"])}}, f"{ONE}.stdio.args.0"),
         ({"servers": {"one": stdio(cwd="here")}}, f"{ONE}.stdio.cwd"),
-        ({"servers": {"one": stdio(env={"LD_PRELOAD": "x"})}}, f"{ONE}.stdio.env"),
-        ({"servers": {"one": stdio(env={"path": "/tmp"})}}, f"{ONE}.stdio.env"),
         ({"servers": {"one": stdio(env={"A B": "x"})}}, f"{ONE}.stdio.env.A B.[key]"),
         ({"servers": {str(at): http() for at in range(21)}}, "capabilities.mcp.config.servers"),
     ],
@@ -108,6 +106,27 @@ def test_only_permitted_commands_are_accepted() -> None:
             permitted.validate(refused)
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "PATH",
+        "LD_PRELOAD",
+        "UV_DEFAULT_INDEX",
+        "PIP_INDEX_URL",
+        "JDK_JAVA_OPTIONS",
+        "OPENSSL_CONF",
+        "github_token",
+        "X",
+    ],
+)
+def test_only_variables_that_the_operator_names_are_accepted(name: str) -> None:
+    permitted = registry(mcp_commands=["my-server"], mcp_env=["GITHUB_TOKEN", "ACME_*"])
+    permitted.validate(mcp(**stdio(env={"GITHUB_TOKEN": "x", "ACME_ZONE": "y"})))
+    with pytest.raises(InvalidInput, match="NOVA_TOOLS__MCP_ENV") as refused:
+        permitted.validate(mcp(**stdio(env={"ACME_ZONE": "y", name: "x"})))
+    assert refused.value.fields["field"] == f"capabilities.mcp.config.servers.one.env.{name}"
+
+
 def test_plain_http_is_only_for_allowed_hosts() -> None:
     permitted = registry(mcp_allow_hosts=["mcp.internal", "127.0.0.1:9000"])
     permitted.validate(mcp(**http("http://mcp.internal:1234/mcp")))
@@ -122,7 +141,9 @@ async def stage(database: Database, redis: Redis, settings: Settings) -> AsyncIt
     command = shlex.join(CHILD)
     async with (
         model_server() as model,
-        open_stage(database, redis, settings, model, mcp_commands=[command], browser_command=command) as stage,
+        open_stage(
+            database, redis, settings, model, mcp_commands=[command], mcp_env=["G*"], browser_command=command
+        ) as stage,
     ):
         await stage.secrets.put(stage.harness.tenant_id, "GREETING", "Hello, my secret ", by="person")
         yield stage
