@@ -27,6 +27,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"^[^\x00-\x1f]*$": "write one line, without control characters",
     r"^[^\x00-\x1f\x7f]+$": "write one line, without control characters",
     r"^[^\x00\r\n]*[^\x00\s][^\x00\r\n]*$": "write one line that is not blank",
+    r"^[^\s.]+(?:\.[^\s.]+)*$": "give names with dots between them, such as issue.labels.0",
     r"^wait_[0-9A-Z]{26}$": "give the id of a wait, such as wait_01JZ0000000000000000000000",
     r"^tst_[0-9A-Z]{26}$": "give the id of a step, such as tst_01JZ0000000000000000000000",
     r"^https?://[^\s/]\S*$": "give an address that begins with http:// or https://, without blanks",

@@ -59,7 +59,11 @@ def granted_delegation(context: CapabilityContext, field: str) -> AgentsConfig:
 def _rule_on_asking(rules: Iterable[ApprovalRule]) -> ApprovalRule | None:
     """Return a rule about `ask_agent`, if any, whichever calls it is for."""
     on_asking = (rule for rule in rules if fnmatchcase(ASK_AGENT, rule.tool))
-    return next((rule for rule in on_asking if rule.pattern is None or rule.decision != "always"), None)
+    return next((rule for rule in on_asking if not _is_limited(rule) or rule.decision != "always"), None)
+
+
+def _is_limited(rule: ApprovalRule) -> bool:
+    return rule.pattern is not None or rule.arguments is not None
 
 
 async def check_delegation(

@@ -70,6 +70,12 @@ CommandPattern = Annotated[
 CommandPatterns = Annotated[tuple[CommandPattern, ...], Field(max_length=200)]
 
 
+ArgumentPath = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\s.]+(?:\.[^\s.]+)*$")]
+"""Where an argument is: names and positions with dots between, as in ``issue.labels.0``."""
+
+ArgumentPattern = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
+
+
 class ApprovalRule(_Value):
     """Whether a tool's calls are allowed (always), need a person's approval (ask), or are refused (never).
 
@@ -79,8 +85,12 @@ class ApprovalRule(_Value):
     tool: Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[^\x00-\x20]+$")]
     """Which tools, by the names that the model sees: ``Bash``, ``note_*``, ``mcp__*``."""
     pattern: Annotated[str, StringConstraints(min_length=1, max_length=2_000)] | None = None
-    """Which calls: compared with the call's main text, such as a command, path or address, and with its arguments as
-    JSON. A shell command is compared as `Permissions` says. Null is every call."""
+    """Which calls, by the main text: the path of a file tool, an address, a query; of other tools the only text.
+    ``ask`` and ``never`` look at all arguments as JSON, too. A shell command is compared as `Permissions` says. Null is
+    every call."""
+    arguments: Annotated[dict[ArgumentPath, ArgumentPattern], Field(min_length=1, max_length=20)] | None = None
+    """Which calls, by single arguments: each path must be there, and its value fit its pattern. Numbers, booleans and
+    null are compared as JSON. For ``always``, lists and objects fit nothing."""
     decision: Literal["always", "ask", "never"]
     """Allowed, a person decides, or refused."""
 

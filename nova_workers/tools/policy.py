@@ -235,7 +235,7 @@ def _ask(rule: str, command: str, why: str) -> Verdict:
 
 
 def _question(tool_name: str, params: JsonObject) -> str:
-    about = main_text(params)
+    about = main_text(tool_name, params)
     what = tool_name if about is None else f"{tool_name} with {_brief(about)}"
     return f"Using {what} needs a person's permission: the agent's approval rules say so."
 

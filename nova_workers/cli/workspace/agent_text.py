@@ -228,7 +228,9 @@ def _permission_facts(spec: AgentSpec) -> Iterable[tuple[str, str]]:
 
 
 def _rule(rule: ApprovalRule) -> str:
-    return f"{rule.decision}: {rule.tool}" + (f" where {rule.pattern!r}" if rule.pattern else "")
+    wanted = [repr(rule.pattern)] if rule.pattern else []
+    wanted += [f"{path} is {pattern!r}" for path, pattern in (rule.arguments or {}).items()]
+    return f"{rule.decision}: {rule.tool}" + (f" where {' and '.join(wanted)}" if wanted else "")
 
 
 def _bound_facts(spec: AgentSpec) -> Iterable[tuple[str, str]]:

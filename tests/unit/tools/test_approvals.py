@@ -80,6 +80,71 @@ def test_a_pattern_is_compared_with_the_main_text_and_the_arguments_as_json(
 
 
 @pytest.mark.parametrize(
+    ("tool", "params", "pattern"),
+    [
+        ("Write", {"file_path": "/etc/passwd", "command": "/tmp/x"}, "/tmp/*"),
+        ("Write", {"file_path": "/etc/passwd", "content": "/tmp/x"}, "*/tmp/*"),
+        ("Write", {"file_path": "/tmp/../etc/passwd"}, "/tmp/*"),
+        ("WebFetch", {"url": "https://evil.example", "path": "https://good.example/"}, "https://good.example/*"),
+        ("mcp__hub__delete", {"target": "all", "title": "a draft"}, "*draft*"),
+        ("mcp__hub__delete", {"number": 1, "note": "a draft"}, "*draft*"),
+        ("mcp__hub__delete", {"body": 'x "draft": true', "public": True}, '*"draft": true*'),
+        ("mcp__hub__delete", {"meta": {"draft": True}}, '*"draft": true*'),
+        ("task_update", {"id": "victim", "title": "a draft"}, "*draft*"),
+        ("note_create", {"title": "a draft", "tags": ["x"]}, "*draft*"),
+    ],
+)
+def test_an_argument_that_imitates_another_is_permitted_nothing(
+    tool: str, params: dict[str, Any], pattern: str
+) -> None:
+    always = {"tool": "*", "pattern": pattern, "decision": "always"}
+    assert _judge(tool, params, always, {"tool": "*", "decision": "ask"}).kind == "ask"
+
+
+@pytest.mark.parametrize(
+    ("tool", "params", "pattern"),
+    [
+        ("Write", {"file_path": "/etc/passwd", "command": "/tmp/x"}, "/etc/*"),
+        ("WebFetch", {"url": "https://evil.example/x", "command": "x"}, "https://evil.example/*"),
+        ("mcp__hub__delete", {"command": "x", "path": "/etc/passwd"}, "/etc/*"),
+    ],
+)
+def test_an_argument_hides_no_other_from_what_is_forbidden(tool: str, params: dict[str, Any], pattern: str) -> None:
+    assert _judge(tool, params, {"tool": "*", "pattern": pattern, "decision": "never"}).kind == "deny"
+
+
+@pytest.mark.parametrize(
+    ("params", "arguments", "always", "never"),
+    [
+        ({"draft": True, "body": "x"}, {"draft": "true"}, True, True),
+        ({"draft": False, "body": '"draft": true'}, {"draft": "true"}, False, False),
+        ({"draft": "true"}, {"draft": "true"}, True, True),
+        ({"meta": {"draft": True}}, {"draft": "true"}, False, False),
+        ({"issue": {"labels": ["bug", "ui"]}}, {"issue.labels.1": "ui"}, True, True),
+        ({"issue": {"labels": ["bug"]}}, {"issue.labels.1": "*"}, False, False),
+        ({"issue": {"labels": ["bug"]}}, {"issue.labels": "*bug*"}, False, True),
+        ({"repo": "us/x", "title": "t"}, {"repo": "us/*", "title": "?"}, True, True),
+        ({"repo": "them/x", "title": "us/x"}, {"repo": "us/*"}, False, False),
+        ({"count": 3}, {"count": "3"}, True, True),
+        ({}, {"count": "*"}, False, False),
+    ],
+)
+def test_single_arguments_are_compared_by_their_paths(
+    params: dict[str, Any], arguments: dict[str, str], always: bool, never: bool
+) -> None:
+    rule = {"tool": "mcp__*", "arguments": arguments}
+    ask = {"tool": "*", "decision": "ask"}
+    assert (_judge("mcp__hub__push", params, {**rule, "decision": "always"}, ask).kind == "allow") == always
+    assert (_judge("mcp__hub__push", params, {**rule, "decision": "never"}).kind == "deny") == never
+
+
+def test_a_command_among_the_arguments_is_read_as_a_command() -> None:
+    rule = {"tool": "Bash", "arguments": {"command": "git *"}, "decision": "always"}
+    assert _bash("git log", rule, unlisted_commands="deny") == "allow"
+    assert _bash("git log; rm x", rule, unlisted_commands="deny") == "deny"
+
+
+@pytest.mark.parametrize(
     ("command", "always", "never"),
     [
         ("git status", True, True),
@@ -145,7 +210,7 @@ def test_any_call_is_judged(pattern: str, params: dict[str, Any]) -> None:
     rule = ApprovalRule(tool="*", pattern=pattern or None, decision="ask")
     for tool in ("Bash", "note_create"):
         assert first_rule((rule,), tool, params) in (rule, None)
-    assert main_text(params) is None or main_text(params) in params.values()
+    assert main_text("note_create", params) in (None, *params.values())
 
 
 @pytest.mark.parametrize(
@@ -157,6 +222,8 @@ def test_any_call_is_judged(pattern: str, params: dict[str, Any]) -> None:
         ({"tool": "x"}, "decision"),
         ({"tool": "x", "pattern": "", "decision": "ask"}, "pattern"),
         ({"tool": "x", "decision": "ask", "until": "tomorrow"}, "until"),
+        ({"tool": "x", "decision": "ask", "arguments": {}}, "arguments"),
+        ({"tool": "x", "decision": "ask", "arguments": {"a..b": "x"}}, "arguments"),
     ],
 )
 def test_an_invalid_rule_is_refused_with_its_field(rule: dict[str, Any], field: str) -> None:
