@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problem documents. The only module that knows HTTP statuses of errors."""
 
+import reprlib
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, cast
@@ -45,6 +46,9 @@ __all__ = [
 
 RETRY_AFTER_S = 2
 _QUOTE_CHARS = 80
+_MAX_ERRORS = 50
+_MAX_TEXT_CHARS = 500
+"""Of a message or a field's path: a caller chooses names of fields, too."""
 
 
 class MalformedRequest(Rejected):
@@ -162,8 +166,11 @@ async def _on_validation_error(request: Request, error: Exception) -> Response:
     # A value that may be a secret is not quoted either: answers are logged in more places than requests.
     quoted = not request.url.path.startswith("/v1/secrets")
     body = _body_type(request)
-    errors = [_field_error(item, body, quoted=quoted) for item in cast(RequestValidationError, error).errors()]
-    named = ", ".join(sorted({item["field"] for item in errors}))
+    found = cast(RequestValidationError, error).errors()
+    errors = [_field_error(item, body, quoted=quoted) for item in found[:_MAX_ERRORS]]
+    named = _cut(", ".join(sorted({item["field"] for item in errors})))
+    if len(found) > len(errors):
+        named += f", and {len(found) - len(errors)} more errors"
     return _respond(
         _problem(
             HTTPStatus.UNPROCESSABLE_ENTITY,
@@ -200,15 +207,27 @@ def _field_error(item: Mapping[str, Any], body: object, *, quoted: bool) -> dict
     """Turn one pydantic error into the field's path, the problem and, if allowed, a short quote of the value."""
     place, *path = item["loc"]
     found: dict[str, Any] = {
-        "field": ".".join(str(part) for part in path) or str(place),
+        "field": _cut(".".join(str(part) for part in path) or str(place)),
         "in": place,
-        "message": problem_of({**item, "loc": path or (place,)}, body),
+        "message": _cut(problem_of({**item, "loc": path or (place,)}, body)),
         "type": item["type"],
     }
     if quoted and "input" in item and item["type"] != "missing":
-        quote = repr(item["input"])
-        found["input"] = quote if len(quote) <= _QUOTE_CHARS else quote[:_QUOTE_CHARS] + "…"
+        found["input"] = _quoted(item["input"])
     return found
+
+
+def _quoted(value: object) -> str:
+    """Return a short quote of a value of any size."""
+    short = reprlib.Repr()
+    short.maxlevel = 4
+    short.maxlist = short.maxdict = short.maxstring = short.maxother = short.maxlong = _QUOTE_CHARS
+    quote = repr(value[: _QUOTE_CHARS + 1]) if isinstance(value, str) else short.repr(value)
+    return quote if len(quote) <= _QUOTE_CHARS else quote[:_QUOTE_CHARS] + "…"
+
+
+def _cut(text: str) -> str:
+    return text if len(text) <= _MAX_TEXT_CHARS else text[:_MAX_TEXT_CHARS] + "…"
 
 
 def _problem(

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.bodies import Body, View
 
@@ -106,7 +106,7 @@ class SkillFilePut(Body):
     path: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """Relative to the skill's directory, with slashes."""
     content_base64: Annotated[str, StringConstraints(max_length=2 * MAX_FILE_BYTES)]
-    executable: bool = False
+    executable: StrictBool = False
 
 
 class SkillPut(Body):

@@ -8,7 +8,16 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, model_validator
+from pydantic import (
+    AwareDatetime,
+    BaseModel,
+    ConfigDict,
+    Field,
+    StrictBool,
+    StringConstraints,
+    TypeAdapter,
+    model_validator,
+)
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import View
@@ -165,8 +174,8 @@ class Answer(_Value):
     """
 
     text: _AnswerText | None = None
-    approve: bool | None = None
-    remember: bool = False
+    approve: StrictBool | None = None
+    remember: StrictBool = False
     by: Annotated[str, StringConstraints(max_length=200)] | None = None
     """The person who answers, for the record."""
 

@@ -11,7 +11,6 @@ from nova_workers.contracts.http.fleet import FleetPause, FleetView
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.runs import fleet as ledger
 from nova_workers.ledger.workspace import agents
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["router"]
 
@@ -38,12 +37,13 @@ async def pause_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Flee
     return await _view(caller, state)
 
 
-@router.post("/resume", responses=problems(410, body=True))
+@router.post("/resume", responses=problems(404, 410, body=True))
 async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> FleetView:
     """End a pause of the scope. Resuming a scope that is not paused changes nothing."""
     switch = _switch(body, caller)
     async with state.services.database.connection() as connection:
-        await refuse_former_id(connection, caller.tenant_id, switch.agent_id)
+        if switch.agent_id is not None:
+            await agents.get_agent(connection, caller.tenant_id, switch.agent_id)
         bells = await ledger.resume(connection, switch)
     state.services.dispatcher.ring_runs(bells)
     return await _view(caller, state)

@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
 
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, Moment, View
 
 __all__ = ["KeyCreate", "KeyCreated", "KeyIdentity", "KeyView", "Scope"]
 
@@ -20,7 +20,7 @@ class KeyCreate(Body):
 
     name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     scopes: Annotated[list[Scope], Field(min_length=1)] = Field(default_factory=lambda: ["runs", "agents", "workspace"])
-    expires_at: datetime | None = None
+    expires_at: Moment | None = None
 
 
 class KeyView(View):

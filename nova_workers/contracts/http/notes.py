@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
@@ -42,9 +42,9 @@ class NoteCreate(Body):
     agent_id: AgentId
     title: NoteTitle
     content: NoteText = ""
-    shared: bool = True
+    shared: StrictBool = True
     """A note by a person is visible by default. Notes that agents write are private until shared."""
-    pinned: bool = False
+    pinned: StrictBool = False
 
 
 class NotePatch(Body):
@@ -53,8 +53,8 @@ class NotePatch(Body):
     title: NoteTitle | None = None
     content: NoteText | None = None
     """The complete new content."""
-    shared: bool | None = None
-    pinned: bool | None = None
+    shared: StrictBool | None = None
+    pinned: StrictBool | None = None
 
 
 class NoteSummary(View):

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Annotated, Any, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
@@ -106,7 +106,7 @@ class StepInput(Body):
     id: Annotated[StepId | None, Field(description="Of a step that is there: it stays the same step.")] = None
     title: Annotated[_StepTitle, Field(description="What to do, in a few words.")]
     details: Annotated[_Details | None, Field(description="What else there is to know; left out, what it has.")] = None
-    done: Annotated[bool | None, Field(description="Left out, as it is. With a subtask it follows that.")] = None
+    done: Annotated[StrictBool | None, Field(description="Left out, as it is. With a subtask it follows that.")] = None
 
 
 Steps = Annotated[tuple[StepInput, ...], Field(max_length=MAX_STEPS)]
@@ -188,7 +188,9 @@ class StepPatch(Body):
 
     title: Annotated[_StepTitle | None, Field(description="The new title.")] = None
     details: Annotated[_Details | None, Field(description="The new details.")] = None
-    done: Annotated[bool | None, Field(description="Whether it is done. A step with a subtask follows that.")] = None
+    done: Annotated[StrictBool | None, Field(description="Whether it is done. A step with a subtask follows that.")] = (
+        None
+    )
 
 
 class SubtaskCreate(Body):

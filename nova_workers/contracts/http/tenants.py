@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, StringConstraints
+from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.http.keys import KeyCreated
@@ -75,7 +75,7 @@ class TenantChange(TenantPatch):
     """Fields of a tenant for an operator to change; omitted fields stay unchanged."""
 
     name: TenantName = ""
-    paused: bool = False
+    paused: StrictBool = False
     """Whether it starts no new runs."""
 
 

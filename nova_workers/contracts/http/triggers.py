@@ -4,7 +4,7 @@ from datetime import datetime
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, AwareDatetime, Field, StringConstraints, TypeAdapter, model_validator
+from pydantic import AfterValidator, AwareDatetime, Field, StrictBool, StringConstraints, TypeAdapter, model_validator
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
@@ -75,7 +75,7 @@ class UrlGate(Body):
     kind: Literal["url"]
     url: Annotated[str, StringConstraints(pattern=r"^https?://[^\s/]\S*$", max_length=2_000), AfterValidator(storable)]
     expect_status: Annotated[int, Field(ge=200, le=599)] = 200
-    changed: bool = False
+    changed: StrictBool = False
     """Only if the body differs from the one at the last firing."""
 
     @model_validator(mode="after")
@@ -124,7 +124,7 @@ class TriggerCreate(Body):
     action: TriggerAction = "run"
     """What it starts: a run of the agent, or an orchestration under it, which has threads of its own."""
     title: _Title | None = None
-    enabled: bool = True
+    enabled: StrictBool = True
     thread_id: _ThreadId | None = None
     """The agent's thread that every firing continues; null creates a new thread each time."""
     starts_at: AwareDatetime | None = None
@@ -162,7 +162,7 @@ class TriggerPatch(Body):
     prompt: _Prompt | None = None
     action: TriggerAction | None = None
     title: _Title | None = None
-    enabled: bool | None = None
+    enabled: StrictBool | None = None
     thread_id: _ThreadId | None = None
     starts_at: AwareDatetime | None = None
     ends_at: AwareDatetime | None = None

@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StringConstraints
+from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
@@ -41,7 +41,7 @@ class WebhookCreate(Body):
     """The kinds of events that it receives; empty is all."""
     agent_id: AgentId | None = None
     """Only events of this agent; null is all agents."""
-    enabled: bool = True
+    enabled: StrictBool = True
 
 
 class WebhookPatch(Body):
@@ -54,7 +54,7 @@ class WebhookPatch(Body):
     description: _Description | None = None
     kinds: _Kinds | None = None
     agent_id: AgentId | None = None
-    enabled: bool | None = None
+    enabled: StrictBool | None = None
 
 
 class WebhookRotate(Body):

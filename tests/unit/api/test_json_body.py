@@ -1,6 +1,7 @@
 """Strict reading of JSON bodies."""
 
 import json
+import time
 
 import pytest
 from hypothesis import given
@@ -51,3 +52,27 @@ def test_nesting_is_bounded(levels: int, accepted: bool, pair: tuple[bytes, byte
 
 def test_a_wide_body_is_not_a_deep_one() -> None:
     assert len(parse_json(json.dumps([{"a": [n]} for n in range(10_000)]).encode())) == 10_000
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"[" * 2_000_000,
+        b"[" + b"[]," * 660_000 + b"[]]",
+        b"[" + (b"[" * 60 + b"]" * 60 + b",") * 16_000 + b"[]]",
+        b"[" + b'{"a":{}},' * 220_000 + b"[]]",
+        b'["' + b'[\\"' * 600_000,
+        b'["' + b"[" * 60_000 + b"\\",
+    ],
+    ids=["deep", "wide", "deep and wide", "objects", "an open text", "an open escape"],
+)
+def test_a_body_of_a_million_brackets_holds_the_process_for_a_moment_at_most(body: bytes) -> None:
+    begun_s = time.thread_time()
+    with pytest.raises(MalformedRequest):
+        parse_json(body)
+    assert time.thread_time() - begun_s < 0.2
+
+
+def test_brackets_in_texts_are_no_containers() -> None:
+    text = '[{"' * 200_000
+    assert parse_json(json.dumps({"text": text}).encode()) == {"text": text}

@@ -260,3 +260,37 @@ async def test_an_unknown_endpoint_is_a_problem_document(api: Api) -> None:
     method = await api.http.put("/v1/runs")
     assert (method.status_code, method.json()["code"]) == (405, "method_not_allowed")
     assert "GET" in method.headers["allow"]
+
+
+async def test_the_problem_of_a_request_with_many_errors_is_bounded(api: Api) -> None:
+    names = {f"{'x' * 5_000}{number}": ["y" * 5_000] for number in range(300)}
+    refused = await api.http.post("/v1/notes", json={"title": "x", "content": "y", **names})
+    assert refused.status_code == 422
+    assert len(refused.content) < 100_000
+    assert len(refused.json()["errors"]) == 50
+    assert "and 251 more errors" in refused.json()["detail"]
+
+
+@pytest.mark.parametrize("value", ["yes", "true", 1, "on", 0.0])
+@pytest.mark.parametrize(
+    ("path", "body", "field"),
+    [
+        ("/v1/runs/run_01JZ0000000000000000000000/answers", {}, "approve"),
+        ("/v1/runs/run_01JZ0000000000000000000000/answers", {"approve": True}, "remember"),
+        ("/v1/notes", {"title": "x", "content": "y"}, "shared"),
+        ("/v1/webhooks", {"name": "x", "url": "https://example.org"}, "enabled"),
+    ],
+)
+async def test_a_boolean_is_true_or_false_and_nothing_else(
+    api: Api, path: str, body: dict[str, Any], field: str, value: object
+) -> None:
+    refused = await api.http.post(path, json={**body, field: value})
+    assert refused.status_code == 422, refused.text
+    assert field in {error["field"] for error in refused.json()["errors"]}
+
+
+@pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00", "2030-01-01T00:00:00"])
+async def test_a_time_that_has_no_place_in_utc_is_refused_for_a_key(api: Api, moment: str) -> None:
+    refused = await api.http.post("/v1/keys", json={"name": "x", "scopes": ["runs"], "expires_at": moment})
+    assert refused.status_code == 422, refused.text
+    assert [error["field"] for error in refused.json()["errors"]] == ["expires_at"]

@@ -78,6 +78,12 @@ async def test_a_pause_lasts_until_it_is_resumed(api: Api, worker: ManualWorker)
     await worker.claim(thread_id)
 
 
+async def test_an_absent_agent_is_neither_paused_nor_resumed(api: Api) -> None:
+    for change in ("pause", "resume"):
+        refused = await api.http.post(f"/v1/fleet/{change}", json={"scope": "agent", "agent_id": "absent"})
+        assert refused.status_code == 404
+
+
 async def test_a_resume_rings_for_queued_runs(api: Api, redis: Redis) -> None:
     await api.http.post("/v1/fleet/pause", json={"scope": "tenant"})
     thread_id = await api.thread()
