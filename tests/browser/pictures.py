@@ -27,6 +27,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "docs" / "pictures"
 WIDTHS = {"phone": (390, 844), "laptop": (1280, 800), "desktop": (1680, 1000)}
 THEMES = ("light", "dark")
 _QUALITY = 70
+_STREAMED_MS = 600
 _FIRST_ROW = "main [data-rows] tbody td.main a, main .rows li > a"
 
 
@@ -43,6 +44,8 @@ async def main(words: list[str]) -> None:
                 for width, (across, down) in WIDTHS.items():
                     await page.set_viewport_size({"width": across, "height": down})
                     await page.goto(f"{nova.url}{path}")
+                    # What is streamed shows its first lines by then.
+                    await page.wait_for_timeout(_STREAMED_MS)
                     await _take(page, FOLDER / f"{name}-{width}-{theme}.webp")
             print(name, path)
     print(f"{sum(one.stat().st_size for one in FOLDER.iterdir()) / 1e6:.1f} MB in {FOLDER}")
