@@ -70,6 +70,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "PATCH /v1/threads/{thread_id} runs",
             "DELETE /v1/threads/{thread_id} runs",
             "POST /v1/threads/{thread_id}/fork runs",
+            "GET /v1/threads/{thread_id}/forks runs",
             "GET /v1/threads/{thread_id}/messages runs",
             "GET /v1/threads/{thread_id}/turns runs",
             "POST /v1/agents agents",
