@@ -12,7 +12,6 @@ from nova_workers.console.pages import (
     memories,
     notes,
     orchestrations,
-    run_details,
     runs,
     search,
     secrets,
@@ -23,6 +22,7 @@ from nova_workers.console.pages import (
     triggers,
     usage,
     webhooks,
+    work_orders,
 )
 
 __all__ = ["PAGES"]
@@ -34,7 +34,6 @@ PAGES: tuple[PageModule, ...] = (
     chat.PAGE,
     search.PAGE,
     runs.PAGE,
-    run_details.PAGE,
     orchestrations.PAGE,
     inbox.PAGE,
     # Build
@@ -51,6 +50,7 @@ PAGES: tuple[PageModule, ...] = (
     keys.PAGE,
     usage.PAGE,
     tenant.PAGE,
+    work_orders.PAGE,
     # Fleet
     fleet.PAGE,
 )

@@ -6,13 +6,11 @@ from contextlib import aclosing
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.actions import act, answer_run
 from nova_workers.console.forms import read_form
 from nova_workers.console.live import DONE, Change, stream
-from nova_workers.console.navigation import PageModule
 from nova_workers.console.paging import cursor_of
 from nova_workers.console.rendering import fragment, render, see_other
 from nova_workers.console.state import client_of, state_of
@@ -21,7 +19,7 @@ from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 from nova_workers.errors import Rejected
 
-__all__ = ["PAGE"]
+__all__ = ["answer", "cancel", "follow", "retry", "show"]
 
 _STEPS = 50
 _NEWS = frozenset({"step", "tool_status", "waiting", "stream_end", "stream_start", "stream_error"})
@@ -88,14 +86,3 @@ async def _read(runs: Runs, request: Request) -> tuple[RunView, RunTimeline]:
         runs.get(run_id), runs.timeline(run_id, limit=_STEPS, cursor=cursor_of(request))
     )
     return run, timeline
-
-
-PAGE = PageModule(
-    routes=(
-        Route("/runs/{run:id}", show),
-        Route("/runs/{run:id}/stream", follow),
-        Route("/runs/{run:id}/cancel", cancel, methods=["POST"]),
-        Route("/runs/{run:id}/answer", answer, methods=["POST"]),
-        Route("/runs/{run:id}/retry", retry, methods=["POST"]),
-    ),
-)

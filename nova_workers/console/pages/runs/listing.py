@@ -4,22 +4,20 @@ from typing import cast, get_args
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.wire import RunQueue, RunStatus
 from nova_workers.vocabulary import FinishStatus
 
-__all__ = ["PAGE"]
+__all__ = ["show"]
 
 # Open states first, in the order of a run's life.
 STATUSES: tuple[str, ...] = ("queued", "running", "waiting", "scheduled", *get_args(FinishStatus), "merged")
 
 
-async def show_list(request: Request) -> Response:
+async def show(request: Request) -> Response:
     """Show a page of runs, newest first."""
     page = await client_of(request).runs.list(
         thread_id=filter_of(request, "thread"),
@@ -38,9 +36,3 @@ async def show_list(request: Request) -> Response:
         statuses=STATUSES,
         queues=get_args(RunQueue),
     )
-
-
-PAGE = PageModule(
-    routes=(Route("/runs", show_list),),
-    nav=(NavEntry("Work", "Runs", "/runs", "runs", key="r", id_prefix="run_"),),
-)

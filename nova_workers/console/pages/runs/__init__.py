@@ -1,0 +1,20 @@
+"""Runs: the list with its filters, and one run."""
+
+from starlette.routing import Route
+
+from nova_workers.console.navigation import NavEntry, PageModule
+from nova_workers.console.pages.runs import details, listing
+
+__all__ = ["PAGE"]
+
+PAGE = PageModule(
+    routes=(
+        Route("/runs", listing.show),
+        Route("/runs/{run:id}", details.show),
+        Route("/runs/{run:id}/stream", details.follow),
+        Route("/runs/{run:id}/cancel", details.cancel, methods=["POST"]),
+        Route("/runs/{run:id}/answer", details.answer, methods=["POST"]),
+        Route("/runs/{run:id}/retry", details.retry, methods=["POST"]),
+    ),
+    nav=(NavEntry("Work", "Runs", "/runs", "runs", key="r", id_prefix="run_"),),
+)
