@@ -42,7 +42,7 @@ def _positional(path: Path) -> Iterator[str]:
                 )
             case _:
                 continue
-        found = re.search(r"\$\d", text)
+        found = re.search(r"\$[1-9]", text)
         if found and (path not in TESTS or SQL.search(text)):
             yield f"{path.relative_to(ROOT)}:{node.lineno}: {found[0]}"
 
