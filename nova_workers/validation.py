@@ -31,6 +31,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"^wait_[0-9A-Z]{26}$": "give the id of a wait, such as wait_01JZ0000000000000000000000",
     r"^tst_[0-9A-Z]{26}$": "give the id of a step, such as tst_01JZ0000000000000000000000",
     r"^https?://[^\s/]\S*$": "give an address that begins with http:// or https://, without blanks",
+    r"^https?://[^/\s]+$": "give http:// or https:// and a host, without a path or a slash at the end",
 }
 """For each pattern of a field: how to write a value that fits."""
 
