@@ -51,6 +51,7 @@ class Site:
     fleet: NovaClient
     home: Path
     process: FleetProcess
+    database_url: str
 
     def login(self) -> str:
         """Return a new one-time login."""
@@ -74,7 +75,7 @@ async def site(postgres_url_admin: str, redis_url: str, home: Path) -> AsyncGene
         }
         async with Fleet(env, workers=1, beat=True, concurrency=32, log_dir=home / "logs") as fleet:
             async with _console(fleet, home) as (url, process):
-                yield Site(url, fleet.client, home, process)
+                yield Site(url, fleet.client, home, process, env["NOVA_DATABASE_URL"])
         await admin.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
     finally:
         await admin.close()
