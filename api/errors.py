@@ -206,6 +206,9 @@ def _body_type(request: Request) -> object:
 def _field_error(item: Mapping[str, Any], body: object, *, quoted: bool) -> dict[str, Any]:
     """Turn one pydantic error into the field's path, the problem and, if allowed, a short quote of the value."""
     place, *path = item["loc"]
+    if place == "query":
+        # A parameter that may repeat is named like one that may not.
+        path = path[:1]
     found: dict[str, Any] = {
         "field": _cut(".".join(str(part) for part in path) or str(place)),
         "in": place,

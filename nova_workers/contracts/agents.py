@@ -184,7 +184,7 @@ class AgentSpec(_Value):
     """Helpers within a turn, by name."""
     max_tokens: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
     """Limit of tokens in one model response; null takes the fleet's default."""
-    temperature: Annotated[float, Field(ge=0, le=1, allow_inf_nan=False)] | None = None
+    temperature: Annotated[float, Field(strict=True, ge=0, le=1, allow_inf_nan=False)] | None = None
     """Sampling temperature: 0 is the least random, 1 the most. Null is the provider's default. Not allowed together
     with `thinking_budget_tokens`, nor with engines and models that do not support it."""
     thinking_budget_tokens: Annotated[int, Field(ge=1_024, le=1_000_000)] | None = None
@@ -198,7 +198,9 @@ class AgentSpec(_Value):
     answer, an agent or a timer) does not count."""
     max_running: Annotated[int, Field(ge=1, le=100_000)] | None = None
     """Limit of concurrent runs of this agent on all workers together. Null is unlimited."""
-    max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
+    max_cost_usd_per_day: Annotated[float, Field(strict=True, gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = (
+        None
+    )
     """Limit of the cost of its runs in a day of its tenant's time zone."""
     output_schema: dict[str, Any] | None = None
     """JSON schema that the final answer of each turn must match."""

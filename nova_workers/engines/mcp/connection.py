@@ -228,7 +228,8 @@ class ServerConnection:
             tools += page.tools
             if len(tools) > _MAX_TOOLS:
                 raise ConnectionError(f"it has more than {_MAX_TOOLS} tools")
-            size_bytes += sum(len(tool.model_dump_json()) for tool in page.tools)
+            # Not as JSON, which has no form for what some servers send: lone surrogates.
+            size_bytes += sum(len(repr(tool)) for tool in page.tools)
             if size_bytes > _MAX_TOOLS_BYTES:
                 raise ConnectionError(f"its tools' definitions are longer than {_MAX_TOOLS_BYTES} bytes")
             self._results.update(_result_schemas(page.tools))

@@ -385,7 +385,8 @@ def test_a_pause_is_shown_with_its_reason(nova: Nova) -> None:
     assert "deploy" in nova.good("fleet", "status").err
     assert "was not paused" not in nova.good("fleet", "resume", "--agent", "nova").err
     assert nova.good("fleet", "status", "--json").json["switches"] == []
-    assert "agent nope was not paused" in nova.good("fleet", "resume", "--agent", "nope").err
+    assert "agent nova was not paused" in nova.good("fleet", "resume", "--agent", "nova").err
+    assert "There is no agent 'nope'." in nova("fleet", "resume", "--agent", "nope").err
 
 
 def test_no_fleet_is_one_line_that_says_how_to_start_one(nova: Nova) -> None:

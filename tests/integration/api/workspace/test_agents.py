@@ -283,7 +283,7 @@ async def test_a_whole_configuration_comes_back_as_it_was_written(api: Api) -> N
         "trust": "controlled",
         "native_tools": ["Read", "Grep"],
         "permissions": {
-            "approvals": [{"tool": "mcp__*", "pattern": None, "decision": "ask"}],
+            "approvals": [{"tool": "mcp__*", "pattern": None, "arguments": None, "decision": "ask"}],
             "allow_commands": ["git *"],
             "deny_commands": [],
             "ask_commands": [],
