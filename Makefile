@@ -3,9 +3,9 @@
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 BIN := .venv/bin
-# One test worker more than there are cores: a fifth of their time they wait for processes that they started. More than
+# Two test workers more than there are cores: a fourth of their time they wait for processes that they started. More than
 # 8 would wait for the one Postgres that they share.
-TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 1)')
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 2)')
 
 COMMON := requirements-uv.txt pyproject.toml deploy/environment/install.py
 RUNTIME := .venv/.runtime-ready
@@ -15,10 +15,10 @@ AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test aimock programs check format bench docs pictures lock clean
+.PHONY: help demo up test test-long aimock programs check format bench docs pictures lock clean
 
 help: ## Show this list
-	@grep -E '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
+	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
 
 demo: $(RUNTIME) ## One message from the command line to a streamed answer, on a stack of its own
 	@$(BIN)/python -m nova_workers.cli.demo
@@ -27,7 +27,10 @@ up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
 	@$(BIN)/nova up
 
 test: check aimock programs ## Everything that `check` does, then all tests against real servers
-	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench"
+	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench and not long"
+
+test-long: $(DEV) aimock programs ## The tests that show at more points what the others show
+	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m long
 
 aimock: ## Install the model server that some tests run against, where npm is (without it they are skipped)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(AIMOCK)/node_modules/.ready || \

@@ -90,7 +90,9 @@ async def _watch(nova: Site, browser: httpx2.AsyncClient, console: psutil.Proces
         {"tool": {"name": "wait", "input": {}, "result": "ok", "sleep_s": 3}},
         {"say": "word " * 200, "token_delay_ms": 5},
     ]
-    await nova.fleet.agents.create(AgentCreate(id="talker", engine="scripted", engine_config={"script": script}))
+    await nova.fleet.agents.create(
+        AgentCreate(id="talker", name="Talker", engine="scripted", engine_config={"script": script})
+    )
     run = await nova.fleet.runs.create(StatelessRunCreate(agent_id="talker", message="Talk"))
     memory, cpu = console.memory_info().rss, console.cpu_times()
 

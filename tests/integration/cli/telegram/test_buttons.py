@@ -51,6 +51,7 @@ async def test_a_question_is_answered_by_a_button_that_then_goes_away(served: St
     await soon(lambda: asked.buttons == [])
 
 
+@pytest.mark.long
 async def test_a_question_without_options_is_answered_by_a_reply_or_the_next_message(
     served: Stage, script: Script
 ) -> None:
@@ -84,6 +85,7 @@ async def test_an_approval_is_given_by_a_button_once(served: Stage, script: Scri
     await stays(lambda: not any("refus" in text for text in telegram.texts()), for_s=0.3)
 
 
+@pytest.mark.long
 async def test_a_question_that_is_answered_elsewhere_loses_its_buttons(served: Stage, script: Script) -> None:
     telegram = served.telegram
     await _with_agent(served, capabilities={"user": {}})

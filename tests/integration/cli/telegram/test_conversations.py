@@ -44,6 +44,7 @@ async def test_an_answer_grows_by_edits_of_one_message_with_its_tools(served: St
     assert telegram.messages[1].html == "<b>Second</b> part."
 
 
+@pytest.mark.long
 async def test_a_long_answer_is_split_between_its_blocks(served: Stage, script: Script) -> None:
     telegram = served.telegram
     paragraphs = [f"Paragraph {number}. " + "word " * 150 for number in range(20)]
@@ -55,6 +56,7 @@ async def test_a_long_answer_is_split_between_its_blocks(served: Stage, script: 
     assert [f"Paragraph {number}." in "".join(texts) for number in range(20)] == [True] * 20
 
 
+@pytest.mark.long
 async def test_what_telegram_cannot_format_arrives_as_plain_text(served: Stage) -> None:
     telegram = served.telegram
 
@@ -91,6 +93,7 @@ async def test_strangers_are_refused_once_with_their_id_and_leave_nothing(served
     assert await served.runs(str(MALLORY)) == []
 
 
+@pytest.mark.long
 async def test_new_begins_a_conversation_that_knows_nothing_of_the_former(served: Stage) -> None:
     telegram = served.telegram
     telegram.says("one")
@@ -102,6 +105,7 @@ async def test_new_begins_a_conversation_that_knows_nothing_of_the_former(served
     assert run.message == [{"type": "text", "text": "two"}]
 
 
+@pytest.mark.long
 async def test_agents_are_chosen_by_buttons(served: Stage) -> None:
     telegram = served.telegram
     agent_id = await served.agent()
@@ -129,6 +133,7 @@ async def test_stop_ends_what_runs(served: Stage, script: Script) -> None:
     await soon(lambda: telegram.texts()[-1] == "Nothing runs in this conversation.")
 
 
+@pytest.mark.long
 async def test_the_bot_of_one_agent_talks_for_that_agent_only(stage: Stage) -> None:
     agent_id = await stage.agent()
     own = f'{{"{agent_id}": {{"token": "{stage.env.pop("NOVA_TELEGRAM__TOKEN")}"}}}}'

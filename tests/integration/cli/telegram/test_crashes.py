@@ -24,7 +24,10 @@ WINDOWS = [
 ]
 
 
-@pytest.mark.parametrize(("side", "method", "number"), WINDOWS)
+@pytest.mark.parametrize(
+    ("side", "method", "number"),
+    [pytest.param(*window, marks=() if at % 4 == 1 else pytest.mark.long) for at, window in enumerate(WINDOWS)],
+)
 @proves("channel.crash")
 async def test_a_channel_that_is_killed_loses_nothing_and_repeats_no_text(
     stage: Stage, side: str, method: str, number: int
@@ -68,7 +71,7 @@ async def test_an_answer_that_a_killed_channel_had_begun_is_finished_in_its_mess
     assert len(await stage.runs()) == 1
 
 
-@pytest.mark.parametrize("side", ["before", "after"])
+@pytest.mark.parametrize("side", [pytest.param("before", marks=pytest.mark.long), "after"])
 @proves("channel.crash")
 async def test_a_pressed_button_counts_once_when_the_channel_is_killed_over_it(
     stage: Stage, script: Script, side: str

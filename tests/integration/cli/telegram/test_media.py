@@ -35,6 +35,7 @@ async def test_photos_documents_and_texts_reach_the_agent(served: Stage) -> None
     await soon(all_ended)
 
 
+@pytest.mark.long
 async def test_what_cannot_be_taken_is_refused_with_the_reason(served: Stage) -> None:
     telegram = served.telegram
     telegram.sends("document", b"PK", mime_type="application/zip", file_name="a.zip")
@@ -76,6 +77,7 @@ async def test_a_voice_message_is_transcribed_by_the_server(stage: Stage) -> Non
     assert heard == [("recording.ogg", b"OggS")]
 
 
+@pytest.mark.long
 async def test_without_transcription_the_bot_says_that_voice_is_not_configured(served: Stage) -> None:
     served.telegram.sends("voice", b"OggS")
     await soon(lambda: "not configured" in "".join(served.telegram.texts()))
