@@ -28,6 +28,7 @@ async def _with_agent(stage: Stage, **spec: object) -> None:
     await soon(lambda: stage.telegram.texts() == [f"You talk with {agent_id} now."])
 
 
+@pytest.mark.long
 async def test_a_question_is_answered_by_a_button_that_then_goes_away(served: Stage, script: Script) -> None:
     telegram = served.telegram
     await _with_agent(served, capabilities={"user": {}})

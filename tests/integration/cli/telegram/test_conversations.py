@@ -69,6 +69,7 @@ async def test_what_telegram_cannot_format_arrives_as_plain_text(served: Stage) 
     await soon(lambda: telegram.texts() == ["You said: a **b** <c>"])
 
 
+@pytest.mark.long
 async def test_a_refused_rate_is_waited_for_as_long_as_telegram_asks(served: Stage) -> None:
     telegram = served.telegram
     telegram.failures["getUpdates"] = [BotApiError(409, "Conflict: terminated by other getUpdates request")]
@@ -122,6 +123,7 @@ async def test_agents_are_chosen_by_buttons(served: Stage) -> None:
     await soon(lambda: "no agent 'not-there'" in telegram.texts()[-1])
 
 
+@pytest.mark.long
 async def test_stop_ends_what_runs(served: Stage, script: Script) -> None:
     telegram = served.telegram
     telegram.says(script({"say": "Long "}, {"sleep_s": 60}, {"say": "never"}))

@@ -57,6 +57,7 @@ async def test_a_channel_that_is_killed_loses_nothing_and_repeats_no_text(
 
 
 @proves("channel.crash")
+@pytest.mark.long
 async def test_an_answer_that_a_killed_channel_had_begun_is_finished_in_its_message(
     stage: Stage, script: Script
 ) -> None:

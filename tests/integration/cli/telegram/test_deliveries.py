@@ -31,6 +31,7 @@ async def test_a_file_reaches_its_chat_once_also_after_a_restart(stage: Stage, s
     assert len([message for message in telegram.messages if message.kind == "document"]) == 1
 
 
+@pytest.mark.long
 async def test_what_no_conversation_started_goes_to_the_named_chat(stage: Stage, script: Script) -> None:
     telegram = stage.telegram
     agent_id = await stage.agent(capabilities={"user": {}})
