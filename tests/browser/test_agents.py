@@ -69,6 +69,7 @@ async def test_the_pages_of_an_agent_have_no_accessibility_faults(theme: str, pa
     assert faults == []
 
 
+@pytest.mark.long
 async def test_the_pages_of_an_agent_fit_a_phone(page: Page, nova: Site) -> None:
     address = await _made(nova, "clerk-phone")
     await page.set_viewport_size({"width": 360, "height": 780})

@@ -26,7 +26,7 @@ from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import make_tenant
 from tests.support.servers.asgi import loopback_listener
 
-_EXAMPLES = 8
+_EXAMPLES = 6
 
 
 def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:

@@ -12,6 +12,7 @@ from tests.integration.cli.telegram.conftest import ANN, BEN, Script, Stage, soo
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet"), pytest.mark.timeout(240)]
 
 
+@pytest.mark.long
 async def test_a_file_reaches_its_chat_once_also_after_a_restart(stage: Stage, script: Script) -> None:
     telegram = stage.telegram
     agent_id = await stage.agent(capabilities={"file-send": {}})

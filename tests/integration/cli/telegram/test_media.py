@@ -59,6 +59,7 @@ async def test_what_cannot_be_taken_is_refused_with_the_reason(served: Stage) ->
     assert await served.runs() == []
 
 
+@pytest.mark.long
 async def test_a_voice_message_is_transcribed_by_the_server(stage: Stage) -> None:
     heard: list[tuple[str, bytes]] = []
 
