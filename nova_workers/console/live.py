@@ -5,10 +5,10 @@ a break it asks again with the id of the last event that it has (`resume_id`).
 """
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Final, Literal, TypeVar
 
 import orjson
 import structlog
@@ -16,13 +16,18 @@ from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
 from nova_workers.errors import NovaError
+from nova_workers.stopping import stop_tasks
 
-__all__ = ["DONE", "Change", "resume_id", "stream"]
+__all__ = ["DONE", "RENEW_S", "Change", "renewals", "resume_id", "stream"]
+
+E = TypeVar("E")
 
 COALESCE_S = 0.03
 """Changes of this time are sent together: a screen shows no more."""
 HEARTBEAT_S = 15.0
 """Below the idle timeout of common proxies, 30 to 60 s."""
+RENEW_S = 0.3
+"""A part of a page that is read again as a whole is so after this pause at the earliest."""
 
 Action = Literal["replace", "inner", "append", "prepend", "remove"]
 
@@ -64,6 +69,47 @@ def stream(changes: AsyncGenerator[Change]) -> StreamingResponse:
         media_type="text/event-stream",
         headers={"x-accel-buffering": "no", "cache-control": "no-store"},
     )
+
+
+async def renewals(events: AsyncGenerator[E], is_news: Callable[[E], bool]) -> AsyncGenerator[None]:
+    """Yield whenever what the page shows has to be read again, until the events end.
+
+    Between two renewals is a pause, and a renewal stands for all news before it: a stream that begins with a hundred
+    old events causes one. After the last news there always is one.
+
+    Args:
+        events: What happens, such as a client's event stream. It is read also while the caller renews the page.
+        is_news: Whether an event changes what the page shows.
+
+    Raises:
+        NovaError: The events ended with an error.
+    """
+    unread = asyncio.Event()
+    reader = asyncio.create_task(_note(events, is_news, unread))
+    loop = asyncio.get_running_loop()
+    # The page was read just before it opened its stream.
+    due_at = loop.time() + RENEW_S
+    try:
+        while True:
+            waiter = asyncio.create_task(unread.wait())
+            await asyncio.wait({reader, waiter}, return_when=asyncio.FIRST_COMPLETED)
+            waiter.cancel()
+            if not unread.is_set():
+                break
+            await asyncio.wait({reader}, timeout=max(0.0, due_at - loop.time()))
+            unread.clear()
+            yield
+            due_at = loop.time() + RENEW_S
+        reader.result()
+    finally:
+        await stop_tasks([reader])
+
+
+async def _note(events: AsyncGenerator[E], is_news: Callable[[E], bool], unread: asyncio.Event) -> None:
+    async with aclosing(events) as source:
+        async for event in source:
+            if is_news(event):
+                unread.set()
 
 
 async def _events(changes: AsyncGenerator[Change]) -> AsyncIterator[bytes]:

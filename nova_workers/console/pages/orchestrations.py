@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
-from nova_workers.console.live import DONE, Change, stream
+from nova_workers.console.live import DONE, Change, renewals, stream
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import fragment, render, see_other
@@ -92,13 +92,10 @@ async def follow(request: Request) -> Response:
 
 async def _changes(request: Request) -> AsyncGenerator[Change]:
     events = client_of(request).orchestrations.events(request.path_params["orchestration"])
-    async with aclosing(events) as source:
-        async for _, record in source:
-            if record.event.type in _NEWS:
-                seen = await _read(request)
-                yield Change(
-                    "replace", "orchestration", fragment(request, "orchestrations/details.html", "details", seen)
-                )
+    async with aclosing(renewals(events, lambda item: item[1].event.type in _NEWS)) as news:
+        async for _ in news:
+            seen = await _read(request)
+            yield Change("replace", "orchestration", fragment(request, "orchestrations/details.html", "details", seen))
     yield DONE
 
 

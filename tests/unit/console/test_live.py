@@ -7,9 +7,10 @@ import json
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import cast
 
+import pytest
 from structlog.testing import capture_logs
 
-from nova_workers.console.live import DONE, Change, stream
+from nova_workers.console.live import DONE, RENEW_S, Change, renewals, stream
 from nova_workers.errors import Unavailable
 
 
@@ -110,3 +111,75 @@ async def test_closing_the_page_closes_its_source() -> None:
     await anext(body)
     await body.aclose()
     await asyncio.wait_for(closed.wait(), 5)
+
+
+async def _from(queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:
+    while (event := await queue.get()) is not None:
+        yield event
+
+
+def _queue(*events: str | None) -> asyncio.Queue[str | None]:
+    queue = asyncio.Queue[str | None]()
+    for event in events:
+        queue.put_nowait(event)
+    return queue
+
+
+async def test_old_events_at_the_begin_of_a_stream_cause_one_renewal() -> None:
+    loop = asyncio.get_running_loop()
+    queue, began = _queue(*["step"] * 500), loop.time()
+    news = renewals(_from(queue), lambda event: event == "step")
+    await anext(news)
+    assert loop.time() - began >= RENEW_S * 0.9
+    queue.put_nowait(None)
+    assert [None async for _ in news] == []
+
+
+async def test_news_that_come_while_a_page_is_renewed_are_renewed_once_after_a_pause() -> None:
+    loop = asyncio.get_running_loop()
+    queue = _queue("step")
+    news = renewals(_from(queue), lambda event: event == "step")
+    await anext(news)
+    renewed = loop.time()
+    for event in ("step", "token", "step"):
+        queue.put_nowait(event)
+    await anext(news)
+    assert loop.time() - renewed >= RENEW_S * 0.9
+    queue.put_nowait("token")
+    queue.put_nowait(None)
+    assert [None async for _ in news] == []
+
+
+async def test_the_last_news_are_renewed_at_once_when_the_events_end() -> None:
+    loop = asyncio.get_running_loop()
+    queue = _queue("step", "step", None)
+    began = loop.time()
+    assert len([None async for _ in renewals(_from(queue), lambda _: True)]) == 1
+    assert loop.time() - began < RENEW_S
+
+
+async def test_an_error_of_the_events_comes_after_the_renewal_of_what_preceded_it() -> None:
+    async def events() -> AsyncGenerator[str]:
+        yield "step"
+        raise Unavailable("gone")
+
+    news = renewals(events(), lambda _: True)
+    await anext(news)
+    with pytest.raises(Unavailable):
+        await anext(news)
+
+
+async def test_closing_the_renewals_closes_the_events() -> None:
+    closed = asyncio.Event()
+
+    async def events() -> AsyncGenerator[str]:
+        try:
+            yield "step"
+            await asyncio.Event().wait()
+        finally:
+            closed.set()
+
+    news = renewals(events(), lambda _: True)
+    await anext(news)
+    await news.aclose()
+    assert closed.is_set()

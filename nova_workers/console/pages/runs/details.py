@@ -10,7 +10,7 @@ from starlette.responses import Response
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.actions import act, answer_run
 from nova_workers.console.forms import read_form
-from nova_workers.console.live import DONE, Change, stream
+from nova_workers.console.live import DONE, Change, renewals, stream
 from nova_workers.console.paging import cursor_of
 from nova_workers.console.rendering import fragment, render, see_other
 from nova_workers.console.state import client_of, state_of
@@ -46,12 +46,11 @@ async def follow(request: Request) -> Response:
 
 async def _changes(request: Request) -> AsyncGenerator[Change]:
     runs, run_id = client_of(request).runs, request.path_params["run"]
-    async with aclosing(runs.events(run_id)) as events:
-        async for _, event in events:
-            if event.type in _NEWS:
-                run, timeline = await _read(runs, request)
-                bars = waterfall(timeline, state_of(request).clock.now())
-                yield Change("replace", "run", fragment(request, "runs/details.html", "details", run, timeline, bars))
+    async with aclosing(renewals(runs.events(run_id), lambda item: item[1].type in _NEWS)) as news:
+        async for _ in news:
+            run, timeline = await _read(runs, request)
+            bars = waterfall(timeline, state_of(request).clock.now())
+            yield Change("replace", "run", fragment(request, "runs/details.html", "details", run, timeline, bars))
     yield DONE
 
 
