@@ -1,42 +1,72 @@
 """What a button of a page asks for: carried out, and reported on the page that follows."""
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.forms import Form, build
-from nova_workers.console.rendering import see_other
+from nova_workers.console.rendering import is_fragment, see_other
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import Forbidden, NotFound, Rejected, Unauthenticated
+from nova_workers.errors import Forbidden, InvalidInput, NotFound, Rejected, Unauthenticated
 
 __all__ = ["act", "answer_run"]
 
+T = TypeVar("T")
 
-async def act(request: Request, path: str, action: Awaitable[object], done: str) -> Response:
+
+async def act(
+    request: Request,
+    path: str,
+    action: Awaitable[T],
+    done: str | Callable[[T], str] | None = None,
+    *,
+    then: Callable[[T], str] | None = None,
+) -> Response:
     """Await a call of the API, then go to a page, which shows `done`, or why the API refused.
+
+    A form that the page's own script sent gets 204, or the refusal itself, which the script shows beside the form.
+
+    Args:
+        request: The request of the form.
+        path: The page to go to.
+        action: The call.
+        done: The message on that page, or how to make it of the call's result.
+        then: Makes the address to go to after a success, if it depends on the call's result.
 
     Raises:
         NotFound: There is no such thing, so there is no page of it either.
         Forbidden: The key lacks a scope.
         Unauthenticated: The key is not valid any more.
+        Rejected: A form of the page's own script is refused.
     """
     try:
-        await action
+        result = await action
     except (NotFound, Forbidden, Unauthenticated):
         raise
     except Rejected as error:
+        if is_fragment(request):
+            raise
         return see_other(request, path, flash=error.message, kind="bad")
-    return see_other(request, path, flash=done)
+    if is_fragment(request):
+        return Response(status_code=204)
+    flash = done(result) if callable(done) else done
+    return see_other(request, path if then is None else then(result), flash=flash)
 
 
 async def answer_run(runs: Runs, run_id: str, wait_id: str | None, form: Form) -> None:
-    """Answer a question with `text` or `option`, or a call with `decision` (``approve`` or another word)."""
-    decision = form.given("decision")
-    given = {
-        "wait_id": wait_id,
-        "text": form.given("text") or form.given("option"),
-        "approve": None if decision is None else decision == "approve",
-    }
+    """Send what a person answered with the fields of `templates/answer.html`.
+
+    Raises:
+        InvalidInput: There is no answer in the form.
+    """
+    approve = form.given("approve")
+    text = form.given("option") or form.given("text")
+    if approve is None and text is None:
+        raise InvalidInput("Write an answer.", field="text")
+    given: dict[str, object] = {"wait_id": wait_id, "text": text}
+    if approve is not None:
+        given |= {"approve": approve == "yes", "remember": approve == "yes" and form.given("remember") is not None}
     await runs.answer(run_id, build(RunAnswer, given))

@@ -10,9 +10,10 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.client.client import NovaClient
+from nova_workers.console.actions import act, answer_run
 from nova_workers.console.chat.messages import message_of
 from nova_workers.console.forms import Form, build, read_form
-from nova_workers.console.rendering import is_fragment, see_other
+from nova_workers.console.rendering import see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import (
@@ -22,8 +23,7 @@ from nova_workers.contracts.http.wire import (
     ThreadPatch,
     TurnView,
 )
-from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import InvalidInput, NotFound, Rejected
+from nova_workers.errors import InvalidInput, NotFound
 
 __all__ = ["ROUTES"]
 
@@ -50,18 +50,8 @@ async def withdraw(request: Request) -> Response:
 async def answer(request: Request) -> Response:
     """Answer a question, or approve or deny a call."""
     form = await read_form(request)
-    values: dict[str, object] = {"wait_id": form.given("wait_id")}
-    if (verdict := form.given("approve")) is not None:
-        values |= {"approve": verdict == "yes", "text": form.given("text")}
-        values |= {"remember": True} if verdict == "yes" and form.given("remember") else {}
-    else:
-        values["text"] = form.given("option") or form.given("text")
-        if values["text"] is None:
-            raise InvalidInput("Write an answer.", field="text")
-    given = {name: value for name, value in values.items() if value is not None}
-    return await _changed(
-        request, client_of(request).runs.answer(request.path_params["run_id"], build(RunAnswer, given))
-    )
+    runs, run_id = client_of(request).runs, request.path_params["run_id"]
+    return await _changed(request, answer_run(runs, run_id, form.given("wait_id"), form))
 
 
 async def fork(request: Request) -> Response:
@@ -100,11 +90,7 @@ async def name(request: Request) -> Response:
     """Set the title and the label; an empty one clears."""
     form, thread_id = await read_form(request), request.path_params["thread_id"]
     change = build(ThreadPatch, {"title": form.given("title"), "label": form.given("label")})
-    try:
-        await client_of(request).threads.patch(thread_id, change)
-    except Rejected as error:
-        return see_other(request, _page(thread_id), flash=error.message, kind="bad")
-    return see_other(request, _page(thread_id), flash="Saved.")
+    return await act(request, _page(thread_id), client_of(request).threads.patch(thread_id, change), "Saved.")
 
 
 async def delete(request: Request) -> Response:
@@ -114,15 +100,8 @@ async def delete(request: Request) -> Response:
 
 
 async def _changed(request: Request, change: Awaitable[object]) -> Response:
-    """Make a change, and go back to the conversation. The script shows a refusal beside its form."""
-    thread_id = request.path_params["thread_id"]
-    try:
-        await change
-    except Rejected as error:
-        if is_fragment(request):
-            raise
-        return see_other(request, _page(thread_id), flash=error.message, kind="bad")
-    return Response(status_code=204) if is_fragment(request) else see_other(request, _page(thread_id))
+    """Make a change, and go back to the conversation, which shows it."""
+    return await act(request, _page(request.path_params["thread_id"]), change)
 
 
 async def _turn(client: NovaClient, thread_id: str, form: Form, turn_id: str) -> tuple[TurnView, list[ContentBlock]]:

@@ -12,12 +12,11 @@ from nova_workers.console.actions import act, answer_run
 from nova_workers.console.forms import read_form
 from nova_workers.console.live import DONE, Change, renewals, stream
 from nova_workers.console.paging import cursor_of
-from nova_workers.console.rendering import fragment, render, see_other
+from nova_workers.console.rendering import fragment, render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.console.waterfall import waterfall
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
-from nova_workers.errors import Rejected
 
 __all__ = ["answer", "cancel", "follow", "retry", "show"]
 
@@ -72,11 +71,14 @@ async def retry(request: Request) -> Response:
     """Send the run's message again, to the same conversation."""
     runs, run_id = client_of(request).runs, request.path_params["run"]
     run = await runs.get(run_id)
-    try:
-        again = await runs.create(StatelessRunCreate(message=run.message, thread_id=run.thread_id))
-    except Rejected as error:
-        return see_other(request, f"/runs/{run_id}", flash=error.message, kind="bad")
-    return see_other(request, f"/runs/{again.id}", flash="The message was sent again, as this run.")
+    sending = runs.create(StatelessRunCreate(message=run.message, thread_id=run.thread_id))
+    return await act(
+        request,
+        f"/runs/{run_id}",
+        sending,
+        "The message was sent again, as this run.",
+        then=lambda again: f"/runs/{again.id}",
+    )
 
 
 async def _read(runs: Runs, request: Request) -> tuple[RunView, RunTimeline]:
