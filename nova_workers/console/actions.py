@@ -1,40 +1,45 @@
 """What a button of a page asks for: carried out, and reported on the page that follows."""
 
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.forms import Form, build
-from nova_workers.console.rendering import is_fragment, see_other
+from nova_workers.console.rendering import FlashKind, is_fragment, see_other
 from nova_workers.contracts.waits import RunAnswer
 from nova_workers.errors import Forbidden, InvalidInput, NotFound, Rejected, Unauthenticated
 
-__all__ = ["act", "answer_run"]
+__all__ = ["Done", "act", "answer_run"]
 
 T = TypeVar("T")
+
+
+class Done(NamedTuple):
+    """What the page after an action says. `path` is that page; None is the one that the button was on."""
+
+    text: str | None
+    path: str | None = None
+    kind: FlashKind = "good"
 
 
 async def act(
     request: Request,
     path: str,
-    action: Awaitable[T],
-    done: str | Callable[[T], str] | None = None,
-    *,
-    then: Callable[[T], str] | None = None,
+    action: Callable[[], Awaitable[T]],
+    done: Done | str | Callable[[T], Done],
 ) -> Response:
-    """Await a call of the API, then go to a page, which shows `done`, or why the API refused.
+    """Carry out an action, then go to a page that reports what came of it, or why it was refused.
 
     A form that the page's own script sent gets 204, or the refusal itself, which the script shows beside the form.
 
     Args:
-        request: The request of the form.
-        path: The page to go to.
-        action: The call.
-        done: The message on that page, or how to make it of the call's result.
-        then: Makes the address to go to after a success, if it depends on the call's result.
+        request: The button's.
+        path: The page that the button is on.
+        action: Builds the body and calls the API; what either refuses is reported.
+        done: The report; a function makes it of what `action` returned.
 
     Raises:
         NotFound: There is no such thing, so there is no page of it either.
@@ -43,7 +48,7 @@ async def act(
         Rejected: A form of the page's own script is refused.
     """
     try:
-        result = await action
+        result = await action()
     except (NotFound, Forbidden, Unauthenticated):
         raise
     except Rejected as error:
@@ -52,8 +57,10 @@ async def act(
         return see_other(request, path, flash=error.message, kind="bad")
     if is_fragment(request):
         return Response(status_code=204)
-    flash = done(result) if callable(done) else done
-    return see_other(request, path if then is None else then(result), flash=flash)
+    if isinstance(done, str):
+        done = Done(done)
+    report = done if isinstance(done, Done) else done(result)
+    return see_other(request, report.path or path, flash=report.text, kind=report.kind)
 
 
 async def answer_run(runs: Runs, run_id: str, wait_id: str | None, form: Form) -> None:

@@ -3,21 +3,21 @@
 A form of the page's own script gets 204, and the page's stream shows what changed; a plain form goes back to the page.
 """
 
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.client.client import NovaClient
-from nova_workers.console.actions import act, answer_run
+from nova_workers.console.actions import Done, act, answer_run
 from nova_workers.console.chat.messages import message_of
 from nova_workers.console.forms import Form, build, read_form
-from nova_workers.console.rendering import see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import (
     RunEdit,
+    RunView,
     StatelessRunCreate,
     ThreadFork,
     ThreadPatch,
@@ -30,7 +30,8 @@ __all__ = ["ROUTES"]
 
 async def cancel(request: Request) -> Response:
     """Cancel a run."""
-    return await _changed(request, client_of(request).runs.cancel(request.path_params["run_id"]))
+    calls, run_id = client_of(request).runs, request.path_params["run_id"]
+    return await _changed(request, lambda: calls.cancel(run_id))
 
 
 async def edit(request: Request) -> Response:
@@ -38,34 +39,48 @@ async def edit(request: Request) -> Response:
     form, client, run_id = await read_form(request), client_of(request), request.path_params["run_id"]
     run = await client.runs.get(run_id)
     files = [block for block in run.message if block.get("type") != "text"]
-    message = message_of(form.value("message"), files)
-    return await _changed(request, client.runs.edit(run_id, build(RunEdit, {"message": message})))
+    return await _changed(
+        request,
+        lambda: client.runs.edit(run_id, build(RunEdit, {"message": message_of(form.value("message"), files)})),
+    )
 
 
 async def withdraw(request: Request) -> Response:
     """Remove a queued message."""
-    return await _changed(request, client_of(request).runs.withdraw(request.path_params["run_id"]))
+    calls, run_id = client_of(request).runs, request.path_params["run_id"]
+    return await _changed(request, lambda: calls.withdraw(run_id))
 
 
 async def answer(request: Request) -> Response:
     """Answer a question, or approve or deny a call."""
-    form = await read_form(request)
-    runs, run_id = client_of(request).runs, request.path_params["run_id"]
-    return await _changed(request, answer_run(runs, run_id, form.given("wait_id"), form))
+    form, calls, run_id = await read_form(request), client_of(request).runs, request.path_params["run_id"]
+    return await _changed(request, lambda: answer_run(calls, run_id, form.given("wait_id"), form))
 
 
 async def fork(request: Request) -> Response:
     """Continue from a turn in a new conversation."""
-    thread = await client_of(request).threads.fork(
-        request.path_params["thread_id"], ThreadFork(turn_id=request.path_params["turn_id"])
+    calls, at = client_of(request).threads, request.path_params
+    return await act(
+        request,
+        _page(at["thread_id"]),
+        lambda: calls.fork(at["thread_id"], ThreadFork(turn_id=at["turn_id"])),
+        lambda made: Done("This is a fork: it goes on from here, and the original stays.", _page(made.id)),
     )
-    return see_other(request, _page(thread.id), flash="This is a fork: it goes on from here, and the original stays.")
 
 
 async def retry(request: Request) -> Response:
     """Send a turn's message again, perhaps changed, in a fork that leaves the turn and what followed it out."""
-    form, client, thread_id = await read_form(request), client_of(request), request.path_params["thread_id"]
-    turn, content = await _turn(client, thread_id, form, request.path_params["turn_id"])
+    form, client, at = await read_form(request), client_of(request), request.path_params
+    return await act(
+        request,
+        _page(at["thread_id"]),
+        lambda: _send_in_fork(client, at["thread_id"], at["turn_id"], form),
+        lambda run: Done("Tried again in a fork; the original stays as it was.", _page(run.thread_id)),
+    )
+
+
+async def _send_in_fork(client: NovaClient, thread_id: str, turn_id: str, form: Form) -> RunView:
+    turn, content = await _turn(client, thread_id, form, turn_id)
     changed = form.given("message")
     files = [block for block in content if block.get("type") != "text"]
     message = list(content) if changed is None else message_of(changed, files)
@@ -74,8 +89,7 @@ async def retry(request: Request) -> Response:
         values["agent_id"] = turn.agent_id
     else:
         values["thread_id"] = (await client.threads.fork(thread_id, ThreadFork(turn_id=turn.parent_turn_id))).id
-    run = await client.runs.create(build(StatelessRunCreate, values))
-    return see_other(request, _page(run.thread_id), flash="Tried again in a fork; the original stays as it was.")
+    return await client.runs.create(build(StatelessRunCreate, values))
 
 
 async def again(request: Request) -> Response:
@@ -83,25 +97,27 @@ async def again(request: Request) -> Response:
     form, client, thread_id = await read_form(request), client_of(request), request.path_params["thread_id"]
     _, content = await _turn(client, thread_id, form, request.path_params["turn_id"])
     body = build(StatelessRunCreate, {"thread_id": thread_id, "message": content})
-    return await _changed(request, client.runs.create(body))
+    return await _changed(request, lambda: client.runs.create(body))
 
 
 async def name(request: Request) -> Response:
     """Set the title and the label; an empty one clears."""
     form, thread_id = await read_form(request), request.path_params["thread_id"]
-    change = build(ThreadPatch, {"title": form.given("title"), "label": form.given("label")})
-    return await act(request, _page(thread_id), client_of(request).threads.patch(thread_id, change), "Saved.")
+    given = {"title": form.given("title"), "label": form.given("label")}
+    calls = client_of(request).threads
+    return await act(request, _page(thread_id), lambda: calls.patch(thread_id, build(ThreadPatch, given)), "Saved.")
 
 
 async def delete(request: Request) -> Response:
     """Delete a conversation."""
-    await client_of(request).threads.delete(request.path_params["thread_id"])
-    return see_other(request, "/chat", flash="The conversation is deleted.")
+    calls, thread_id = client_of(request).threads, request.path_params["thread_id"]
+    deleted = Done("The conversation is deleted.", "/chat")
+    return await act(request, _page(thread_id), lambda: calls.delete(thread_id), deleted)
 
 
-async def _changed(request: Request, change: Awaitable[object]) -> Response:
-    """Make a change, and go back to the conversation, which shows it."""
-    return await act(request, _page(request.path_params["thread_id"]), change)
+async def _changed(request: Request, change: Callable[[], Awaitable[object]]) -> Response:
+    """Make a change, which the conversation shows. The script shows a refusal beside its form."""
+    return await act(request, _page(request.path_params["thread_id"]), change, Done(None))
 
 
 async def _turn(client: NovaClient, thread_id: str, form: Form, turn_id: str) -> tuple[TurnView, list[ContentBlock]]:

@@ -7,9 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.actions import Done, act
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
-from nova_workers.console.rendering import render, see_other
+from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 
 __all__ = ["PAGE"]
@@ -52,8 +53,9 @@ async def content(request: Request) -> Response:
 
 async def delete(request: Request) -> Response:
     """Delete a file."""
-    await client_of(request).files.delete(request.path_params["file"])
-    return see_other(request, "/files", flash="The file was deleted.")
+    calls, file_id = client_of(request).files, request.path_params["file"]
+    deleted = Done("The file was deleted.", "/files")
+    return await act(request, f"/files/{file_id}", lambda: calls.delete(file_id), deleted)
 
 
 PAGE = PageModule(

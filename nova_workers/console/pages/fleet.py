@@ -31,22 +31,28 @@ async def show(request: Request) -> Response:
 async def pause(request: Request) -> Response:
     """Start no new runs in the whole fleet."""
     form = await read_form(request)
-    wanted = build(FleetPause, {"scope": "fleet", "reason": form.given("reason")})
-    return await act(request, "/fleet", client_of(request).fleet.pause(wanted), "The fleet starts no new runs.")
+    given = {"scope": "fleet", "reason": form.given("reason")}
+    calls = client_of(request).fleet
+    return await act(request, "/fleet", lambda: calls.pause(build(FleetPause, given)), "The fleet starts no new runs.")
 
 
 async def resume(request: Request) -> Response:
     """End the pause of the fleet."""
-    resuming = client_of(request).fleet.resume(FleetPause(scope="fleet"))
-    return await act(request, "/fleet", resuming, "The fleet starts runs again.")
+    calls = client_of(request).fleet
+    return await act(request, "/fleet", lambda: calls.resume(FleetPause(scope="fleet")), "The fleet starts runs again.")
 
 
 async def switch_tenant(request: Request) -> Response:
     """Pause a tenant, or end its pause."""
     form = await read_form(request)
     paused = form.value("paused") == "yes"
-    changing = client_of(request).tenants.change(request.path_params["tenant"], TenantChange(paused=paused))
-    return await act(request, "/fleet", changing, "The tenant is paused." if paused else "The tenant works again.")
+    calls, tenant_id = client_of(request).tenants, request.path_params["tenant"]
+    return await act(
+        request,
+        "/fleet",
+        lambda: calls.change(tenant_id, TenantChange(paused=paused)),
+        "The tenant is paused." if paused else "The tenant works again.",
+    )
 
 
 async def _tenants(client: NovaClient, request: Request) -> Page[TenantView] | None:

@@ -10,7 +10,7 @@ from nova_workers.console.actions import act, answer_run
 from nova_workers.console.forms import read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
-from nova_workers.console.rendering import render, see_other
+from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.vocabulary import DeliveryKind, DeliveryStatus
 
@@ -38,14 +38,18 @@ async def answer(request: Request) -> Response:
     client, form = client_of(request), await read_form(request)
     item = await client.deliveries.get(request.path_params["item"])
     wait_id = item.payload.get("wait_id")
-    answering = answer_run(client.runs, str(item.run_id), None if wait_id is None else str(wait_id), form)
-    return await act(request, "/inbox", answering, "The answer was sent; the run continues.")
+    return await act(
+        request,
+        "/inbox",
+        lambda: answer_run(client.runs, str(item.run_id), None if wait_id is None else str(wait_id), form),
+        "The answer was sent; the run continues.",
+    )
 
 
 async def close(request: Request) -> Response:
     """Close a notification, file or note."""
-    await client_of(request).deliveries.close(request.path_params["item"])
-    return see_other(request, "/inbox", flash="Closed.")
+    calls, item_id = client_of(request).deliveries, request.path_params["item"]
+    return await act(request, "/inbox", lambda: calls.close(item_id), "Closed.")
 
 
 PAGE = PageModule(

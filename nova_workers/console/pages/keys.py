@@ -6,10 +6,11 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
-from nova_workers.console.rendering import render, see_other
+from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.keys import KeyCreate, Scope
 from nova_workers.errors import Rejected
@@ -46,8 +47,10 @@ async def show_list(request: Request) -> Response:
 
 async def revoke(request: Request) -> Response:
     """Revoke a key."""
-    await client_of(request).keys.revoke(request.path_params["key"])
-    return see_other(request, "/keys", flash="The key is revoked; the API refuses it within seconds.")
+    calls, key_id = client_of(request).keys, request.path_params["key"]
+    return await act(
+        request, "/keys", lambda: calls.revoke(key_id), "The key is revoked; the API refuses it within seconds."
+    )
 
 
 PAGE = PageModule(

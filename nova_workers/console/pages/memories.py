@@ -4,6 +4,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
@@ -41,8 +42,8 @@ async def show_list(request: Request) -> Response:
 
 async def delete(request: Request) -> Response:
     """Delete a memory."""
-    await client_of(request).memories.delete(request.path_params["memory"])
-    return see_other(request, "/memories", flash="Forgotten.")
+    calls, memory_id = client_of(request).memories, request.path_params["memory"]
+    return await act(request, "/memories", lambda: calls.delete(memory_id), "Forgotten.")
 
 
 PAGE = PageModule(

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.markdown import to_html
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -71,8 +72,9 @@ async def edit(request: Request) -> Response:
 
 async def delete(request: Request) -> Response:
     """Delete a note."""
-    await client_of(request).notes.delete(request.path_params["note"])
-    return see_other(request, "/notes", flash="The note was deleted.")
+    calls, note_id = client_of(request).notes, request.path_params["note"]
+    deleted = Done("The note was deleted.", "/notes")
+    return await act(request, f"/notes/{note_id}", lambda: calls.delete(note_id), deleted)
 
 
 async def preview(request: Request) -> Response:

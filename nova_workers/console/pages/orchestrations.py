@@ -102,26 +102,38 @@ async def _changes(request: Request) -> AsyncGenerator[Change]:
 async def kill(request: Request) -> Response:
     """Kill an agent and all below it, or the whole tree."""
     orchestration_id, form = request.path_params["orchestration"], await read_form(request)
-    wanted = build(AgentKill, {"agent_id": form.given("agent"), "reason": "a person killed it in the console"})
-    killing = client_of(request).orchestrations.kill(orchestration_id, wanted)
-    return await act(request, f"/orchestrations/{orchestration_id}", killing, "Killed.")
+    given = {"agent_id": form.given("agent"), "reason": "a person killed it in the console"}
+    calls = client_of(request).orchestrations
+    return await act(
+        request,
+        f"/orchestrations/{orchestration_id}",
+        lambda: calls.kill(orchestration_id, build(AgentKill, given)),
+        "Killed.",
+    )
 
 
 async def prompt(request: Request) -> Response:
     """Send a message to an agent."""
     orchestration_id, form = request.path_params["orchestration"], await read_form(request)
-    sending = client_of(request).orchestrations.prompt(
-        orchestration_id, request.path_params["agent"], build(AgentPrompt, {"text": form.value("text")})
+    calls, agent = client_of(request).orchestrations, request.path_params["agent"]
+    return await act(
+        request,
+        f"/orchestrations/{orchestration_id}",
+        lambda: calls.prompt(orchestration_id, agent, build(AgentPrompt, {"text": form.value("text")})),
+        "The message was sent.",
     )
-    return await act(request, f"/orchestrations/{orchestration_id}", sending, "The message was sent.")
 
 
 async def go_on(request: Request) -> Response:
     """Give an ended master a follow-up task."""
     orchestration_id, form = request.path_params["orchestration"], await read_form(request)
-    follow_up = build(OrchestrationContinue, {"task": form.value("task")})
-    continuing = client_of(request).orchestrations.continue_(orchestration_id, follow_up)
-    return await act(request, f"/orchestrations/{orchestration_id}", continuing, "It continues.")
+    calls = client_of(request).orchestrations
+    return await act(
+        request,
+        f"/orchestrations/{orchestration_id}",
+        lambda: calls.continue_(orchestration_id, build(OrchestrationContinue, {"task": form.value("task")})),
+        "It continues.",
+    )
 
 
 async def history(request: Request) -> Response:

@@ -7,13 +7,14 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
-from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN, SecretPut
-from nova_workers.errors import Conflict, InvalidInput, Rejected
+from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN, SecretPut, SecretRotation
+from nova_workers.errors import InvalidInput, Rejected
 from nova_workers.validation import ACCEPTED_FORMS
 
 __all__ = ["PAGE"]
@@ -47,20 +48,20 @@ async def put(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """Delete a secret."""
     name: str = request.path_params["name"]
-    await client_of(request).secrets.delete(name)
-    return see_other(request, "/secrets", flash=f"{name} is deleted.")
+    calls = client_of(request).secrets
+    return await act(request, "/secrets", lambda: calls.delete(name), f"{name} is deleted.")
 
 
 async def rotate(request: Request) -> Response:
     """Encrypt what is under other master keys with the current one."""
-    try:
-        done = await client_of(request).secrets.rotate()
-    except Conflict as error:
-        return see_other(request, "/secrets", flash=error.message, kind="bad")
-    text = f"{done.rotated} encrypted with the key {done.key_id}; {done.remaining} remain under other keys."
-    if done.unreadable:
-        text += f" {done.unreadable} cannot be decrypted; the API's log names them."
-    return see_other(request, "/secrets", flash=text, kind="warn" if done.remaining else "good")
+    return await act(request, "/secrets", client_of(request).secrets.rotate, _rotated)
+
+
+def _rotated(result: SecretRotation) -> Done:
+    text = f"{result.rotated} encrypted with the key {result.key_id}; {result.remaining} remain under other keys."
+    if result.unreadable:
+        text += f" {result.unreadable} cannot be decrypted; the API's log names them."
+    return Done(text, kind="warn" if result.remaining else "good")
 
 
 def _missing(name: str | None, value: str) -> dict[str, str]:

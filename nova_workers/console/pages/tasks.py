@@ -9,7 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.client.resources.tasks import Tasks
-from nova_workers.console.actions import act
+from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
@@ -112,7 +112,8 @@ async def change(request: Request) -> Response:
     action = _ACTIONS.get(form.value("do"))
     if action is None:
         raise NotFound(f"Tasks have no action {form.value('do')!r}.", status=404)
-    return await act(request, f"/tasks/{task_id}", action(client_of(request).tasks, task_id, form), str)
+    calls = client_of(request).tasks
+    return await act(request, f"/tasks/{task_id}", lambda: action(calls, task_id, form), Done)
 
 
 async def _activate(tasks: Tasks, task_id: int, form: Form) -> str:

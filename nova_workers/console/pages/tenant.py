@@ -53,15 +53,17 @@ async def pause(request: Request) -> Response:
     """Start no new runs of the tenant, or of one agent."""
     form = await read_form(request)
     scope = "agent" if form.given("agent_id") else "tenant"
-    wanted = build(FleetPause, {"scope": scope, "agent_id": form.given("agent_id"), "reason": form.given("reason")})
-    return await act(request, "/tenant", client_of(request).fleet.pause(wanted), "Paused: no new run starts.")
+    given = {"scope": scope, "agent_id": form.given("agent_id"), "reason": form.given("reason")}
+    calls = client_of(request).fleet
+    return await act(request, "/tenant", lambda: calls.pause(build(FleetPause, given)), "Paused: no new run starts.")
 
 
 async def resume(request: Request) -> Response:
     """End a pause."""
     form = await read_form(request)
-    wanted = build(FleetPause, {"scope": form.value("scope"), "agent_id": form.given("agent_id")})
-    return await act(request, "/tenant", client_of(request).fleet.resume(wanted), "Runs start again.")
+    given = {"scope": form.value("scope"), "agent_id": form.given("agent_id")}
+    calls = client_of(request).fleet
+    return await act(request, "/tenant", lambda: calls.resume(build(FleetPause, given)), "Runs start again.")
 
 
 def _text(value: object) -> str:

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nova_workers.console.actions import act
+from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
@@ -96,29 +96,33 @@ async def edit(request: Request) -> Response:
 
 async def fire(request: Request) -> Response:
     """Begin a run now."""
-    trigger_id = request.path_params["trigger"]
-    return await act(request, f"/triggers/{trigger_id}", client_of(request).triggers.fire(trigger_id), "It fired.")
+    calls, trigger_id = client_of(request).triggers, request.path_params["trigger"]
+    return await act(request, f"/triggers/{trigger_id}", lambda: calls.fire(trigger_id), "It fired.")
 
 
 async def resume(request: Request) -> Response:
     """End a pause."""
-    trigger_id = request.path_params["trigger"]
-    await client_of(request).triggers.resume(trigger_id)
-    return see_other(request, f"/triggers/{trigger_id}", flash="The trigger fires again.")
+    calls, trigger_id = client_of(request).triggers, request.path_params["trigger"]
+    return await act(request, f"/triggers/{trigger_id}", lambda: calls.resume(trigger_id), "The trigger fires again.")
 
 
 async def switch(request: Request) -> Response:
     """Enable or disable a trigger."""
-    trigger_id, form = request.path_params["trigger"], await read_form(request)
+    calls, trigger_id, form = client_of(request).triggers, request.path_params["trigger"], await read_form(request)
     enabled = form.value("enabled") == "yes"
-    await client_of(request).triggers.patch(trigger_id, TriggerPatch(enabled=enabled))
-    return see_other(request, f"/triggers/{trigger_id}", flash="Enabled." if enabled else "Disabled.")
+    return await act(
+        request,
+        f"/triggers/{trigger_id}",
+        lambda: calls.patch(trigger_id, TriggerPatch(enabled=enabled)),
+        "Enabled." if enabled else "Disabled.",
+    )
 
 
 async def delete(request: Request) -> Response:
     """Delete a trigger."""
-    await client_of(request).triggers.delete(request.path_params["trigger"])
-    return see_other(request, "/triggers", flash="The trigger was deleted.")
+    calls, trigger_id = client_of(request).triggers, request.path_params["trigger"]
+    deleted = Done("The trigger was deleted.", "/triggers")
+    return await act(request, f"/triggers/{trigger_id}", lambda: calls.delete(trigger_id), deleted)
 
 
 def _editor(request: Request, form: Form, trigger: TriggerView | None, agents: list[str]) -> Response:

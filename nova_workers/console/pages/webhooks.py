@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
@@ -64,16 +65,17 @@ async def edit(request: Request) -> Response:
 
 async def enable(request: Request) -> Response:
     """Enable a webhook again, which forgets its failures."""
-    webhook_id = request.path_params["webhook"]
-    await client_of(request).webhooks.patch(webhook_id, WebhookPatch(enabled=True))
-    return see_other(request, f"/webhooks/{webhook_id}", flash="The webhook is enabled.")
+    calls, webhook_id = client_of(request).webhooks, request.path_params["webhook"]
+    enabled = WebhookPatch(enabled=True)
+    return await act(
+        request, f"/webhooks/{webhook_id}", lambda: calls.patch(webhook_id, enabled), "The webhook is enabled."
+    )
 
 
 async def test(request: Request) -> Response:
     """Send a test event."""
-    webhook_id = request.path_params["webhook"]
-    await client_of(request).webhooks.test(webhook_id)
-    return see_other(request, f"/webhooks/{webhook_id}", flash="A test event is on its way.")
+    calls, webhook_id = client_of(request).webhooks, request.path_params["webhook"]
+    return await act(request, f"/webhooks/{webhook_id}", lambda: calls.test(webhook_id), "A test event is on its way.")
 
 
 async def rotate(request: Request) -> Response:
@@ -84,14 +86,17 @@ async def rotate(request: Request) -> Response:
 
 async def delete(request: Request) -> Response:
     """Delete a webhook."""
-    await client_of(request).webhooks.delete(request.path_params["webhook"])
-    return see_other(request, "/webhooks", flash="The webhook was deleted.")
+    calls, webhook_id = client_of(request).webhooks, request.path_params["webhook"]
+    deleted = Done("The webhook was deleted.", "/webhooks")
+    return await act(request, f"/webhooks/{webhook_id}", lambda: calls.delete(webhook_id), deleted)
 
 
 async def replay(request: Request) -> Response:
     """Send a delivery that has ended again."""
-    await client_of(request).deliveries.replay(request.path_params["delivery"])
-    return see_other(request, f"/webhooks/{request.path_params['webhook']}", flash="The delivery is sent again.")
+    calls, at = client_of(request).deliveries, request.path_params
+    return await act(
+        request, f"/webhooks/{at['webhook']}", lambda: calls.replay(at["delivery"]), "The delivery is sent again."
+    )
 
 
 def _editor(request: Request, form: Form, webhook: WebhookView | None) -> Response:

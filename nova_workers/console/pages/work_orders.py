@@ -66,8 +66,10 @@ async def review(request: Request) -> Response:
         given = {"verdict": form.value("verdict"), "payload": None if payload is None else orjson.loads(payload)}
     except orjson.JSONDecodeError as error:
         raise InvalidInput(f"The payload is no JSON: {error}.", field="payload", status=422) from error
-    deciding = client_of(request).work_orders.review(trace_id, build(OrderReview, given))
-    return await act(request, f"/work-orders/{trace_id}", deciding, "Decided.")
+    calls = client_of(request).work_orders
+    return await act(
+        request, f"/work-orders/{trace_id}", lambda: calls.review(trace_id, build(OrderReview, given)), "Decided."
+    )
 
 
 PAGE = PageModule(

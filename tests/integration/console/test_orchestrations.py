@@ -20,6 +20,9 @@ async def test_an_orchestration_is_started_seen_prompted_and_killed(
     assert 'class="tree"' in page
     agent = page.partition('id="agent-')[2].partition('"')[0]
     assert (await browser.get(f"{address}/agents/{agent}")).status_code == 200
+    refused = await browser.post(f"{address}/agents/{agent}/prompt", data={"text": ""})
+    assert refused.headers["location"] == address
+    assert "text:" in (await browser.get(address)).text
     async with console.signed_in(other_tenant.key) as other:
         assert (await other.get(address)).status_code == 404
         assert (await other.post(f"{address}/kill")).status_code == 404

@@ -34,6 +34,9 @@ async def test_a_webhooks_secret_is_shown_once_and_its_deliveries_are_listed(bro
     page = (await browser.get(address)).text
     assert secret not in page
     assert "pending" in page
+    replay = page.partition('id="row-')[2].partition('"')[0]
+    assert (await browser.post(f"{address}/deliveries/{replay}/replay")).headers["location"] == address
+    assert f"The delivery &#39;{replay}&#39;" in (await browser.get(address)).text
     refused = await browser.post(f"{address}/edit", data={"url": "ftp://example.org"})
     assert refused.status_code == 422
     await browser.post(f"{address}/edit", data={"url": "https://example.org/hook", "description": "Mine"})

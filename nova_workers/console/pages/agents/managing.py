@@ -3,6 +3,7 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, read_form
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
@@ -43,8 +44,9 @@ async def delete(request: Request) -> Response:
     if form.given("typed") != agent_id:
         errors = {"typed": f"Type {agent_id} to delete the agent."}
         return await _page(request, Form(form.values, errors=errors), 422)
-    await client_of(request).agents.delete(agent_id)
-    return see_other(request, "/agents", flash=f"Agent {agent_id} is deleted. Its threads stay readable.")
+    calls = client_of(request).agents
+    deleted = Done(f"Agent {agent_id} is deleted. Its threads stay readable.", "/agents")
+    return await act(request, f"/agents/{agent_id}/manage", lambda: calls.delete(agent_id), deleted)
 
 
 async def _page(request: Request, form: Form, status: int) -> Response:

@@ -5,10 +5,11 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import read_form
 from nova_workers.console.pages.agents.diffs import field_diffs
 from nova_workers.console.paging import cursor_of, pager
-from nova_workers.console.rendering import render, see_other
+from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import InvalidInput
@@ -83,11 +84,12 @@ async def roll_back(request: Request) -> Response:
     number = form.value("version")
     if not number.isdecimal():
         raise InvalidInput(f"There is no version {number!r}.", field="version")
-    made = await client_of(request).agents.rollback(agent_id, int(number))
-    return see_other(
+    calls = client_of(request).agents
+    return await act(
         request,
         f"/agents/{agent_id}/versions",
-        flash=f"Version {made.version} has the configuration of version {number}.",
+        lambda: calls.rollback(agent_id, int(number)),
+        lambda made: Done(f"Version {made.version} has the configuration of version {number}."),
     )
 
 

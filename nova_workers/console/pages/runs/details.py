@@ -8,7 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.resources.runs import Runs
-from nova_workers.console.actions import act, answer_run
+from nova_workers.console.actions import Done, act, answer_run
 from nova_workers.console.forms import read_form
 from nova_workers.console.live import DONE, Change, renewals, stream
 from nova_workers.console.paging import cursor_of
@@ -56,28 +56,31 @@ async def _changes(request: Request) -> AsyncGenerator[Change]:
 async def cancel(request: Request) -> Response:
     """Request the cancellation of a run."""
     run_id = request.path_params["run"]
-    canceling = client_of(request).runs.cancel(run_id)
-    return await act(request, f"/runs/{run_id}", canceling, "Its cancellation is requested.")
+    calls = client_of(request).runs
+    return await act(request, f"/runs/{run_id}", lambda: calls.cancel(run_id), "Its cancellation is requested.")
 
 
 async def answer(request: Request) -> Response:
     """Answer a question of the run, or decide on a call."""
     run_id, form = request.path_params["run"], await read_form(request)
-    answering = answer_run(client_of(request).runs, run_id, form.given("wait_id"), form)
-    return await act(request, f"/runs/{run_id}", answering, "The answer was sent; the run continues.")
+    calls = client_of(request).runs
+    return await act(
+        request,
+        f"/runs/{run_id}",
+        lambda: answer_run(calls, run_id, form.given("wait_id"), form),
+        "The answer was sent; the run continues.",
+    )
 
 
 async def retry(request: Request) -> Response:
     """Send the run's message again, to the same conversation."""
     runs, run_id = client_of(request).runs, request.path_params["run"]
     run = await runs.get(run_id)
-    sending = runs.create(StatelessRunCreate(message=run.message, thread_id=run.thread_id))
     return await act(
         request,
         f"/runs/{run_id}",
-        sending,
-        "The message was sent again, as this run.",
-        then=lambda again: f"/runs/{again.id}",
+        lambda: runs.create(StatelessRunCreate(message=run.message, thread_id=run.thread_id)),
+        lambda again: Done("The message was sent again, as this run.", f"/runs/{again.id}"),
     )
 
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.client import NovaClient
+from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, read_form
 from nova_workers.console.pages.skills.files import (
     Upload,
@@ -103,11 +104,9 @@ async def replace(request: Request) -> Response:
 async def delete(request: Request) -> Response:
     """Delete a skill that no agent has."""
     name: str = request.path_params["skill"]
-    try:
-        await client_of(request).skills.delete(name)
-    except Conflict as error:
-        return see_other(request, f"/skills/{name}", flash=error.message, kind="bad")
-    return see_other(request, "/skills", flash=f"Skill {name} is deleted.")
+    calls = client_of(request).skills
+    deleted = Done(f"Skill {name} is deleted.", "/skills")
+    return await act(request, f"/skills/{name}", lambda: calls.delete(name), deleted)
 
 
 async def _put(
