@@ -83,7 +83,10 @@ class JsonSchema:
 
     async def problems(self, value: Any, most: int = 1) -> list[SchemaProblem]:
         """Return why a value, of the types of JSON, does not fulfil the schema: at most `most` reasons, or none."""
-        text = orjson.dumps(value)
+        try:
+            text = orjson.dumps(value)
+        except TypeError as error:
+            return [SchemaProblem((), f"it cannot be written as JSON: {error}", "type")]
         if self._weight * len(text) <= _WORK_HERE:
             return find_problems(self._validator, value, most)
         gate = _gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_CHILDREN))
@@ -117,7 +120,12 @@ def _check_bounds(schema: Mapping[str, Any]) -> None:
         raise InvalidSchema(
             f"its patterns are more than {_MAX_PATTERNS}, or longer than {_MAX_PATTERN_CHARS} characters together"
         )
-    if len(orjson.dumps(schema)) > _MAX_SCHEMA_BYTES:
+    try:
+        size_bytes = len(orjson.dumps(schema))
+    except TypeError as error:
+        # An integer beyond 64 bits, or a lone surrogate.
+        raise InvalidSchema(f"it cannot be written as JSON: {error}") from error
+    if size_bytes > _MAX_SCHEMA_BYTES:
         raise InvalidSchema(f"it is longer than {_MAX_SCHEMA_BYTES} bytes as JSON")
 
 

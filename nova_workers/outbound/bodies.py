@@ -44,6 +44,9 @@ class _Inflater:
         self._begun = False
 
     def __call__(self, chunk: bytes, room: int) -> bytes:
+        if self._inflate.eof:
+            # zlib would keep all that follows, at a cost that grows with the square of it.
+            return b""
         try:
             unpacked = self._inflate.decompress(self._inflate.unconsumed_tail + chunk, room)
         except zlib.error as error:

@@ -19,6 +19,8 @@ from nova_workers.outbound.bodies import Unpack, unpacker
 __all__ = ["ResponseBounds", "bound_responses"]
 
 _PIECE_BYTES: Final = 65_536
+_MODEL_TIMEOUTS: Final = 6
+"""A model's response that trickles ends after so many timeouts of a request: an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +38,11 @@ class ResponseBounds:
     stream_bytes: int = 64_000_000
     line_bytes: int = 8_000_000
     total_s: float | None = None
+
+    @classmethod
+    def of_model(cls, request_timeout_s: float) -> "ResponseBounds":
+        """Return the bounds of a model's response, whose timeout of a request applies to each silence in it."""
+        return cls(total_s=_MODEL_TIMEOUTS * request_timeout_s)
 
 
 def bound_responses(client: httpx2.AsyncClient, bounds: ResponseBounds) -> None:
@@ -81,6 +88,8 @@ class _BoundedStream(httpx2.AsyncByteStream):
                 if end_s is not None and time.monotonic() > end_s:
                     raise httpx2.ReadTimeout(f"The response took longer than {self._total_s:g} s.")
                 self._received += len(chunk)
+                # Also of what unpacks to nothing, as bytes after the end of a packed body do.
+                self._check_length(self._received)
                 piece = self._unpacked_piece(chunk)
                 while piece:
                     self._count(piece)
@@ -103,10 +112,13 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     def _count(self, piece: bytes) -> None:
         self._unpacked += len(piece)
-        if max(self._received, self._unpacked) > self._max_bytes:
-            raise httpx2.RemoteProtocolError(f"The response is longer than {self._max_bytes} bytes.")
+        self._check_length(self._unpacked)
         # A line ends with either of two characters.
         at = max(piece.rfind(b"\n"), piece.rfind(b"\r"))
         self._line_bytes = len(piece) - at - 1 + (self._line_bytes if at < 0 else 0)
         if self._line_bytes > self._max_line_bytes:
             raise httpx2.RemoteProtocolError(f"A line of the response is longer than {self._max_line_bytes} bytes.")
+
+    def _check_length(self, length: int) -> None:
+        if length > self._max_bytes:
+            raise httpx2.RemoteProtocolError(f"The response is longer than {self._max_bytes} bytes.")

@@ -9,7 +9,7 @@ from nova_workers.contracts.agents import ApprovalRule
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.orchestration import RUN_BASH
-from nova_workers.tools.commands import MAX_LINE_CHARS, matching, permitting, read_command
+from nova_workers.tools.commands import MAX_COMMANDS, MAX_LINE_CHARS, matching, permitting, read_command
 
 __all__ = ["describe_rule", "first_rule", "lasting_call", "main_text"]
 
@@ -137,14 +137,12 @@ def _fits_command(rule: ApprovalRule, pattern: str, command: str) -> bool:
 
     A line that cannot be read may contain any command.
     """
-    if len(command) > MAX_LINE_CHARS:
+    read = read_command(command) if len(command) <= MAX_LINE_CHARS else None
+    if read is None or len(read.bare) > MAX_COMMANDS:
         return rule.decision != "always"
-    read = read_command(command)
     if rule.decision == "always":
         return bool(read.plain) and all(permitting((pattern,), words) is not None for words in read.plain)
-    return (
-        not read.readable or matching((pattern,), *dict.fromkeys((read.line, *read.commands, *read.bare))) is not None
-    )
+    return not read.readable or matching((pattern,), *read.visible) is not None
 
 
 def _fits_text(rule: ApprovalRule, pattern: str, text: str | None) -> bool:

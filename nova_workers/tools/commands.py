@@ -9,6 +9,7 @@ import fnmatch
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property, lru_cache
 
 from nova_workers.tools.shell_syntax import ShellLine
 
@@ -70,7 +71,7 @@ _WIPED = frozenset({"/", "/*", "/.", "~", "~/", "~/*", "$HOME", "$HOME/", "$HOME
 _SYSTEM = re.compile(r"^/(?:bin|boot|dev|etc|home|lib|lib64|opt|proc|root|sbin|srv|sys|usr|var)(?:/\*?)?$")
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class CommandLine:
     """A command line that was read.
 
@@ -91,9 +92,15 @@ class CommandLine:
     readable: bool
     wipes: bool
 
+    @cached_property
+    def visible(self) -> tuple[str, ...]:
+        """All that a pattern which forbids is compared with."""
+        return tuple(dict.fromkeys((self.line, *self.commands, *self.bare)))
 
+
+@lru_cache(maxsize=4)
 def read_command(text: str) -> CommandLine:
-    """Read a command line."""
+    """Read a command line. Each rule about a call reads the same one, hence the cache."""
     parsed = ShellLine.parse(text)
     # The shell would refuse most lines that cannot be read. The visible words are checked nevertheless.
     simple = _visible_words(text) if parsed is None else list(parsed.visible_commands())

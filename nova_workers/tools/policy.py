@@ -107,13 +107,12 @@ class CommandPolicy:
         read = read_command(command) if len(command) <= MAX_LINE_CHARS else None
         if read is None or len(read.bare) > MAX_COMMANDS:
             return Verdict("deny", "length", "This command is too long. Write it to a file, and run that.")
-        seen = tuple(dict.fromkeys((read.line, *read.commands, *read.bare)))
-        denied = matching(self._deny, *seen)
+        denied = matching(self._deny, *read.visible)
         if denied is None and self._built_in and read.wipes:
             denied = "rm -r of a system directory"
         if denied is not None:
             return _refuse(denied)
-        asked = matching(self._operator_ask if approved else (*self._operator_ask, *self._ask), *seen)
+        asked = matching(self._operator_ask if approved else (*self._operator_ask, *self._ask), *read.visible)
         if asked is not None:
             return _ask(f"ask: {asked}", command, f"it matches {asked!r}")
         if read.plain and all(permitting(self._allow, words) is not None for words in read.plain):

@@ -59,9 +59,22 @@ async def _bomb() -> AsyncIterator[bytes]:
     yield _PACKED
 
 
+async def _trailer() -> AsyncIterator[bytes]:
+    """What follows the end of the packed content unpacks to nothing."""
+    yield gzip.compress(b"{}")
+    async for piece in _endless(bytes(65_536)):
+        yield piece
+
+
 RUDE: dict[str, tuple[str, Body, type[Exception]]] = {
     "an endless body": ("Content-Type: application/json", lambda: _endless(b"x" * 65_536), httpx2.RemoteProtocolError),
     "a packed body": ("Content-Encoding: gzip", _bomb, httpx2.RemoteProtocolError),
+    "bytes after a packed body": ("Content-Encoding: gzip", _trailer, httpx2.RemoteProtocolError),
+    "bytes after a packed stream": (
+        "Content-Type: text/event-stream\r\nContent-Encoding: gzip",
+        _trailer,
+        httpx2.RemoteProtocolError,
+    ),
     "an endless stream": (
         "Content-Type: text/event-stream",
         lambda: _endless(b"data: x\n\n" * 4_096),

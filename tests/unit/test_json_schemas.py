@@ -63,6 +63,8 @@ async def test_a_hostile_schema_holds_the_process_for_a_moment_at_most(schema: d
         ({"$ref": "file:///etc/passwd"}, "another document"),
         ({"$dynamicRef": "http://127.0.0.1/x"}, "another document"),
         ({"$schema": "http://127.0.0.1:1/meta"}, "meta"),
+        ({"properties": {"n": {"maximum": 2**64}}}, "cannot be written as JSON"),
+        ({"description": "\ud800"}, "cannot be written as JSON"),
     ],
 )
 def test_a_schema_that_is_too_large_or_refers_to_others_is_refused(schema: dict[str, Any], why: str) -> None:
@@ -128,3 +130,10 @@ async def test_looks_ahead_and_references_back_are_supported() -> None:
     checked = JsonSchema({"pattern": r"^(?!no)(.)\1$"})
     assert await checked.problems("aa") == []
     assert len(await checked.problems("ab")) == 1
+
+
+@pytest.mark.parametrize("value", [{"n": 2**64}, {"text": "\ud800"}])
+async def test_a_value_that_cannot_be_written_as_json_is_a_problem(value: Any) -> None:
+    (problem,) = await JsonSchema({"type": "object"}).problems(value)
+    assert (problem.place, problem.keyword) == ("$", "type")
+    assert "cannot be written as JSON" in problem.message

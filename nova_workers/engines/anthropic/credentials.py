@@ -12,8 +12,6 @@ from nova_workers.outbound import ResponseBounds, bound_responses
 __all__ = ["Clients", "Profile"]
 
 _CONNECT_TIMEOUT_S = 5.0
-_RESPONSE_SHARE = 6
-"""The timeout of requests holds for each silence. A response that trickles ends after so many of them: an hour."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +52,7 @@ class Clients:
         timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
         limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
         self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits)
-        bound_responses(self._http, ResponseBounds(total_s=_RESPONSE_SHARE * request_timeout_s))
+        bound_responses(self._http, ResponseBounds.of_model(request_timeout_s))
         try:
             self._clients = {
                 profile.name: AsyncAnthropic(

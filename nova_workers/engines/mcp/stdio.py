@@ -58,8 +58,10 @@ async def stdio_transport(server: StdioMcpServer, errors: TextIO) -> AsyncGenera
     from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     try:
         async with anyio.create_task_group() as tasks:
+            # Not canceled with the session, so that a server can write the rest and exit.
+            draining = anyio.CancelScope(shield=True)
             drained = anyio.Event()
-            tasks.start_soon(_read, process, incoming, drained)
+            tasks.start_soon(_read, process, incoming, draining, drained)
             tasks.start_soon(_write, process, outgoing, incoming)
             try:
                 yield to_session, from_session
@@ -70,13 +72,19 @@ async def stdio_transport(server: StdioMcpServer, errors: TextIO) -> AsyncGenera
                     await _stop(process)
                     with anyio.move_on_after(_EXIT_S):
                         await drained.wait()
+                    draining.cancel()
+                    # A process that the server left behind may keep the pipe open for ever, and there is no public way
+                    # to close this end.
+                    process._transport.close()  # pyright: ignore[reportAttributeAccessIssue]
                 tasks.cancel_scope.cancel()
     finally:
         for stream in (incoming, to_session, from_session, outgoing):
             stream.close()
 
 
-async def _read(process: asyncio.subprocess.Process, incoming: _Incoming, drained: anyio.Event) -> None:
+async def _read(
+    process: asyncio.subprocess.Process, incoming: _Incoming, draining: anyio.CancelScope, drained: anyio.Event
+) -> None:
     assert process.stdout is not None  # noqa: S101 - it was asked for as a pipe
     async with incoming:
         try:
@@ -90,7 +98,7 @@ async def _read(process: asyncio.subprocess.Process, incoming: _Incoming, draine
         except (anyio.BrokenResourceError, anyio.ClosedResourceError):
             _log.debug("mcp_session_ended")
     # What the server still writes is dropped, so that it can exit.
-    with anyio.CancelScope(shield=True):
+    with draining:
         while await process.stdout.read(1 << 16):
             pass
     drained.set()

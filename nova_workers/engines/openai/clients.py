@@ -13,8 +13,6 @@ from nova_workers.outbound import ResponseBounds, bound_responses
 __all__ = ["Clients"]
 
 _CONNECT_TIMEOUT_S = 5.0
-_RESPONSE_SHARE = 6
-"""The timeout of requests holds for each silence. A response that trickles ends after so many of them: an hour."""
 _NO_KEY = "none"
 """The SDK requires a key; servers without authentication ignore it."""
 
@@ -40,7 +38,7 @@ class Clients:
         timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
         limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
         self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits)
-        bound_responses(self._http, ResponseBounds(total_s=_RESPONSE_SHARE * request_timeout_s))
+        bound_responses(self._http, ResponseBounds.of_model(request_timeout_s))
         self._by_profile: dict[str, _Access] = {}
         self._profiles: dict[str, tuple[str, ...]] = {}
         for provider in providers:

@@ -3,12 +3,15 @@
 import asyncio
 import os
 import resource
+import signal
 import sys
 import time
+from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
+from nova_workers import child_process
 from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.engines.mcp.connection import ServerConnection
 
@@ -46,6 +49,36 @@ async def test_a_server_with_too_many_tools_is_refused(mode: str) -> None:
             await connection.list_tools()
     finally:
         await connection.close()
+
+
+async def test_a_schema_and_a_result_with_huge_numbers_cost_no_other_tool_and_no_crash() -> None:
+    connection = ServerConnection("hostile", _hostile("number"))
+    connection.start()
+    try:
+        await connection.ready()
+        assert [tool.name for tool in await connection.list_tools()] == ["work", "other"]
+        assert not (await connection.call("work", {})).is_error
+        with pytest.raises(RuntimeError, match="cannot be written as JSON"):
+            await connection.call("other", {})
+    finally:
+        await connection.close()
+
+
+@pytest.mark.skipif(not Path("/proc").exists(), reason="finds the child by /proc")
+async def test_a_child_of_the_server_that_keeps_its_output_open_does_not_hold_the_close(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    # Where there is no supervisor, which ends such a child: on systems other than Linux.
+    monkeypatch.setattr(child_process, "_SUPERVISED", False)
+    connection = ServerConnection("hostile", _hostile("child"))
+    connection.start()
+    await connection.ready()
+    child = int((await connection.call("work", {})).content[0].text)  # pyright: ignore[reportAttributeAccessIssue] - it is text
+    try:
+        async with asyncio.timeout(15):
+            await connection.close()
+    finally:
+        os.kill(child, signal.SIGKILL)
 
 
 async def test_a_line_without_end_ends_the_connection_and_others_are_served() -> None:

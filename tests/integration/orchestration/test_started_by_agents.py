@@ -128,6 +128,24 @@ async def test_an_end_before_the_run_waits_is_found_when_it_begins_to_wait(lead:
     assert (status, "quick" in text) == ("completed", True)
 
 
+async def test_an_end_whose_process_died_before_it_ended_the_wait_is_found_by_the_sweep(lead: Forest) -> None:
+    harness = lead.harness
+    run = await _submit(lead, _start(spawn(call("ask_user", question="Go on?"))), {"say": "done"})
+    assert [status for status, _ in await _calls(lead, run.run_id)] == ["deferred"]
+    # What is left if the process dies between the cancellation of a master's run and the end of the waits on it.
+    ended = await harness.database.execute(
+        "UPDATE runs SET status = 'canceled', finished_at = now() WHERE id ="
+        " (SELECT child_run_id FROM run_waits WHERE run_id = :run_id AND status = 'open')",
+        run_id=run.run_id,
+    )
+    assert ended == "UPDATE 1"
+    assert await harness.waiting.sweep() == 1
+    await lead.settle()
+    ((status, text),) = await _calls(lead, run.run_id)
+    assert (status, "was killed" in text) == ("failed", True)
+    assert await harness.status(run.run_id) == "succeeded"
+
+
 async def test_canceling_the_waiting_run_ends_its_orchestration(lead: Forest) -> None:
     run = await _submit(lead, _start(spawn(call("ask_user", question="Go on?"))), {"say": "done"})
     assert await lead.harness.status(run.run_id) == "waiting"

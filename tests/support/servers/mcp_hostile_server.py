@@ -2,11 +2,14 @@
 
 ``schema``: the schema of its tool's results takes exponential time; ``line``: a call is answered with an endless line;
 ``flood``: endless lines that answer nothing; ``stderr``: an endless line of its log; ``tools``: it lists 30,000 tools;
-``pages``: it lists tools in pages without end. It is written in bare JSON-RPC.
+``pages``: it lists tools in pages without end; ``number``: a schema and a result hold a number beyond 64 bits;
+``child``: a call starts a child that keeps standard output open, and returns its process id.
+It is written in bare JSON-RPC.
 """
 
 import itertools
 import json
+import subprocess
 import sys
 from typing import Any
 
@@ -28,7 +31,17 @@ def answer(mode: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"tools": [tool(f"t{number}") for number in range(30_000)]}
         if mode == "pages":
             return {"tools": [tool(f"t{params.get('cursor', 0)}")], "nextCursor": str(int(params.get("cursor", 0)) + 1)}
+        if mode == "number":
+            too_large = {"type": "object", "properties": {"n": {"maximum": 1 << 64}}}
+            schemas = {"work": too_large, "other": {"type": "object"}}
+            return {"tools": [{**tool(name), "outputSchema": schema} for name, schema in schemas.items()]}
         return {"tools": [{**tool("work"), **({"outputSchema": SCHEMA} if mode == "schema" else {})}]}
+    if mode == "number":
+        return {"content": [{"type": "text", "text": "done"}], "structuredContent": {"n": 1 << 64}}
+    if mode == "child":
+        command = [sys.executable, "-c", "import signal; signal.pause()"]
+        child = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+        return {"content": [{"type": "text", "text": str(child.pid)}]}
     _exhaust(mode)
     return {"content": [{"type": "text", "text": "done"}], "structuredContent": {"text": "a" * 40 + "b"}}
 

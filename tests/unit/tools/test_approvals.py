@@ -1,5 +1,6 @@
 """Which calls need approval, which are allowed, and which are refused."""
 
+import time
 from typing import Any
 
 import pytest
@@ -44,6 +45,21 @@ def test_a_tool_without_a_matching_rule_is_allowed() -> None:
     rules = ({"tool": "note_*", "decision": "never"}, {"tool": "mcp__*", "decision": "ask"})
     assert _judge("memory_save", {"content": "x"}, *rules) == Verdict("allow")
     assert _judge("Note_delete", {}, *rules).kind == "allow", "names are compared with their case"
+
+
+def test_a_long_command_is_read_once_for_all_rules() -> None:
+    rules = [{"tool": "Bash", "pattern": f"x{number} *", "decision": "never"} for number in range(100)]
+    begun_s = time.thread_time()
+    assert _bash("; ".join(f"echo {number}" for number in range(1_000)), *rules) == "allow"
+    assert time.thread_time() - begun_s < 1.0
+
+
+@pytest.mark.parametrize(("decision", "kind"), [("always", "deny"), ("never", "deny"), ("ask", "deny")])
+def test_a_line_of_too_many_commands_is_refused_unread(decision: str, kind: str) -> None:
+    line = ";".join(f"a{number}" for number in range(1_001))
+    assert _bash(line, {"tool": "Bash", "pattern": "a*", "decision": decision}) == kind
+    rule = ApprovalRule.model_validate({"tool": "Bash", "pattern": "b*", "decision": decision})
+    assert (first_rule([rule], "Bash", {"command": line}) is not None) == (decision != "always")
 
 
 def test_the_first_matching_rule_decides() -> None:
