@@ -134,18 +134,25 @@ class NovaClient:
         """Return if the API process answers; raise `Unavailable` otherwise."""
         await self._transport.send("GET", "/healthz", timeout_s=5)
 
+    async def checks(self) -> dict[str, str]:
+        """Return the API's checks of its servers, by name: ``ok`` or the fault."""
+        return (await self._readiness()).checks
+
     async def readyz(self) -> dict[str, str]:
-        """Return the API's checks of its servers, by name: ``ok`` or the fault.
+        """Return the API's checks of its servers, all of which succeeded.
 
         Raises:
             Unavailable: The API is not ready; the message says why.
         """
-        response = await self._transport.send("GET", "/readyz", timeout_s=10, accept=frozenset({503}))
-        state = _Readiness.model_validate_json(response.content)
+        state = await self._readiness()
         if not state.ready:
             wrong = "; ".join(f"{name} {words}" for name, words in state.checks.items() if words != "ok")
             raise Unavailable(f"The API at {self.base_url} is not ready: {wrong}.", **state.checks)
         return state.checks
+
+    async def _readiness(self) -> _Readiness:
+        response = await self._transport.send("GET", "/readyz", timeout_s=10, accept=frozenset({503}))
+        return _Readiness.model_validate_json(response.content)
 
 
 class Threads:

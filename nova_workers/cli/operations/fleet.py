@@ -96,9 +96,10 @@ def _show(session: Session, view: FleetView) -> None:
                 for worker in view.workers
             ],
         )
+    elif view.workers is None:
+        out.note("Workers are shown to keys with the scope operator. `nova doctor` checks them.")
     else:
-        text = "No worker is shown: none is alive, or the key lacks the operator scope. `nova doctor` shows which."
-        out.note(text, "yellow")
+        out.note("No worker is alive: messages are accepted, and wait. Start one: nova worker", "yellow")
     for switch in view.switches:
         because = f": {switch.reason}" if switch.reason else ""
         out.note(f"paused {_about(switch.scope, switch.target)} since {stamp(switch.created_at)}{because}", "yellow")

@@ -135,18 +135,25 @@ class SyncNovaClient:
         """Return if the API process answers; raise `Unavailable` otherwise."""
         self._transport.send("GET", "/healthz", timeout_s=5)
 
+    def checks(self) -> dict[str, str]:
+        """Return the API's checks of its servers, by name: ``ok`` or the fault."""
+        return (self._readiness()).checks
+
     def readyz(self) -> dict[str, str]:
-        """Return the API's checks of its servers, by name: ``ok`` or the fault.
+        """Return the API's checks of its servers, all of which succeeded.
 
         Raises:
             Unavailable: The API is not ready; the message says why.
         """
-        response = self._transport.send("GET", "/readyz", timeout_s=10, accept=frozenset({503}))
-        state = _Readiness.model_validate_json(response.content)
+        state = self._readiness()
         if not state.ready:
             wrong = "; ".join(f"{name} {words}" for name, words in state.checks.items() if words != "ok")
             raise Unavailable(f"The API at {self.base_url} is not ready: {wrong}.", **state.checks)
         return state.checks
+
+    def _readiness(self) -> _Readiness:
+        response = self._transport.send("GET", "/readyz", timeout_s=10, accept=frozenset({503}))
+        return _Readiness.model_validate_json(response.content)
 
 
 class Threads:

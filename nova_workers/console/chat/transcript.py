@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from nova_workers.client.client import NovaClient
+from nova_workers.client.paging import iterate
 from nova_workers.console.chat.wording import Outcome, outcome_of
 from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.http.wire import MessageView, RunView, ThreadView, ToolCallView, TurnView, UsageView
@@ -184,14 +185,8 @@ def said_text(content: Sequence[ContentBlock]) -> str:
 
 
 async def _messages(client: NovaClient, thread_id: str, low: int, high: int) -> list[MessageView]:
-    found: list[MessageView] = []
-    cursor: str | None = None
-    while True:
-        page = await client.threads.messages(thread_id, from_depth=low, to_depth=high, limit=_MESSAGES, cursor=cursor)
-        found += page.items
-        cursor = page.next_cursor
-        if cursor is None:
-            return found
+    pages = iterate(client.threads.messages, thread_id, from_depth=low, to_depth=high, limit=_MESSAGES)
+    return [message async for message in pages]
 
 
 async def _has_later(client: NovaClient, thread_id: str, depth: int) -> bool:

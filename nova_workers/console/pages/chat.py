@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.access import agent_choices, if_allowed
 from nova_workers.console.chat import actions
 from nova_workers.console.chat.feed import LISTED_THREADS, follow_thread
 from nova_workers.console.chat.messages import message_of, read_message
@@ -28,7 +29,6 @@ from nova_workers.ids import new_id
 __all__ = ["PAGE"]
 
 _INLINE = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
-_AGENTS = 200
 _MEDIA_CACHE = "private, max-age=86400, immutable"
 
 
@@ -71,7 +71,7 @@ async def _list_page(request: Request, form: Form, *, status: int = 200) -> Resp
     client = client_of(request)
     page, agents = await asyncio.gather(
         client.threads.list(agent_id=filter_of(request, "agent"), limit=LISTED_THREADS, cursor=cursor_of(request)),
-        client.agents.list(limit=_AGENTS),
+        agent_choices(client),
     )
     return render(
         request,
@@ -79,7 +79,7 @@ async def _list_page(request: Request, form: Form, *, status: int = 200) -> Resp
         status=status,
         threads=page.items,
         pager=pager(request, page),
-        agents=agents.items,
+        agents=agents,
         form=form,
     )
 
@@ -89,7 +89,7 @@ async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Re
     conversation, threads, files, tree = await asyncio.gather(
         load_conversation(client, thread_id, to_depth=_depth(filter_of(request, "to"))),
         client.threads.list(agent_id=agent, limit=LISTED_THREADS),
-        client.files.list(thread_id=thread_id, limit=LISTED_THREADS),
+        if_allowed(client.files.list(thread_id=thread_id, limit=LISTED_THREADS), None),
         client.threads.forks(thread_id),
     )
     return render(
@@ -99,7 +99,7 @@ async def _thread_page(request: Request, form: Form, *, status: int = 200) -> Re
         conversation=conversation,
         thread=conversation.thread,
         threads=threads.items,
-        files=files.items,
+        files=files.items if files else (),
         drawing=draw_tree(tree, thread_id),
         listed_agent=agent,
         form=form,

@@ -6,17 +6,15 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nova_workers.client.client import NovaClient
+from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import act
 from nova_workers.console.forms import build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
-from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.fleet import FleetPause
-from nova_workers.contracts.http.tenants import TenantChange, TenantView
-from nova_workers.errors import Forbidden
+from nova_workers.contracts.http.tenants import TenantChange
 
 __all__ = ["PAGE"]
 
@@ -24,7 +22,11 @@ __all__ = ["PAGE"]
 async def show(request: Request) -> Response:
     """Show the fleet."""
     client = client_of(request)
-    fleet, checks, tenants = await asyncio.gather(client.fleet.view(), client.readyz(), _tenants(client, request))
+    fleet, checks, tenants = await asyncio.gather(
+        client.fleet.view(),
+        client.checks(),
+        if_allowed(client.tenants.list(limit=PAGE_SIZE, cursor=cursor_of(request)), None),
+    )
     return render(request, "fleet/show.html", fleet=fleet, checks=checks, tenants=tenants)
 
 
@@ -53,13 +55,6 @@ async def switch_tenant(request: Request) -> Response:
         lambda: calls.change(tenant_id, TenantChange(paused=paused)),
         "The tenant is paused." if paused else "The tenant works again.",
     )
-
-
-async def _tenants(client: NovaClient, request: Request) -> Page[TenantView] | None:
-    try:
-        return await client.tenants.list(limit=PAGE_SIZE, cursor=cursor_of(request))
-    except Forbidden:
-        return None
 
 
 PAGE = PageModule(

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.access import if_allowed
 from nova_workers.console.charts import Series, stacked_bars
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.rendering import render
@@ -38,21 +39,22 @@ async def show(request: Request) -> Response:
     client = client_of(request)
     attention, running, recent, fleet, budgets, activity = await asyncio.gather(
         client.overview.attention(limit=_ROWS),
-        client.runs.list(status="running", limit=_ROWS),
-        client.runs.list(limit=_ROWS),
+        if_allowed(client.runs.list(status="running", limit=_ROWS), None),
+        if_allowed(client.runs.list(limit=_ROWS), None),
         client.fleet.view(),
-        client.tenants.budgets(),
-        client.overview.activity("hour"),
+        if_allowed(client.tenants.budgets(), None),
+        if_allowed(client.overview.activity("hour"), None),
     )
     return render(
         request,
         "home.html",
         needed=_needed(attention),
-        running=running.items,
-        recent=recent.items,
+        running=running.items if running else (),
+        recent=recent.items if recent else (),
         fleet=fleet,
-        own_budget=budgets.items[0],
-        plots=_plots(activity),
+        own_budget=budgets.items[0] if budgets else None,
+        plots=_plots(activity) if activity else (),
+        may_read_runs=recent is not None,
     )
 
 

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.markdown import to_html
@@ -46,8 +47,7 @@ async def new(request: Request) -> Response:
             form = form.refused(error)
         else:
             return see_other(request, f"/notes/{note.id}", flash="The note was saved.")
-    agents = await client_of(request).agents.list(limit=200)
-    return _editor(request, form, note=None, agents=[agent.id for agent in agents.items])
+    return _editor(request, form, note=None, agents=await agent_choices(client_of(request)))
 
 
 async def show(request: Request) -> Response:
@@ -83,7 +83,7 @@ async def preview(request: Request) -> Response:
     return HTMLResponse(await asyncio.to_thread(to_html, form.value("content")))
 
 
-def _editor(request: Request, form: Form, *, note: NoteView | None, agents: list[str]) -> Response:
+def _editor(request: Request, form: Form, *, note: NoteView | None, agents: list[tuple[str, str]] | None) -> Response:
     return render(
         request,
         "notes/edit.html",

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.live import DONE, Change, renewals, stream
@@ -70,13 +71,12 @@ async def new(request: Request) -> Response:
             form = form.refused(error)
         else:
             return see_other(request, f"/orchestrations/{started.id}", flash="The orchestration has begun.")
-    agents = await client_of(request).agents.list(limit=200)
     return render(
         request,
         "orchestrations/new.html",
         status=422 if form.problem else 200,
         form=form,
-        agents=[agent.id for agent in agents.items],
+        agents=await agent_choices(client_of(request)),
     )
 
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.access import agent_choices
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
@@ -34,7 +35,7 @@ async def show(request: Request) -> Response:
     except InvalidInput as error:
         problem = error.message
     agents, result = await asyncio.gather(
-        client.agents.list(limit=200),
+        agent_choices(client),
         _no_search()
         if query is None or problem is not None
         else client.history.search(
@@ -50,7 +51,7 @@ async def show(request: Request) -> Response:
         request,
         "chat/search.html",
         problem=problem,
-        agents=[agent.id for agent in agents.items],
+        agents=agents,
         result=result,
         hits=[] if result is None else [(hit, marked(hit.excerpt)) for hit in result.items],
     )

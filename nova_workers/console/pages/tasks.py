@@ -9,6 +9,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.client.resources.tasks import Tasks
+from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -75,13 +76,12 @@ async def new(request: Request) -> Response:
             form = form.refused(error)
         else:
             return see_other(request, f"/tasks/{task.id}", flash=f"Task {task.id} was created.")
-    agents = await client_of(request).agents.list(limit=200)
     return render(
         request,
         "tasks/new.html",
         status=422 if form.problem else 200,
         form=form,
-        agents=[agent.id for agent in agents.items],
+        agents=await agent_choices(client_of(request)),
     )
 
 

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -37,7 +38,7 @@ async def show(request: Request) -> Response:
             form = form.refused(error)
         else:
             return see_other(request, "/tenant", flash="Saved.")
-    budgets, fleet = await asyncio.gather(client.tenants.budgets(), client.fleet.view())
+    budgets, fleet = await asyncio.gather(if_allowed(client.tenants.budgets(), None), client.fleet.view())
     return render(
         request,
         "tenant/show.html",

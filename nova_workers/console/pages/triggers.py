@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -76,8 +77,7 @@ async def new(request: Request) -> Response:
             form = form.refused(error)
         else:
             return see_other(request, f"/triggers/{trigger.id}", flash="The trigger was created.")
-    agents = await client_of(request).agents.list(limit=200)
-    return _editor(request, form, None, [agent.id for agent in agents.items])
+    return _editor(request, form, None, await agent_choices(client_of(request)))
 
 
 async def edit(request: Request) -> Response:
@@ -125,7 +125,9 @@ async def delete(request: Request) -> Response:
     return await act(request, f"/triggers/{trigger_id}", lambda: calls.delete(trigger_id), deleted)
 
 
-def _editor(request: Request, form: Form, trigger: TriggerView | None, agents: list[str]) -> Response:
+def _editor(
+    request: Request, form: Form, trigger: TriggerView | None, agents: list[tuple[str, str]] | None
+) -> Response:
     return render(
         request,
         "triggers/edit.html",

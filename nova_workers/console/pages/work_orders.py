@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import act
 from nova_workers.console.forms import build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -32,7 +33,7 @@ async def show_list(request: Request) -> Response:
             limit=PAGE_SIZE,
             cursor=cursor_of(request),
         ),
-        client.work_order_policies.list(),
+        if_allowed(client.work_order_policies.list(), None),
     )
     return render(
         request,
@@ -40,7 +41,7 @@ async def show_list(request: Request) -> Response:
         orders=page.items,
         pager=pager(request, page),
         states=get_args(OrderState),
-        policies=policies.items,
+        policies=policies.items if policies else None,
     )
 
 

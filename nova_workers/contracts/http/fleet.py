@@ -56,5 +56,6 @@ class FleetView(View):
     runs: dict[str, int]
     """Open runs by status, and those that ended in the last hour."""
     queues: list[QueueDepth]
-    workers: list[WorkerView]
+    workers: list[WorkerView] | None
+    """Null without the scope `operator`: workers serve all tenants."""
     switches: list[SwitchView]

@@ -10,12 +10,13 @@ from functools import cache
 from typing import Any, Final, cast
 
 from nova_workers.client.client import NovaClient
+from nova_workers.client.paging import iterate
+from nova_workers.console.access import if_allowed
 from nova_workers.console.schema_forms import Node, Option, Shape, make_node, options_shape, shape_of
 from nova_workers.contracts.agents import ENGINE_NAMES
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.contracts.native import NATIVE_TOOLS
-from nova_workers.errors import Forbidden
 
 __all__ = ["Choices", "Section", "agent_shape", "form_root", "load_choices", "sections_of"]
 
@@ -78,7 +79,7 @@ class Section:
 
 async def load_choices(client: NovaClient) -> Choices:
     """Return what the form offers."""
-    capabilities, skills = await asyncio.gather(client.capabilities(), _skills(client))
+    capabilities, skills = await asyncio.gather(client.capabilities(), if_allowed(_skills(client), ()))
     return Choices(tuple(capabilities), skills)
 
 
@@ -158,13 +159,4 @@ def _native_options() -> list[Option]:
 
 
 async def _skills(client: NovaClient) -> tuple[Option, ...]:
-    found: list[Option] = []
-    cursor: str | None = None
-    try:
-        while True:
-            page = await client.skills.list(limit=_PAGE, cursor=cursor)
-            found.extend(Option(skill.name, skill.description) for skill in page.items)
-            if (cursor := page.next_cursor) is None:
-                return tuple(found)
-    except Forbidden:
-        return ()
+    return tuple([Option(skill.name, skill.description) async for skill in iterate(client.skills.list, limit=_PAGE)])

@@ -10,6 +10,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.client import NovaClient
+from nova_workers.client.paging import iterate
+from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, read_form
 from nova_workers.console.pages.skills.files import (
@@ -25,7 +27,7 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.skills import SKILL_NAME_PATTERN, SkillDetail, SkillFilePut, SkillPut
-from nova_workers.errors import Conflict, Forbidden, InvalidInput, LimitExceeded, Rejected
+from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, Rejected
 from nova_workers.validation import ACCEPTED_FORMS
 
 __all__ = ["create", "delete", "replace", "show", "show_edit", "show_file", "show_list", "show_new"]
@@ -50,7 +52,7 @@ async def show_list(request: Request) -> Response:
 async def show(request: Request) -> Response:
     """Show a skill: its text, its files, and the agents that have it."""
     client, name = client_of(request), request.path_params["skill"]
-    skill, agents = await asyncio.gather(client.skills.get(name), _agents_with(client, name))
+    skill, agents = await asyncio.gather(client.skills.get(name), if_allowed(_agents_with(client, name), None))
     return render(request, "skills/show.html", skill=skill, text=text_below_front(skill.skill_md), agents=agents)
 
 
@@ -148,15 +150,6 @@ def _form_page(request: Request, skill: SkillDetail | None, form: Form, status: 
     return render(request, "skills/form.html", status=status, skill=skill, form=form, text=text)
 
 
-async def _agents_with(client: NovaClient, name: str) -> list[str] | None:
-    """Return the agents that have a skill; None for a key that may not read agents."""
-    found: list[str] = []
-    cursor: str | None = None
-    try:
-        while True:
-            page = await client.agents.list(limit=_AGENTS, cursor=cursor)
-            found.extend(agent.id for agent in page.items if name in agent.spec.skills)
-            if (cursor := page.next_cursor) is None:
-                return found
-    except Forbidden:
-        return None
+async def _agents_with(client: NovaClient, name: str) -> list[str]:
+    """Return the agents that have a skill."""
+    return [agent.id async for agent in iterate(client.agents.list, limit=_AGENTS) if name in agent.spec.skills]
