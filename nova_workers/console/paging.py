@@ -35,10 +35,10 @@ def filter_of(request: Request, name: str) -> str | None:
 
 def pager(request: Request, page: Page[T]) -> Pager:
     """Return the links below a list."""
-    kept = {name: value for name, value in request.query_params.items() if name != "cursor" and value}
+    kept = [(name, value) for name, value in request.query_params.multi_items() if name != "cursor" and value]
 
     def address(**more: str) -> str:
-        query = urlencode({**kept, **more})
+        query = urlencode([*kept, *more.items()])
         return f"{request.url.path}?{query}" if query else request.url.path
 
     return Pager(

@@ -7,12 +7,13 @@ from typing import NamedTuple
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.events import StreamEnd
-from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled
+from nova_workers.contracts.http.wire import MAX_BULK_CANCEL, BulkCancel, BulkCanceled
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs import cancel as ledger
+from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.ledger.waits.release import find_stuck, release_waiting
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
@@ -22,7 +23,7 @@ from nova_workers.streams.publisher import EventPublisher
 
 __all__ = ["Canceller"]
 
-_BULK_LIMIT = 1_000
+_FILTERS = [name for name in BulkCancel.model_fields if name != "dry_run"]
 
 
 class _Requested(NamedTuple):
@@ -62,29 +63,23 @@ class Canceller:
             raise IllegalTransition(f"Run {run_id!r} has {status}; it can no longer be canceled.", status=status)
 
     async def cancel_many(self, tenant_id: str, which: BulkCancel) -> BulkCanceled:
-        """Cancel all open runs that match, up to 1,000 a call.
+        """Cancel all open runs that match, up to 1,000 a call; or only count them (`dry_run`).
 
         Raises:
             InvalidInput: No filter is given.
             AgentRenamed: The agent has another id now.
         """
-        if not (which.thread_id or which.agent_id or which.status or which.run_ids):
+        if not any(which.model_dump(exclude={"dry_run"}).values()):
             raise InvalidInput(
-                "Give at least one of thread_id, agent_id, status, run_ids: an empty filter would cancel every run.",
-                field="body",
+                f"Give at least one of {', '.join(_FILTERS)}: an empty filter would cancel every run.", field="body"
             )
         async with self._database.connection() as connection:
             await refuse_former_id(connection, tenant_id, which.agent_id)
-            run_ids = await ledger.select_open(
-                connection,
-                tenant_id,
-                thread_id=which.thread_id,
-                agent_id=which.agent_id,
-                status=which.status,
-                run_ids=which.run_ids,
-                limit=_BULK_LIMIT,
-            )
-        done = await self._request(tenant_id, run_ids)
+            runs = await ledger.select_open(connection, tenant_id, _filter(which), limit=MAX_BULK_CANCEL)
+        if which.dry_run:
+            unbegun = sum(run.unbegun for run in runs)
+            return BulkCanceled(canceled=unbegun, requested=len(runs) - unbegun)
+        done = await self._request(tenant_id, [run.id for run in runs])
         return BulkCanceled(canceled=done.canceled, requested=done.requested)
 
     async def withdraw(self, tenant_id: str, run_id: str) -> None:
@@ -163,7 +158,7 @@ class Canceller:
     async def release_stuck(self) -> int:
         """Release waiting runs whose cancellation was requested but not applied; return how many."""
         async with self._database.connection() as connection:
-            stuck = await find_stuck(connection, limit=_BULK_LIMIT)
+            stuck = await find_stuck(connection, limit=MAX_BULK_CANCEL)
         await self._release(stuck)
         return len(stuck)
 
@@ -195,3 +190,9 @@ class Canceller:
         self._dispatcher.ring_runs(
             [request.doorbell for request in requests if not request.running and not request.waiting]
         )
+
+
+def _filter(which: BulkCancel) -> RunFilter:
+    statuses = (which.status,) if isinstance(which.status, str) else which.status or ()
+    fields = which.model_dump(exclude={"dry_run", "status"})
+    return RunFilter(**fields, statuses=frozenset(statuses))

@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.cancel import request_cancel, select_open
+from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.tenants import ending as ledger
 from nova_workers.runs.cancel import Canceller
 
@@ -63,11 +64,9 @@ class TenantEnd:
 
     async def _step_of(self, tenant_id: str) -> bool:
         async with self._database.connection() as connection:
-            open_runs = await select_open(
-                connection, tenant_id, thread_id=None, agent_id=None, status=None, run_ids=None, limit=_RUNS
-            )
+            open_runs = await select_open(connection, tenant_id, RunFilter(), limit=_RUNS)
         if open_runs:
-            return await self._cancel(tenant_id, open_runs)
+            return await self._cancel(tenant_id, [run.id for run in open_runs])
         async with self._database.connection() as connection:
             threads = await ledger.purgeable_threads(connection, tenant_id, limit=_THREADS)
             if not threads and await ledger.has_threads(connection, tenant_id):

@@ -17,6 +17,7 @@ from api.workers import name_missing_worker
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.ledger.runs import reads as run_reads
+from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 __all__ = ["router"]
@@ -52,7 +53,7 @@ async def list_runs(
     limit: Limit = 50,
 ) -> Page[RunView]:
     """List runs, newest first."""
-    which = run_reads.RunFilter(
+    which = RunFilter(
         thread_id=thread_id,
         agent_id=agent_id,
         statuses=frozenset(statuses or ()),
@@ -79,7 +80,7 @@ async def list_runs(
 
 @router.post("/cancel", responses=problems(410, body=True))
 async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> BulkCanceled:
-    """Cancel all open runs that match every given field, up to 1,000 per call."""
+    """Cancel all open runs that match every given field, up to 1,000 per call; with `dry_run` only count them."""
     return await state.services.canceller.cancel_many(caller.tenant_id, body)
 
 

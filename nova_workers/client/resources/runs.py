@@ -12,6 +12,7 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import (
+    MAX_BULK_CANCEL,
     BulkCancel,
     BulkCanceled,
     RunBatch,
@@ -31,8 +32,6 @@ __all__ = ["Runs"]
 
 NO_MORE_EVENTS = 204
 """The API's answer to a client that already has the final event."""
-
-_BULK_LIMIT = 1_000
 
 
 class Runs:
@@ -145,7 +144,7 @@ class Runs:
         return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/cancel")
 
     async def cancel_many(self, which: BulkCancel) -> BulkCanceled:
-        """Cancel all open runs that match, up to 1,000."""
+        """Cancel all open runs that match, up to 1,000; with `dry_run` only count them."""
         return await self._transport.fetch(BulkCanceled, "POST", "/v1/runs/cancel", body=which)
 
     async def cancel_all(self, which: BulkCancel) -> BulkCanceled:
@@ -155,7 +154,7 @@ class Runs:
             done = await self.cancel_many(which)
             canceled, requested = canceled + done.canceled, max(requested, done.requested)
             # Running ones stay open for a moment, so they are found again; those that ended are not.
-            if not done.canceled or done.canceled + done.requested < _BULK_LIMIT:
+            if which.dry_run or not done.canceled or done.canceled + done.requested < MAX_BULK_CANCEL:
                 return BulkCanceled(canceled=canceled, requested=requested)
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:

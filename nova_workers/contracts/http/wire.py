@@ -6,7 +6,7 @@ Other subjects have their own modules in this package; `bodies` has the common p
 from datetime import datetime
 from typing import Annotated, Any, Self
 
-from pydantic import ConfigDict, Field, StringConstraints, model_validator
+from pydantic import ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.bodies import Body, Moment, Problem, View
@@ -18,6 +18,7 @@ from nova_workers.vocabulary import OnBusy, OpenRunStatus, RunQueue, RunStatus
 __all__ = [
     "IDEMPOTENCY_KEY_PATTERN",
     "MAX_BATCH",
+    "MAX_BULK_CANCEL",
     "MAX_START_DAYS",
     "OPENING_CHARS",
     "AgentCreate",
@@ -53,6 +54,8 @@ MAX_START_DAYS = 366
 """How far ahead a run may start, in days."""
 MAX_BATCH = 100
 """Limit of messages in one request."""
+MAX_BULK_CANCEL = 1_000
+"""Most runs that one request cancels."""
 OPENING_CHARS = 200
 """Most characters of a thread's `opening`."""
 IDEMPOTENCY_KEY_PATTERN = r"^[\x21-\x7e]+$"
@@ -282,13 +285,28 @@ class RunBatchView(View):
     items: list[RunBatchOutcome]
 
 
+_RunRelation = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None
+
+
 class BulkCancel(Body):
     """Which runs to cancel: all open ones that match every given field. At least one field is required."""
 
     thread_id: str | None = None
     agent_id: str | None = None
-    status: OpenRunStatus | None = None
-    run_ids: Annotated[list[str], Field(max_length=1_000)] | None = None
+    status: OpenRunStatus | Annotated[list[OpenRunStatus], Field(min_length=1, max_length=4)] | None = None
+    """One, or any of several."""
+    queue: RunQueue | None = None
+    trigger_id: _RunRelation = None
+    """Only those that this trigger fired."""
+    parent_run_id: _RunRelation = None
+    """Only those that this run started."""
+    since: Moment | None = None
+    """Only those submitted at this time or later."""
+    until: Moment | None = None
+    """Only those submitted before this time."""
+    run_ids: Annotated[list[str], Field(max_length=MAX_BULK_CANCEL)] | None = None
+    dry_run: StrictBool = False
+    """Count only: nothing is canceled, and the numbers are those of runs that would be."""
 
 
 class BulkCanceled(View):
@@ -297,7 +315,7 @@ class BulkCanceled(View):
     canceled: int
     """Number of runs that ended at once."""
     requested: int
-    """Number of running runs, which will stop shortly."""
+    """Number of runs that had begun, which will stop shortly."""
 
 
 class ToolCallView(View):

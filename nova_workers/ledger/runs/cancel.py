@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_effects
 from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
+from nova_workers.ledger.runs.filters import IS_OPEN, RunFilter, conditions_of
 from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = [
+    "OpenRun",
     "edit_queued",
     "request_cancel",
     "request_cancel_on_thread",
@@ -69,16 +72,7 @@ SELECT id, thread_id, queue, status FROM mine
 _REQUEST = _request("id = ANY(:run_ids::text[])")
 _REQUEST_ON_THREAD = _request("thread_id = :thread_id")
 
-_SELECT_OPEN = f"""
-SELECT id FROM runs
- WHERE tenant_id = :tenant_id AND status IN {sql_list(OPEN_RUNS)}
-   AND (:thread_id::text IS NULL OR thread_id = :thread_id)
-   AND (:agent_id::text IS NULL OR agent_id = :agent_id)
-   AND (:status::text IS NULL OR status = :status)
-   AND (:run_ids::text[] IS NULL OR id = ANY(:run_ids))
- ORDER BY id
- LIMIT :limit
-"""
+_SELECT = f"SELECT r.id, {_NOT_BEGUN} AS unbegun FROM runs r"
 
 _STATUS = "SELECT status FROM runs WHERE tenant_id = :tenant_id AND id = :run_id"
 
@@ -119,6 +113,13 @@ SELECT count(*) FROM mine
 """
 
 
+class OpenRun(NamedTuple):
+    """An open run. One that has not begun ends at once when it is canceled."""
+
+    id: str
+    unbegun: bool
+
+
 async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequence[str]) -> list[CancelRequest]:
     """Cancel open runs. Ended, unknown and other tenants' runs are not in the answer."""
     return _requests(await connection.fetch(_REQUEST, tenant_id=tenant_id, run_ids=list(run_ids)))
@@ -129,27 +130,12 @@ async def request_cancel_on_thread(connection: Connection, tenant_id: str, threa
     return _requests(await connection.fetch(_REQUEST_ON_THREAD, tenant_id=tenant_id, thread_id=thread_id))
 
 
-async def select_open(
-    connection: Connection,
-    tenant_id: str,
-    *,
-    thread_id: str | None,
-    agent_id: str | None,
-    status: str | None,
-    run_ids: Sequence[str] | None,
-    limit: int,
-) -> list[str]:
-    """Return ids of a tenant's open runs that match every filter given, oldest first."""
-    rows = await connection.fetch(
-        _SELECT_OPEN,
-        tenant_id=tenant_id,
-        thread_id=thread_id,
-        agent_id=agent_id,
-        status=status,
-        run_ids=None if run_ids is None else list(run_ids),
-        limit=limit,
-    )
-    return [row["id"] for row in rows]
+async def select_open(connection: Connection, tenant_id: str, which: RunFilter, *, limit: int) -> list[OpenRun]:
+    """Return a tenant's open runs that match a filter, oldest first."""
+    conditions, values = conditions_of(which)
+    query = f"{_SELECT} WHERE {conditions} AND {IS_OPEN} ORDER BY r.id LIMIT :limit"
+    rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)
+    return [OpenRun(row["id"], row["unbegun"]) for row in rows]
 
 
 async def run_status(connection: Connection, tenant_id: str, run_id: str) -> str | None:

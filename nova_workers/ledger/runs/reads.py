@@ -4,19 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import datetime
 
 from nova_workers.contracts.events import EventCursor
-from nova_workers.contracts.http.wire import RunError, RunStatus, RunView, UsageView
+from nova_workers.contracts.http.wire import RunError, RunView, UsageView
 from nova_workers.contracts.waits import WaitView, describe_waits
 from nova_workers.errors import NotFound
-from nova_workers.ids import id_at
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.vocabulary import ENDED_RUNS, OPEN_RUNS, sql_list
+from nova_workers.ledger.runs.filters import RunFilter, conditions_of
+from nova_workers.vocabulary import ENDED_RUNS, sql_list
 
 __all__ = [
     "FREE_WORKER",
-    "RunFilter",
     "RunState",
     "find_ended",
     "get_run",
@@ -79,8 +77,6 @@ _LIST_OF_THREAD = f"""
  LIMIT :limit
 """
 
-_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
-
 _STATE = """
 SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
 """
@@ -88,35 +84,6 @@ SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE 
 _ENDED_AMONG = f"""
 SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status IN {sql_list(ENDED_RUNS)}
 """
-
-
-_CONDITIONS = {
-    "before": "r.id < :before",
-    "thread_id": "r.thread_id = :thread_id",
-    "agent_id": "r.agent_id = :agent_id",
-    "queue": "r.queue = :queue",
-    "trigger_id": "r.trigger_id = :trigger_id",
-    "parent_run_id": "r.parent_run_id = :parent_run_id",
-    "first_id": "r.id >= :first_id",
-    "end_id": "r.id < :end_id",
-}
-
-
-@dataclass(frozen=True, slots=True)
-class RunFilter:
-    """Which runs to list; None does not filter."""
-
-    thread_id: str | None = None
-    agent_id: str | None = None
-    statuses: frozenset[RunStatus] = frozenset()
-    """Any of these; empty does not filter."""
-    queue: str | None = None
-    trigger_id: str | None = None
-    parent_run_id: str | None = None
-    since: datetime | None = None
-    """Submitted at this time or later. Compared with ids, which begin with it: exact to a millisecond."""
-    until: datetime | None = None
-    """Submitted before this time."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -152,24 +119,8 @@ async def list_runs(
     connection: Connection, tenant_id: str, which: RunFilter, *, before: str | None, limit: int
 ) -> list[RunView]:
     """Return runs, newest first, from before the run `before`."""
-    given = {
-        "before": before,
-        "thread_id": which.thread_id,
-        "agent_id": which.agent_id,
-        "queue": which.queue,
-        "trigger_id": which.trigger_id,
-        "parent_run_id": which.parent_run_id,
-        "first_id": None if which.since is None else id_at("run", which.since),
-        "end_id": None if which.until is None else id_at("run", which.until),
-    }
-    values = {name: value for name, value in given.items() if value is not None}
-    conditions = ["r.tenant_id = :tenant_id", *(_CONDITIONS[name] for name in values)]
-    if which.statuses:
-        # Spelt out: the planner uses the partial indexes of open and of failed runs only if it sees the values.
-        conditions.append(f"r.status IN {sql_list(sorted(which.statuses))}")
-    if which.statuses and which.statuses.isdisjoint(ENDED_RUNS):
-        conditions.append(_OPEN)
-    query = f"{_VIEW} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT :limit"
+    conditions, values = conditions_of(which, before=before)
+    query = f"{_VIEW} WHERE {conditions} ORDER BY r.id DESC LIMIT :limit"
     return [_view(row) for row in await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)]
 
 

@@ -1,15 +1,17 @@
-"""Runs: the list with its filters, and one run."""
+"""Runs: the list with its filters, canceling many, and one run."""
 
 from starlette.routing import Route
 
 from nova_workers.console.navigation import NavEntry, PageModule
-from nova_workers.console.pages.runs import details, listing
+from nova_workers.console.pages.runs import canceling, details, listing
 
 __all__ = ["PAGE"]
 
 PAGE = PageModule(
     routes=(
         Route("/runs", listing.show),
+        Route("/runs/cancel", canceling.confirm, methods=["GET"]),
+        Route("/runs/cancel", canceling.execute, methods=["POST"]),
         Route("/runs/{run:id}", details.show),
         Route("/runs/{run:id}/stream", details.follow),
         Route("/runs/{run:id}/cancel", details.cancel, methods=["POST"]),

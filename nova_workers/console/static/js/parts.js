@@ -8,6 +8,7 @@ export function startParts() {
   document.addEventListener("click", onClick);
   document.addEventListener("change", (event) => {
     if (event.target.matches("form[data-auto] select, form[data-auto] input[type=checkbox]")) event.target.form.requestSubmit();
+    if (event.target.matches("[data-check-all]")) checkAll(event.target);
   });
   // Empty fields of a filter stay out of the address.
   document.addEventListener("formdata", (event) => {
@@ -52,6 +53,10 @@ async function onClick(event) {
     if (button.getAttribute("command") === "show-modal") dialog.showModal();
     else dialog.close();
   }
+}
+
+function checkAll(box) {
+  for (const other of box.closest("table").querySelectorAll(`tbody input[name="${box.dataset.checkAll}"]`)) other.checked = box.checked;
 }
 
 async function onSubmit(event) {

@@ -7,6 +7,7 @@ from typing import Any
 import orjson
 import pytest
 from redis.asyncio import Redis
+from ulid import ULID
 
 from nova_workers.contracts.engine import EngineError
 from nova_workers.keys import worker_presence, workers_index
@@ -175,6 +176,35 @@ async def test_many_runs_are_canceled_at_once(api: Api, worker: ManualWorker) ->
     assert (await api.http.get(f"/v1/runs/{ids[2]}")).json()["status"] == "canceled"
     assert (await api.http.get(f"/v1/runs/{untouched}")).json()["status"] == "queued"
     assert (await api.http.post("/v1/runs/cancel", json={})).status_code == 422
+
+
+async def test_a_bulk_cancel_takes_the_filters_of_the_list_and_counts_without_canceling(
+    api: Api, worker: ManualWorker
+) -> None:
+    thread_id, other = await api.thread(), await api.thread()
+    await api.run(thread_id, queue="background")
+    await worker.claim(thread_id)
+    queued = [await api.run(thread_id, queue="background") for _ in range(2)]
+    await api.run(other)
+    middle = ULID.from_str(queued[1].removeprefix("run_")).datetime.isoformat()
+    counts = {
+        "all": ({"queue": "background"}, {"canceled": 2, "requested": 1}),
+        "states": ({"queue": "background", "status": ["queued", "scheduled"]}, {"canceled": 2, "requested": 0}),
+        "before": ({"thread_id": thread_id, "until": middle}, {"canceled": 1, "requested": 1}),
+        "since": ({"since": middle}, {"canceled": 2, "requested": 0}),
+        "trigger": ({"trigger_id": "trg_1"}, {"canceled": 0, "requested": 0}),
+        "parent": ({"parent_run_id": queued[0]}, {"canceled": 0, "requested": 0}),
+    }
+    for name, (which, count) in counts.items():
+        for _ in range(2):
+            answer = await api.http.post("/v1/runs/cancel", json={**which, "dry_run": True})
+            assert answer.json() == count, name
+    assert (await api.http.post("/v1/runs/cancel", json={"dry_run": True})).status_code == 422
+    assert (await api.http.post("/v1/runs/cancel", json={"status": []})).status_code == 422
+    done = await api.http.post("/v1/runs/cancel", json={"queue": "background", "status": ["queued", "waiting"]})
+    assert done.json() == {"canceled": 2, "requested": 0}
+    left = (await api.http.get("/v1/runs", params={"status": ["queued", "running"]})).json()["items"]
+    assert sorted(run["thread_id"] for run in left) == sorted([thread_id, other])
 
 
 @proves("submit.reject")
