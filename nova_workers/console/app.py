@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
+from starlette.middleware.body_limit import RequestBodyLimitMiddleware
 from starlette.middleware.gzip import GZipMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
@@ -23,6 +24,9 @@ from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
 from nova_workers.console.state import ConsoleState
 
 __all__ = ["build_console"]
+
+_MAX_BODY_BYTES = 40 * 1024 * 1024
+"""Of a request with its files. The API's own bounds are usually lower, and its messages say which."""
 
 _RETRY = Retry(attempts=3)
 """A person sees a page that says what is wrong sooner than a program does."""
@@ -60,6 +64,7 @@ def build_console(
         ],
         middleware=[
             Middleware(Guard, sessions=sessions, settings=settings.console),
+            Middleware(RequestBodyLimitMiddleware, max_body_size=_MAX_BODY_BYTES),
             # Never of event streams. Pages contain no secret that a compressed size could reveal.
             Middleware(GZipMiddleware, minimum_size=1_000, compresslevel=5),
         ],

@@ -53,8 +53,8 @@ class Form:
 
 
 async def read_form(request: Request, *, max_fields: int = 1_000) -> Form:
-    """Return what a browser sent. Files are not in it: take them from ``await request.form()``."""
-    sent = await request.form(max_fields=max_fields)
+    """Return what a browser sent, without files: call ``await request.form()`` before, where a form may have some."""
+    sent = await request.form(max_files=0, max_fields=max_fields)
     lists: dict[str, tuple[str, ...]] = {}
     for name, value in sent.multi_items():
         if not isinstance(value, UploadFile):

@@ -1,7 +1,8 @@
 """Stands before every request: refuses those of other sites, asks for a sign-in, and sets every answer's headers."""
 
+import re
 from http.cookies import CookieError, SimpleCookie
-from urllib.parse import quote, urlsplit
+from urllib.parse import quote
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
@@ -114,6 +115,5 @@ def sign_in_address(path: str, query: str = "") -> str:
 
 
 def is_own_path(path: str) -> bool:
-    """Whether a path is on this console, and not an address elsewhere, as ``//other.example`` is."""
-    parts = urlsplit(path)
-    return path.startswith("/") and not path.startswith(("//", "/\\")) and not parts.scheme and not parts.netloc
+    """Whether a path is on this console, and not an address elsewhere, as ``//other.example`` is for browsers."""
+    return re.fullmatch(r"/(?![/\\])[^\x00-\x1f\x7f]*", path) is not None

@@ -74,7 +74,11 @@ class SyncNovaClient:
         self._connect(Transport(base_url, api_key, timeout_s=timeout_s, retry=retry))
 
     def with_key(self, api_key: str) -> Self:
-        """Return a client with another key on the same connections. Closing either one closes both."""
+        """Return a client with another key on the same connections. Closing either one closes both.
+
+        Raises:
+            Unauthenticated: No key has this form.
+        """
         other = copy(self)
         other._connect(self._transport.with_key(api_key))
         return other

@@ -4,6 +4,7 @@
 Below is `httpx2`; nothing above this module sees it.
 """
 
+import re
 from collections.abc import Generator, Iterable, Mapping
 from contextlib import closing, contextmanager
 from copy import copy
@@ -15,7 +16,7 @@ from pydantic import BaseModel, ValidationError
 from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
 from nova_workers.client.retry import Retry
 from nova_workers.client.sync.connection import Http, chunks_of, sleep
-from nova_workers.errors import Unavailable
+from nova_workers.errors import Unauthenticated, Unavailable
 
 __all__ = ["EventSource", "Params", "Transport"]
 
@@ -48,7 +49,11 @@ class Transport:
         )
 
     def with_key(self, api_key: str) -> Self:
-        """Return a transport with another key on the same connections. Closing either one closes both."""
+        """Return a transport with another key on the same connections. Closing either one closes both.
+
+        Raises:
+            Unauthenticated: No key has this form.
+        """
         other = copy(self)
         other._authorization = _authorization(api_key)
         return other
@@ -225,4 +230,8 @@ class Transport:
 
 
 def _authorization(api_key: str | None) -> dict[str, str]:
-    return {"Authorization": f"Bearer {api_key}"} if api_key else {}
+    if not api_key:
+        return {}
+    if re.fullmatch(r"[!-~]+", api_key) is None:
+        raise Unauthenticated("The API key has characters that no key has: keys are printable ASCII without blanks.")
+    return {"Authorization": f"Bearer {api_key}"}

@@ -8,13 +8,11 @@ from starlette.requests import Request
 
 from nova_workers.console.forms import Form, read_form
 from nova_workers.contracts.content import ContentBlock, text_block
-from nova_workers.errors import InvalidInput, LimitExceeded
+from nova_workers.errors import InvalidInput
 
 __all__ = ["MAX_FILES", "message_of", "read_message"]
 
 MAX_FILES = 20
-_MAX_FORM_BYTES = 40 * 1024 * 1024
-"""Of a request with its files; the API's own bound is usually lower, and its message says which."""
 _MAX_TEXT_BYTES = 8 * 1024 * 1024
 
 _IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
@@ -22,14 +20,7 @@ _PDF = "application/pdf"
 
 
 async def read_message(request: Request) -> tuple[Form, list[ContentBlock], InvalidInput | None]:
-    """Return the composer's form, the blocks of its files, and the problem of a file that models do not read.
-
-    Raises:
-        LimitExceeded: The request is too large.
-    """
-    length = request.headers.get("content-length", "")
-    if not length.isdigit() or int(length) > _MAX_FORM_BYTES:
-        raise LimitExceeded(f"A message with its files has at most {_MAX_FORM_BYTES >> 20} MiB.", status=413)
+    """Return the composer's form, the blocks of its files, and the problem of a file that models do not read."""
     sent = await request.form(max_files=MAX_FILES, max_part_size=_MAX_TEXT_BYTES)
     files = [value for value in sent.getlist("files") if isinstance(value, UploadFile) and value.filename]
     try:

@@ -15,6 +15,8 @@ from nova_workers.errors import Unauthenticated
 __all__ = ["PAGE"]
 
 _YEAR_S = 31_536_000
+_MAX_SIGN_IN_BYTES = 16 * 1024
+"""Of a request that anyone may send."""
 
 
 async def show(request: Request) -> Response:
@@ -23,8 +25,11 @@ async def show(request: Request) -> Response:
     if token is None:
         return render(request, "sign_in.html", form=Form(), back=_back(request.query_params.get("next")))
     state = state_of(request)
-    if state.login_key is not None and state.links.use(token):
-        return await _signed_in(request, state.login_key, _back(request.query_params.get("next")))
+    if state.login_key is not None:
+        # The link is spent last: while the API does not answer, it can be opened again.
+        response = await _signed_in(request, state.login_key, _back(request.query_params.get("next")))
+        if state.links.use(token):
+            return response
     problem = "This login link was used already, or is older than 15 minutes. Make another with `nova console --login`."
     return render(request, "sign_in.html", status=403, form=Form(problem=problem), back="/")
 
@@ -89,7 +94,7 @@ def _back(path: str | None) -> str:
 PAGE = PageModule(
     routes=(
         Route("/login", show, methods=["GET"]),
-        Route("/login", sign_in, methods=["POST"]),
+        Route("/login", sign_in, methods=["POST"], max_body_size=_MAX_SIGN_IN_BYTES),
         Route("/logout", sign_out, methods=["POST"]),
         Route("/theme", set_theme, methods=["POST"]),
     )

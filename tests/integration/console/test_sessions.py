@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import sys
+from collections.abc import AsyncGenerator
 
 import httpx2
+import pytest
 
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
@@ -54,11 +56,14 @@ async def test_a_key_that_the_api_does_not_know_is_refused_and_not_shown_again(c
         assert "The API key is not known" in answer.text
         assert "nova_unknown" not in answer.text
         assert "set-cookie" not in answer.headers
+        answer = await browser.post("/login", data={"key": "nova_\N{HORIZONTAL ELLIPSIS}"})
+        assert answer.status_code == 403
+        assert "characters that no key has" in answer.text
 
 
 async def test_a_sign_in_leads_to_no_other_site(console: Console) -> None:
     async with console.browser() as browser:
-        for elsewhere in ("//other.example", "https://other.example", "/\\other.example"):
+        for elsewhere in ("//other.example", "https://other.example", "/\\other.example", "/\t/other.example", "//["):
             answer = await browser.post("/login", data={"key": console.api.tenant.key, "next": elsewhere})
             assert answer.headers["location"] == "/"
 
@@ -79,6 +84,29 @@ async def test_a_revoked_key_leads_to_the_sign_in_page(console: Console, browser
     await until(is_refused)
     async with console.browser() as again:
         assert (await again.get("/runs")).headers["location"].startswith("/login")
+
+
+@pytest.mark.parametrize("declared", [True, False])
+async def test_a_sign_in_with_too_many_bytes_is_not_read(console: Console, declared: bool) -> None:
+    body = b"key=" + b"x" * 20_000
+
+    async def pieces() -> AsyncGenerator[bytes]:
+        yield body
+
+    async with console.browser() as browser:
+        form = {"Content-Type": "application/x-www-form-urlencoded"}
+        answer = await browser.post("/login", content=body if declared else pieces(), headers=form)
+        assert answer.status_code == 413
+        assert "content-security-policy" in answer.headers
+
+
+async def test_a_login_link_is_kept_while_the_api_is_down(console: Console, settings: Settings) -> None:
+    token = console.state.links.make()
+    app = build_console(settings, api_url="http://127.0.0.1:1", login_key=console.api.tenant.key)
+    async with serving(app, patient=True) as url, httpx2.AsyncClient(base_url=url, verify=False) as lost:
+        assert (await lost.get("/login", params={"token": token})).status_code == 503
+    async with console.browser() as browser:
+        assert (await browser.get("/login", params={"token": token})).status_code == 303
 
 
 async def test_a_one_time_login_signs_in_once(console: Console) -> None:

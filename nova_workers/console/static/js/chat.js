@@ -43,6 +43,7 @@ async function send(action, body) {
   try {
     const response = await fetch(action, { method: "POST", body, headers: { "Nova-Fragment": "form" } });
     if (response.status === 401) location.reload();
+    if (response.status === 413) return "Not sent: a message with its files has at most 40 MiB.";
     return response.ok ? "" : (await response.text()) || response.statusText;
   } catch {
     return "Not sent: there is no connection. What you wrote is kept; send it again.";
