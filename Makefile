@@ -70,7 +70,7 @@ bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker (AR
 docs: $(DOCS) ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
 
-pictures: $(DEV) ## Take pictures of the console's pages for docs/pictures, where chromium is
+pictures: $(DEV) ## Take pictures of the console and of nova chat for docs/pictures, where chromium and tmux are
 	$(BIN)/python -m tests.browser.pictures
 
 lock: $(DEV) ## Resolve every dependency again, to the newest versions that fit

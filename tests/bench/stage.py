@@ -5,19 +5,18 @@ from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 import orjson
 
-from nova_workers.devstack.commands import WORKER_APP, worker_command
+from nova_workers.devstack.commands import WORKER_APP
 from nova_workers.ledger.database import Database
 from tests.bench.bare import BareCelery
 from tests.bench.http import Answer, LoadClient
 from tests.bench.machine import CpuMeter, cpu_s, descendants_cpu_s, tree_cpu_s
 from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
-from tests.support.processes.fleet import ALL_QUEUES, Fleet, FleetProcess
+from tests.support.processes.fleet import Fleet, FleetProcess
 
 __all__ = ["DEFAULT_SLOTS", "Bench", "Stage", "scripted"]
 
@@ -124,7 +123,7 @@ class Bench:
         async with self.servers.fresh_database() as url:
             variables = {"NOVA_DATABASE_URL": url, "NOVA_REDIS_URL": self.servers.redis_url, **(env or {})}
             async with Fleet(variables, workers=0, beat=True) as fleet:
-                worker = await _start_worker(fleet, slots, worker_app)
+                worker = await fleet.start_worker(concurrency=slots, app=worker_app)
                 client = LoadClient(fleet.api_url, fleet.api_key)
                 database = Database(url, pool_size=2)
                 stage = Stage(self.servers, fleet, client, database, worker, slots)
@@ -134,15 +133,3 @@ class Bench:
                 finally:
                     client.close()
                     await database.close()
-
-
-async def _start_worker(fleet: Fleet, slots: int, app: str) -> FleetProcess:
-    if app == WORKER_APP:
-        return await fleet.start_worker(concurrency=slots)
-    command = worker_command(concurrency=slots, queues=ALL_QUEUES, name="worker-0", log_level="info")
-    command[command.index(WORKER_APP)] = app
-    env = {**fleet.env, "NOVA_WORKER__CONCURRENCY": str(slots)}
-    worker = FleetProcess("worker-0", command, env, Path(fleet.env["NOVA_HOME"]) / "worker-0.log")
-    fleet.workers.append(worker)
-    await fleet.worker_ready(worker)
-    return worker

@@ -8,12 +8,10 @@ The time is the machine's monotonic clock in nanoseconds, which its processes sh
 import time
 
 from nova_workers.bootstrap import engines
-from nova_workers.config import load_settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, EngineResult, ForwardingListener, TrustLevel, TurnListener
 from nova_workers.engines.scripted import ScriptedEngine
-from nova_workers.worker.app import create_app
 from tests.bench.stamped_worker_names import STAMP
 
 __all__ = ["app"]
@@ -43,6 +41,7 @@ class StampingEngine(ScriptedEngine):
         return await super().run(message, options, trust, session_id, Stamping(callbacks or TurnListener()), abort)
 
 
-# `build_engines` makes its engines itself, as it should; this process has another one under the same name.
+# `build_engines` makes its engines itself, as it should; this process has another one under the same name, before the
+# import that builds the app.
 engines.ScriptedEngine = StampingEngine
-app = create_app(load_settings())
+from nova_workers.worker.app import app  # noqa: E402

@@ -19,7 +19,7 @@ from nova_workers.client.client import NovaClient
 from nova_workers.clock import SystemClock
 from nova_workers.config import ConsoleSettings
 from nova_workers.console.sessions import LoginLinks, read_secret
-from nova_workers.devstack.commands import console_command
+from nova_workers.devstack.commands import WORKER_APP, console_command
 from nova_workers.errors import Unavailable
 from tests.support.processes.fleet import Fleet, FleetProcess, free_port
 from tests.support.servers.databases import TEMPLATE
@@ -45,10 +45,14 @@ class Site:
 
     Attributes:
         fleet: A client with the key that `login` signs in with.
+        api_url: The fleet's API.
+        api_key: That key.
     """
 
     url: str
     fleet: NovaClient
+    api_url: str
+    api_key: str
     home: Path
     process: FleetProcess
     database_url: str
@@ -60,7 +64,9 @@ class Site:
 
 
 @asynccontextmanager
-async def site(postgres_url_admin: str, redis_url: str, home: Path) -> AsyncGenerator[Site]:
+async def site(
+    postgres_url_admin: str, redis_url: str, home: Path, *, worker_app: str = WORKER_APP
+) -> AsyncGenerator[Site]:
     """Run a fleet with one worker and beat on a database of its own, and its console."""
     database = f"console_{uuid.uuid4().hex}"
     admin = await asyncpg.connect(postgres_url_admin)
@@ -73,9 +79,10 @@ async def site(postgres_url_admin: str, redis_url: str, home: Path) -> AsyncGene
             # Of secrets that are in a test's database only.
             "NOVA_SECRETS__KEYS": json.dumps([f"test:{base64.b64encode(bytes(32)).decode()}"]),
         }
-        async with Fleet(env, workers=1, beat=True, concurrency=32, log_dir=home / "logs") as fleet:
+        async with Fleet(env, workers=0, beat=True, concurrency=64, log_dir=home / "logs") as fleet:
+            await fleet.start_worker(app=worker_app)
             async with _console(fleet, home) as (url, process):
-                yield Site(url, fleet.client, home, process, env["NOVA_DATABASE_URL"])
+                yield Site(url, fleet.client, fleet.api_url, fleet.api_key, home, process, env["NOVA_DATABASE_URL"])
         await admin.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
     finally:
         await admin.close()

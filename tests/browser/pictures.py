@@ -1,7 +1,7 @@
 """``python -m tests.browser.pictures [WORD…]``: pictures of every page of the console, for the documents.
 
 A fleet with a morning's work is started. Each page of the navigation, and the first thing that it lists, is taken at
-three widths in both themes. Words choose pages by their names.
+three widths in both themes; then `nova chat` in a terminal. Words choose among them by their names.
 """
 
 from __future__ import annotations
@@ -12,11 +12,14 @@ import sys
 import tempfile
 from collections.abc import AsyncGenerator
 from contextlib import ExitStack, asynccontextmanager
+from math import ceil
 from pathlib import Path
 
 from playwright.async_api import Page
 
 from nova_workers.console.pages import PAGES
+from nova_workers.devstack.commands import WORKER_APP
+from tests.browser import terminal_picture
 from tests.browser.harness import Site, browser, signed_in, site
 from tests.browser.seeding import seed
 from tests.support.servers.databases import own_postgres, own_valkey
@@ -48,18 +51,33 @@ async def main(words: list[str]) -> None:
                     await page.wait_for_timeout(_STREAMED_MS)
                     await _take(page, FOLDER / f"{name}-{width}-{theme}.webp")
             print(name, path)
+        if not words or "terminal" in words:
+            await _take_terminal(page, nova)
     print(f"{sum(one.stat().st_size for one in FOLDER.iterdir()) / 1e6:.1f} MB in {FOLDER}")
 
 
+async def _take_terminal(page: Page, nova: Site) -> None:
+    if why := terminal_picture.missing():
+        print(f"The picture of the terminal stays as it is: {why}.")
+        return
+    await page.goto("about:blank")
+    await page.set_content(await terminal_picture.terminal_page(nova))
+    box = await page.locator("body").bounding_box()
+    assert box is not None
+    await page.set_viewport_size({"width": ceil(box["width"]), "height": ceil(box["height"])})
+    await _take(page, FOLDER / "terminal.webp")
+    print("terminal")
+
+
 @asynccontextmanager
-async def seeded() -> AsyncGenerator[Site]:
+async def seeded(*, worker_app: str = WORKER_APP) -> AsyncGenerator[Site]:
     """A fleet with a morning's work, and its console, on servers of its own."""
     with ExitStack() as servers:
         home = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="nova-pictures-")))
         postgres, valkey = await asyncio.to_thread(
             lambda: (servers.enter_context(own_postgres()), servers.enter_context(own_valkey()))
         )
-        async with site(postgres, valkey, home) as nova:
+        async with site(postgres, valkey, home, worker_app=worker_app) as nova:
             await seed(nova.fleet)
             yield nova
 

@@ -29,7 +29,7 @@ from typing import Self
 from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings
 from nova_workers.contracts.http.fleet import WorkerView
-from nova_workers.devstack.commands import api_command, beat_command, worker_command
+from nova_workers.devstack.commands import WORKER_APP, api_command, beat_command, worker_command
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.errors import NovaError
 from nova_workers.ids import new_id
@@ -224,11 +224,13 @@ class Fleet:
         queues: tuple[str, ...] | None = None,
         env: Mapping[str, str] | None = None,
         ready: bool = True,
+        app: str = WORKER_APP,
     ) -> FleetProcess:
-        """Start one more worker, and return it when it takes runs (or at once, without `ready`)."""
+        """Start one more worker, of any app, and return it when it takes runs (or at once, without `ready`)."""
         slots = concurrency or self._concurrency
         name = f"worker-{len(self.workers)}"
         command = worker_command(concurrency=slots, queues=queues or self._queues, name=name, log_level="info")
+        command[command.index(WORKER_APP)] = app
         worker = self._spawn(name, command, {"NOVA_WORKER__CONCURRENCY": str(slots), **(env or {})})
         self.workers.append(worker)
         if ready and self._with_api:
@@ -239,7 +241,7 @@ class Fleet:
         """Wait until a worker shows in the fleet's view, and return its row."""
         deadline_s = time.monotonic() + timeout_s
         while True:
-            for row in (await self.client.fleet.view()).workers:
+            for row in (await self.client.fleet.view()).workers or ():
                 if row.pid == worker.pid:
                     return row
             self._check(worker, deadline_s, "be in the fleet's view")
