@@ -10,7 +10,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.console.access import if_allowed
-from nova_workers.console.charts import Series, stacked_bars
+from nova_workers.console.drawing.charts import Series, stacked_bars
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of

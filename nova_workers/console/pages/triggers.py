@@ -11,11 +11,11 @@ from starlette.routing import Route
 
 from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
+from nova_workers.console.drawing.time_axis import Mark, time_axis
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
-from nova_workers.console.schedules import Mark, time_axis
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView, TriggerPatch, TriggerView
 from nova_workers.errors import Rejected

@@ -40,3 +40,40 @@ async def test_a_task_that_is_refused_keeps_what_was_typed(browser: httpx2.Async
     assert answer.status_code == 422
     assert "Look" in answer.text
     assert 'aria-invalid="true"' in answer.text
+
+
+async def test_the_configuration_is_stored_in_versions_restored_and_refused_with_each_error(
+    console: Console, browser: httpx2.AsyncClient, other_tenant: Tenant
+) -> None:
+    path = "/orchestrations/configuration"
+    assert "nova orchestrations config set" in (await browser.get(path)).text
+    first = {"text": "engine:\n  max_agent_depth: 3\n", "models_text": "", "version": "0"}
+    assert (await browser.post(path, data=first)).headers["location"] == path
+    second = {"text": "engine:\n  max_agent_depth: 4\n", "models_text": "", "version": "1"}
+    await browser.post(path, data=second)
+    page = (await browser.get(path)).text
+    assert "max_agent_depth: 4" in page
+    assert f'href="{path}/1"' in page
+    wrong = await browser.post(path, data={"text": "engine:\n  max_agent_dept: 4\n<b>", "version": "2"})
+    assert wrong.status_code == 422
+    assert "max_agent_dept: 4\n&lt;b&gt;" in wrong.text
+    assert "orchestration.yaml:" in wrong.text
+    stale = await browser.post(path, data={**first, "version": "1"})
+    assert stale.status_code == 422
+    assert "max_agent_depth: 3" in stale.text
+    old = (await browser.get(f"{path}/1")).text
+    assert '<span class="mark">+</span>  max_agent_depth: 3' in old
+    assert "Restore" in old
+    assert (await browser.get(f"{path}/9")).status_code == 404
+    async with console.signed_in(other_tenant.key) as other:
+        assert "max_agent_depth" not in (await other.get(path)).text
+
+
+async def test_models_are_listed_with_their_scores_for_a_kind_of_work(browser: httpx2.AsyncClient) -> None:
+    config = {"text": "model_registry:\n  tiny-1: {provider: claude, tier: economy, affinities: {coding: 0.99}}\n"}
+    await browser.post("/orchestrations/configuration", data={**config, "version": "0"})
+    page = (await browser.get("/orchestrations/models?for=coding&show=all")).text
+    row = page.partition('id="row-tiny-1"')[2].partition("</tr>")[0]
+    assert "economy" in row
+    assert "0.99" in row
+    assert "No model is asked" in page

@@ -10,9 +10,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.client import NovaClient
+from nova_workers.console.diffs import FieldDiff, field_diffs
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import id_given
-from nova_workers.console.pages.agents.diffs import FieldDiff, field_diffs
 from nova_workers.console.pages.agents.fields import Choices, agent_shape, form_root, load_choices, sections_of
 from nova_workers.console.pages.agents.prompting import shown_prompt
 from nova_workers.console.rendering import render, see_other

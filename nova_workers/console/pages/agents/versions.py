@@ -6,8 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.console.actions import Done, act
+from nova_workers.console.diffs import field_diffs
 from nova_workers.console.forms import read_form
-from nova_workers.console.pages.agents.diffs import field_diffs
 from nova_workers.console.paging import cursor_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of

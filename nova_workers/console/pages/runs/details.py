@@ -9,12 +9,12 @@ from starlette.responses import Response
 
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.actions import Done, act, answer_run
+from nova_workers.console.drawing.waterfall import waterfall
 from nova_workers.console.forms import read_form
 from nova_workers.console.live import DONE, Change, renewals, stream
 from nova_workers.console.paging import cursor_of
 from nova_workers.console.rendering import fragment, render
 from nova_workers.console.state import client_of, state_of
-from nova_workers.console.waterfall import waterfall
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 

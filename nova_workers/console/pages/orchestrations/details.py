@@ -1,4 +1,4 @@
-"""Orchestrations: the list, and one with its tree, messages, waits and file changes, live."""
+"""One orchestration: its agents, messages, waits and file changes; live while it is open."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -7,32 +7,26 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
 
-from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import act
-from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.drawing.wait_graph import WaitGraph, draw_waits
+from nova_workers.console.forms import build, read_form
 from nova_workers.console.live import DONE, Change, renewals, stream
-from nova_workers.console.navigation import NavEntry, PageModule
-from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
-from nova_workers.console.rendering import fragment, render, see_other
+from nova_workers.console.rendering import fragment, render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.orchestrations import (
     AgentKill,
     AgentPrompt,
     FileChange,
     OrchestrationContinue,
-    OrchestrationCreate,
     OrchestrationMessageView,
     OrchestrationTree,
     OrchestrationView,
     TreeAgent,
 )
-from nova_workers.errors import Rejected
 
-__all__ = ["PAGE"]
+__all__ = ["follow", "go_on", "history", "kill", "prompt", "show"]
 
-_FLAGS = {"yes": True, "no": False}
 _NEWS = frozenset({"agent_state", "agent_message", "waiting", "orchestration_end", "tool_status", "step"})
 
 
@@ -45,39 +39,7 @@ class Seen(NamedTuple):
     changes: list[FileChange]
     names: dict[str, str]
     children: dict[str | None, list[TreeAgent]]
-
-
-async def show_list(request: Request) -> Response:
-    """Show a page of orchestrations, newest first."""
-    page = await client_of(request).orchestrations.list(
-        open=_FLAGS.get(filter_of(request, "open") or ""),
-        agent_id=filter_of(request, "agent"),
-        limit=PAGE_SIZE,
-        cursor=cursor_of(request),
-    )
-    return render(request, "orchestrations/list.html", orchestrations=page.items, pager=pager(request, page))
-
-
-async def new(request: Request) -> Response:
-    """Show an empty form, and start an orchestration."""
-    form = Form()
-    if request.method == "POST":
-        form = await read_form(request)
-        given = {"task": form.value("task"), "agent_id": form.value("agent_id")}
-        given |= {name: text for name in ("model", "cwd", "cost_budget_usd") if (text := form.given(name)) is not None}
-        try:
-            started = await client_of(request).orchestrations.start(build(OrchestrationCreate, given))
-        except Rejected as error:
-            form = form.refused(error)
-        else:
-            return see_other(request, f"/orchestrations/{started.id}", flash="The orchestration has begun.")
-    return render(
-        request,
-        "orchestrations/new.html",
-        status=422 if form.problem else 200,
-        form=form,
-        agents=await agent_choices(client_of(request)),
-    )
+    waits: WaitGraph
 
 
 async def show(request: Request) -> Response:
@@ -155,19 +117,4 @@ async def _read(request: Request) -> Seen:
     for agent in tree.agents:
         children.setdefault(agent.parent_id, []).append(agent)
     names = {agent.id: agent.name for agent in tree.agents}
-    return Seen(view, tree, messages.items, changes.items, names, children)
-
-
-PAGE = PageModule(
-    routes=(
-        Route("/orchestrations", show_list),
-        Route("/orchestrations/new", new, methods=["GET", "POST"]),
-        Route("/orchestrations/{orchestration:id}", show),
-        Route("/orchestrations/{orchestration:id}/stream", follow),
-        Route("/orchestrations/{orchestration:id}/kill", kill, methods=["POST"]),
-        Route("/orchestrations/{orchestration:id}/continue", go_on, methods=["POST"]),
-        Route("/orchestrations/{orchestration:id}/agents/{agent:id}", history),
-        Route("/orchestrations/{orchestration:id}/agents/{agent:id}/prompt", prompt, methods=["POST"]),
-    ),
-    nav=(NavEntry("Work", "Orchestrations", "/orchestrations", "orchestrations", key="o", id_prefix="orc_"),),
-)
+    return Seen(view, tree, messages.items, changes.items, names, children, draw_waits(tree.agents))
