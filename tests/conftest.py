@@ -7,19 +7,17 @@ asks for one starts it. Tests that need neither cost neither.
 from __future__ import annotations
 
 import os
-import uuid
 from collections.abc import AsyncIterator
 from contextlib import ExitStack
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import asyncpg
 import pytest
+import pytest_asyncio
 from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
-from tests.support.servers.databases import TEMPLATE, own_postgres, own_valkey
+from tests.support.servers.databases import own_database, own_postgres, own_valkey
 
 _RUNNING = pytest.StashKey[ExitStack]()
 _POSTGRES = pytest.StashKey[str]()
@@ -73,14 +71,15 @@ def valkey_url(pytestconfig: pytest.Config) -> str:
 @pytest.fixture
 async def database_url(postgres_url_admin: str) -> AsyncIterator[str]:
     """URL of a fresh, migrated database, dropped after the test."""
-    name = f"test_{uuid.uuid4().hex}"
-    admin = await asyncpg.connect(postgres_url_admin)
-    try:
-        await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE {TEMPLATE} STRATEGY file_copy')
-        yield urlsplit(postgres_url_admin)._replace(path=f"/{name}").geturl()
-        await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    finally:
-        await admin.close()
+    async with own_database(postgres_url_admin) as url:
+        yield url
+
+
+@pytest.fixture
+async def empty_url(postgres_url_admin: str) -> AsyncIterator[str]:
+    """URL of a database without tables."""
+    async with own_database(postgres_url_admin, template="template1") as url:
+        yield url
 
 
 @pytest.fixture
@@ -91,13 +90,47 @@ async def database(database_url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_database_url(postgres_url_admin: str) -> AsyncIterator[str]:
+    """URL of a migrated database that the tests of a module share: each has a tenant of its own."""
+    async with own_database(postgres_url_admin) as url:
+        yield url
+
+
+@pytest.fixture
+async def shared_database(shared_database_url: str) -> AsyncIterator[Database]:
+    """A pool on the module's database."""
+    database = Database(shared_database_url, pool_size=2)
+    yield database
+    await database.close()
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def shared_redis_url(valkey_url: str) -> str:
+    """URL of a Redis that is empty at the start of the module."""
+    await _empty(valkey_url)
+    return valkey_url
+
+
+@pytest.fixture(scope="module")
+def shared_settings(
+    shared_database_url: str, shared_redis_url: str, tmp_path_factory: pytest.TempPathFactory
+) -> Settings:
+    """Settings that point at the module's database and Redis, and a home of the module's own."""
+    home = tmp_path_factory.mktemp("home")
+    return Settings.model_validate({"database_url": shared_database_url, "redis_url": shared_redis_url, "home": home})
+
+
 @pytest.fixture
 async def redis_url(valkey_url: str) -> str:
     """URL of a Redis that is empty at the start of the test."""
-    client = Redis.from_url(valkey_url)
-    await client.flushall()
-    await client.aclose()
+    await _empty(valkey_url)
     return valkey_url
+
+
+async def _empty(redis_url: str) -> None:
+    async with Redis.from_url(redis_url) as client:
+        await client.flushall()
 
 
 @pytest.fixture

@@ -3,13 +3,11 @@
 import asyncio
 import shutil
 import tempfile
-import uuid
 from collections.abc import AsyncGenerator, Generator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Self
-from urllib.parse import urlsplit
 
 import asyncpg
 from redis.asyncio import Redis
@@ -18,7 +16,7 @@ from models import migrate
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.ledger.database import Database
-from tests.support.servers.databases import TEMPLATE, running
+from tests.support.servers.databases import TEMPLATE, own_database, running
 
 __all__ = ["Servers", "bench_servers", "filling"]
 
@@ -60,16 +58,8 @@ class Servers:
     async def fresh_database(self) -> AsyncGenerator[str]:
         """Lend a migrated database of its own, and an empty Redis beside it."""
         await self.empty_redis(self.redis_url)
-        name = f"bench_{uuid.uuid4().hex}"
-        admin = await asyncpg.connect(self.admin_url)
-        try:
-            await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE {TEMPLATE} STRATEGY file_copy')
-            try:
-                yield urlsplit(self.admin_url)._replace(path=f"/{name}").geturl()
-            finally:
-                await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-        finally:
-            await admin.close()
+        async with own_database(self.admin_url) as url:
+            yield url
 
     async def empty_redis(self, url: str) -> None:
         """Empty one logical database."""

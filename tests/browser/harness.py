@@ -5,14 +5,11 @@ from __future__ import annotations
 import base64
 import json
 import shutil
-import uuid
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from urllib.parse import urlsplit
 
-import asyncpg
 from playwright.async_api import Browser, BrowserContext, Page, async_playwright
 
 from nova_workers.client.client import NovaClient
@@ -22,7 +19,7 @@ from nova_workers.console.sessions import LoginLinks, read_secret
 from nova_workers.devstack.commands import WORKER_APP, console_command
 from nova_workers.errors import Unavailable
 from tests.support.processes.fleet import Fleet, FleetProcess, free_port
-from tests.support.servers.databases import TEMPLATE
+from tests.support.servers.databases import own_database
 from tests.support.waiting import until
 
 __all__ = ["Site", "browser", "missing", "signed_in", "site"]
@@ -68,12 +65,9 @@ async def site(
     postgres_url_admin: str, redis_url: str, home: Path, *, worker_app: str = WORKER_APP
 ) -> AsyncGenerator[Site]:
     """Run a fleet with one worker and beat on a database of its own, and its console."""
-    database = f"console_{uuid.uuid4().hex}"
-    admin = await asyncpg.connect(postgres_url_admin)
-    try:
-        await admin.execute(f'CREATE DATABASE "{database}" TEMPLATE {TEMPLATE} STRATEGY file_copy')
+    async with own_database(postgres_url_admin) as database_url:
         env = {
-            "NOVA_DATABASE_URL": urlsplit(postgres_url_admin)._replace(path=f"/{database}").geturl(),
+            "NOVA_DATABASE_URL": database_url,
             "NOVA_REDIS_URL": redis_url,
             "NOVA_HOME": str(home),
             # Of secrets that are in a test's database only.
@@ -82,10 +76,7 @@ async def site(
         async with Fleet(env, workers=0, beat=True, concurrency=64, log_dir=home / "logs") as fleet:
             await fleet.start_worker(app=worker_app)
             async with _console(fleet, home) as (url, process):
-                yield Site(url, fleet.client, fleet.api_url, fleet.api_key, home, process, env["NOVA_DATABASE_URL"])
-        await admin.execute(f'DROP DATABASE "{database}" WITH (FORCE)')
-    finally:
-        await admin.close()
+                yield Site(url, fleet.client, fleet.api_url, fleet.api_key, home, process, database_url)
 
 
 @asynccontextmanager

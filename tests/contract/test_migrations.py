@@ -5,31 +5,14 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-import uuid
-from collections.abc import AsyncIterator
-from urllib.parse import urlsplit
 
 import asyncpg
-import pytest
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
 from sqlalchemy import Connection, text
 
 from models import metadata, migrate
 from nova_workers.devstack.servers.binaries import postgres_programs
-
-
-@pytest.fixture
-async def empty_url(postgres_url_admin: str) -> AsyncIterator[str]:
-    """URL of an empty database."""
-    name = f"test_{uuid.uuid4().hex}"
-    admin = await asyncpg.connect(postgres_url_admin)
-    try:
-        await admin.execute(f'CREATE DATABASE "{name}"')
-        yield urlsplit(postgres_url_admin)._replace(path=f"/{name}").geturl()
-        await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    finally:
-        await admin.close()
 
 
 async def _create_from_models(url: str) -> None:

@@ -9,14 +9,18 @@ from collections.abc import Generator
 from typing import Any, NamedTuple
 
 import pytest
+import requests
 import schemathesis
 import uvicorn
+from fastapi.routing import APIRoute
 from hypothesis import HealthCheck
 from hypothesis import settings as hypothesis_settings
 from inline_snapshot import snapshot
 from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig, SchemathesisConfig
 from schemathesis.core.parameters import ParameterLocation
+from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.generation.meta import FuzzingPhaseData
+from schemathesis.schemas import BaseSchema
 from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
 
 from api.app import build_app
@@ -26,7 +30,12 @@ from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import make_tenant
 from tests.support.servers.asgi import loopback_listener
 
-_EXAMPLES = 6
+_SETTINGS = hypothesis_settings(
+    max_examples=12,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
+)
 
 
 def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
@@ -235,47 +244,53 @@ def test_every_operation_is_described(settings: Settings) -> None:
 
 
 class Served(NamedTuple):
-    """A server on a thread of its own, since schemathesis blocks, and a key for it."""
+    """A server on a thread of its own, since schemathesis blocks."""
 
     url: str
-    headers: dict[str, str]
+    session: requests.Session
 
 
-@pytest.fixture
-async def key(database: Database) -> str:
-    """A key with every scope."""
-    return (await make_tenant(database)).key
-
-
-@pytest.fixture
-def served(settings: Settings, key: str) -> Generator[Served]:
-    """The API on a fresh database. No worker executes runs here, so requests that wait end soon."""
-    brief = settings.model_copy(update={"api": settings.api.model_copy(update={"wait_timeout_s": 0.02})})
+@pytest.fixture(scope="module")
+def served(shared_settings: Settings) -> Generator[Served]:
+    """The API. No worker executes runs here, so requests that wait end soon."""
+    api = shared_settings.api.model_copy(update={"wait_timeout_s": 0.02})
     listener = loopback_listener()
-    server = uvicorn.Server(uvicorn.Config(build_app(brief), log_config=None, access_log=False))
+    app = build_app(shared_settings.model_copy(update={"api": api}))
+    server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
     thread = threading.Thread(target=lambda: asyncio.run(server.serve(sockets=[listener])), daemon=True)
     thread.start()
     try:
         deadline_s = time.monotonic() + 20
         while not server.started and time.monotonic() < deadline_s:
             time.sleep(0.01)
-        yield Served(f"http://127.0.0.1:{listener.getsockname()[1]}", {"Authorization": f"Bearer {key}"})
+        with requests.Session() as session:
+            yield Served(f"http://127.0.0.1:{listener.getsockname()[1]}", session)
     finally:
         server.should_exit = True
         thread.join(20)
 
 
-def _document() -> dict[str, Any]:
-    """Return the document of an application that never starts."""
-    nowhere = {"database_url": "postgresql://nobody@127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1/0"}
-    return build_app(Settings.model_validate(nowhere)).openapi()
+@pytest.fixture
+async def headers(shared_database: Database) -> dict[str, str]:
+    """Headers with a key of a new tenant. What pauses the fleet is undone: it would be so for all tenants."""
+    await shared_database.execute("DELETE FROM switches")
+    return {"Authorization": f"Bearer {(await make_tenant(shared_database)).key}"}
 
 
 # Postgres stores no U+0000, which a schema's strings cannot say; tests of its own cover the refusal.
 _GENERATION = GenerationConfig(allow_x00=False)
-schema = schemathesis.openapi.from_dict(
-    _document(), config=SchemathesisConfig(projects=ProjectsConfig(default=ProjectConfig(generation=_GENERATION)))
+_NOWHERE = build_app(
+    Settings.model_validate(
+        {"database_url": "postgresql://nobody@127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1/0"}
+    )
 )
+
+
+@pytest.fixture(scope="module")
+def document() -> BaseSchema:
+    """The document of an application that never starts."""
+    config = SchemathesisConfig(projects=ProjectsConfig(default=ProjectConfig(generation=_GENERATION)))
+    return schemathesis.openapi.from_dict(_NOWHERE.openapi(), config=config)
 
 
 @schemathesis.serializer(MEDIA_TYPE)
@@ -285,19 +300,30 @@ def _as_it_is(_: Any, value: Any) -> bytes:
 
 
 # The event streams have no end while no worker runs; `tests/integration/api/runs/test_events.py` covers them.
-@schema.exclude(path_regex=r"/stream$").parametrize()
-@hypothesis_settings(
-    max_examples=_EXAMPLES,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.function_scoped_fixture],
-)
-def test_the_api_does_as_its_document_says(case: schemathesis.Case[Any], served: Served) -> None:
-    # A schema cannot say all: which cursors were given, which fields go together, that a text is not blank.
-    excluded = [positive_data_acceptance]
-    if _spoils_a_header(case):
-        excluded.append(negative_data_rejection)
-    case.call_and_validate(base_url=served.url, headers=served.headers, excluded_checks=excluded, timeout=20)
+_OPERATIONS = [
+    (route.path, method)
+    for route in _NOWHERE.routes
+    if isinstance(route, APIRoute) and route.include_in_schema and not route.path.endswith("/stream")
+    for method in sorted(route.methods or ())
+]
+
+
+# Not `parametrize` of schemathesis: it generates all requests while tests are collected, in each test process.
+@pytest.mark.parametrize(("path", "method"), _OPERATIONS)
+def test_the_api_does_as_its_document_says(
+    path: str, method: str, document: BaseSchema, served: Served, headers: dict[str, str]
+) -> None:
+    def check(case: schemathesis.Case[Any]) -> None:
+        # A schema cannot say all: which cursors were given, which fields go together, that a text is not blank.
+        excluded = [positive_data_acceptance]
+        if _spoils_a_header(case):
+            excluded.append(negative_data_rejection)
+        case.call_and_validate(
+            base_url=served.url, session=served.session, headers=headers, excluded_checks=excluded, timeout=20
+        )
+
+    config = HypothesisTestConfig(document.config, list(HypothesisTestMode), settings=_SETTINGS)
+    create_test(operation=document[path][method], test_func=check, config=config)()
 
 
 def _spoils_a_header(case: schemathesis.Case[Any]) -> bool:

@@ -1,13 +1,10 @@
 """Each failure that `nova doctor` finds comes with a fix."""
 
-import asyncio
 import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, get_args
-from urllib.parse import urlsplit
 
-import asyncpg
 import pytest
 import redis
 
@@ -156,28 +153,18 @@ def test_a_home_with_a_damaged_state_file(nova: Nova) -> None:
     assert "nova.json" in done.err
 
 
-def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, postgres_url_admin: str) -> None:
-    async def run_sql(sql: str) -> None:
-        admin = await asyncpg.connect(postgres_url_admin)
-        await admin.execute(sql)
-        await admin.close()
-
-    asyncio.run(run_sql("CREATE DATABASE migrate_me"))
-    url = urlsplit(postgres_url_admin)._replace(path="/migrate_me").geturl()
-    try:
-        before = nova("migrate", "--status", NOVA_DATABASE_URL=url)
-        assert before.code == 1
-        assert "nova migrate" in before.out
-        done = nova.good("migrate", "--json", NOVA_DATABASE_URL=url).json
-        assert done["before"] is None
-        assert done["at_head"] is True
-        assert "nothing to do" in nova.good("migrate", NOVA_DATABASE_URL=url).out
-        assert nova.good("migrate", "--status", NOVA_DATABASE_URL=url).code == 0
-        assert "The first key" in nova.good("migrate", "--first-key", NOVA_DATABASE_URL=url).err
-        again = nova.good("migrate", "--first-key", NOVA_DATABASE_URL=url)
-        assert "A key exists, so none was made." in again.err
-    finally:
-        asyncio.run(run_sql("DROP DATABASE migrate_me WITH (FORCE)"))
+def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, empty_url: str) -> None:
+    before = nova("migrate", "--status", NOVA_DATABASE_URL=empty_url)
+    assert before.code == 1
+    assert "nova migrate" in before.out
+    done = nova.good("migrate", "--json", NOVA_DATABASE_URL=empty_url).json
+    assert done["before"] is None
+    assert done["at_head"] is True
+    assert "nothing to do" in nova.good("migrate", NOVA_DATABASE_URL=empty_url).out
+    assert nova.good("migrate", "--status", NOVA_DATABASE_URL=empty_url).code == 0
+    assert "The first key" in nova.good("migrate", "--first-key", NOVA_DATABASE_URL=empty_url).err
+    again = nova.good("migrate", "--first-key", NOVA_DATABASE_URL=empty_url)
+    assert "A key exists, so none was made." in again.err
 
 
 def test_migrate_without_a_database_says_what_to_set(nova: Nova) -> None:

@@ -8,16 +8,20 @@ import shutil
 import subprocess
 import tempfile
 import time
-from collections.abc import Generator
-from contextlib import contextmanager
+import uuid
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from urllib.parse import urlsplit
+
+import asyncpg
 
 from models import migrate
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.postgres import THROWAWAY, EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 
-__all__ = ["TEMPLATE", "own_postgres", "own_valkey", "running"]
+__all__ = ["TEMPLATE", "own_database", "own_postgres", "own_valkey", "running"]
 
 TEMPLATE = "nova_template"
 """The migrated database that every test's own is cloned from."""
@@ -79,6 +83,26 @@ def own_postgres() -> Generator[str]:
         with running(postgres.spec(), home / "postgres.log"):
             asyncio.run(_make_template(postgres))
             yield postgres.url("postgres")
+
+
+@asynccontextmanager
+async def own_database(admin_url: str, *, template: str = TEMPLATE) -> AsyncGenerator[str]:
+    """Give the URL of a new database, and drop it after the block with its connections.
+
+    Args:
+        admin_url: URL of the maintenance database.
+        template: The database that it is a copy of: the migrated one, or Postgres's `template1`, which is empty.
+    """
+    name = f"test_{uuid.uuid4().hex}"
+    admin = await asyncpg.connect(admin_url)
+    try:
+        await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+        try:
+            yield urlsplit(admin_url)._replace(path=f"/{name}").geturl()
+        finally:
+            await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+    finally:
+        await admin.close()
 
 
 @contextmanager

@@ -3,14 +3,11 @@
 from __future__ import annotations
 
 import json
-import uuid
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
-import asyncpg
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import JSON, BigInteger, Boolean, DateTime, Integer, LargeBinary, Numeric
@@ -29,7 +26,7 @@ from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves
 from tests.support.data.archive_rows import SKILL, small_row
-from tests.support.servers.databases import TEMPLATE
+from tests.support.servers.databases import own_database
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 SPEC: dict[str, Any] = {
@@ -143,14 +140,8 @@ async def full(database: Database, tenant: Tenant) -> str:
 @pytest.fixture
 async def elsewhere(postgres_url_admin: str) -> AsyncIterator[str]:
     """URL of another fleet's database."""
-    name = f"test_{uuid.uuid4().hex}"
-    admin = await asyncpg.connect(postgres_url_admin)
-    try:
-        await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE {TEMPLATE} STRATEGY file_copy')
-        yield urlsplit(postgres_url_admin)._replace(path=f"/{name}").geturl()
-        await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
-    finally:
-        await admin.close()
+    async with own_database(postgres_url_admin) as url:
+        yield url
 
 
 @pytest.fixture
