@@ -240,6 +240,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # secrets
     "secrets.at-rest": "A secret is stored as a ciphertext that can be decrypted in its own row only.",
     "secrets.rotation": "Any number of rotations at once leave every secret under the current master key.",
+    "secrets.placed": "Master keys, providers' keys and passwords are in the processes that use them, and in no other.",
     "secrets.write-only": "Nothing that people can call returns a secret's value.",
     "secrets.hidden": "No value of a secret of a run's agent is in its rows, its live events or its logs.",
     "secrets.stream": "However a stream is split, no part of a secret passes.",

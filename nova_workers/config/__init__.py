@@ -2,6 +2,7 @@
 
 from nova_workers.config.console import ConsoleSettings
 from nova_workers.config.delivery import DeliverySettings
+from nova_workers.config.flower import FlowerSettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAIProviderSetting, OpenAISettings
 from nova_workers.config.orchestration import OrchestrationSettings
@@ -30,6 +31,7 @@ __all__ = [
     "ConsoleSettings",
     "DeliverySettings",
     "EffectSettings",
+    "FlowerSettings",
     "ModelSettings",
     "OpenAIProviderSetting",
     "OpenAISettings",

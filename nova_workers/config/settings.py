@@ -14,6 +14,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nova_workers.config.console import ConsoleSettings
 from nova_workers.config.delivery import DeliverySettings
+from nova_workers.config.flower import FlowerSettings
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAISettings
 from nova_workers.config.orchestration import OrchestrationSettings
@@ -76,6 +77,7 @@ class Settings(BaseSettings):
 
     api: ApiSettings = Field(default_factory=ApiSettings)
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)
+    flower: FlowerSettings = Field(default_factory=FlowerSettings)
     worker: WorkerSettings = Field(default_factory=WorkerSettings)
     runs: RunSettings = Field(default_factory=RunSettings)
     triggers: TriggerSettings = Field(default_factory=TriggerSettings)

@@ -7,9 +7,11 @@ import os
 import socket
 import sys
 from base64 import b64encode
+from collections.abc import Callable
 from pathlib import Path
 
 from nova_workers.config import Settings
+from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.home import write_private
 from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.database import Connection, Database
@@ -80,8 +82,15 @@ def master_keys(home: Path) -> tuple[str, ...]:
     return tuple(lines)
 
 
-async def make_first_key(database_url: str, *, timezone: str = "UTC") -> str | None:
+async def make_first_key(
+    database_url: str, *, timezone: str = "UTC", keep: Callable[[str], None] | None = None
+) -> str | None:
     """Create the default tenant, its agents and a key with every scope, on a migrated database.
+
+    Args:
+        database_url: Of the ledger.
+        timezone: The tenant's.
+        keep: Stores the key. Called before the key is committed, so that no key exists that was not stored.
 
     Returns:
         The key, which cannot be read again; None if the tenant has one that was not revoked.
@@ -96,7 +105,10 @@ async def make_first_key(database_url: str, *, timezone: str = "UTC") -> str | N
             keys = await list_keys(connection, DEFAULT_TENANT_ID, before=None, limit=_MOST_KEYS)
             if any(key.revoked_at is None for key in keys):
                 return None
-            return (await create_key(connection, DEFAULT_TENANT_ID, name="first key", scopes=_ALL_SCOPES)).key
+            key = (await create_key(connection, DEFAULT_TENANT_ID, name="first key", scopes=_ALL_SCOPES)).key
+            if keep is not None:
+                keep(key)
+            return key
     finally:
         await database.close()
 
@@ -105,7 +117,7 @@ async def _migrate(database_url: str) -> None:
     """Migrate in a child process: Alembic and the models are loaded only when there is something to do."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nova_workers.cli", "migrate"),
-        env=os.environ | {"NOVA_DATABASE_URL": database_url},
+        env={**_driver_environment(), "NOVA_DATABASE_URL": database_url},
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -116,6 +128,13 @@ async def _migrate(database_url: str) -> None:
             "that its user may create tables and the extension 'vector'.",
             server="postgres",
         )
+
+
+def _driver_environment() -> dict[str, str]:
+    """Return what a migration needs: the system's variables, and those that the driver of Postgres reads by itself."""
+    return system_environment(os.environ) | {
+        name: value for name, value in os.environ.items() if name.startswith("PG") or name == "NOVA_HOME"
+    }
 
 
 async def _ensure_tenant(connection: Connection, timezone: str) -> None:

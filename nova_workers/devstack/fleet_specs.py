@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
 from importlib.util import find_spec
@@ -10,6 +11,8 @@ import httpx2
 
 from nova_workers.config import Settings
 from nova_workers.devstack.commands import api_command, beat_command, console_command, flower_command, worker_command
+from nova_workers.devstack.environments import environment_for, system_environment
+from nova_workers.devstack.home import flower_password
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.errors import ConfigurationError
 
@@ -37,7 +40,15 @@ _HEARTBEATS = 2
 def api_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
     """Return the API, ready when it reaches its database."""
     command = api_command(host=host, port=port, log_level=settings.telemetry.log_level)
-    return ProcessSpec("api", tuple(command), env, _serves(f"{url}/readyz"), _START_S, stop_timeout_s=15.0)
+    return ProcessSpec(
+        "api",
+        tuple(command),
+        env,
+        environment_for("api", os.environ, settings),
+        ready=_serves(f"{url}/readyz"),
+        ready_timeout_s=_START_S,
+        stop_timeout_s=15.0,
+    )
 
 
 def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, str]) -> ProcessSpec:
@@ -47,7 +58,7 @@ def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, s
         settings: The fleet's settings.
         number: Which worker, from 1.
         of: The number of workers.
-        env: Variables of every process of the fleet.
+        env: Its servers and keys.
     """
     name = f"worker{number}" if of > 1 else "worker"
     beats = settings.home / "heartbeats" / name
@@ -71,8 +82,9 @@ def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, s
         name,
         tuple(command),
         {**env, **own},
-        ready,
-        _START_S,
+        environment_for("worker", os.environ, settings),
+        ready=ready,
+        ready_timeout_s=_START_S,
         # The drain's own watchdog ends the process first.
         stop_timeout_s=settings.worker.drain_deadline_s + 5.0,
     )
@@ -86,7 +98,8 @@ def worker_metrics_port(settings: Settings, number: int) -> int | None:
 
 def beat_spec(settings: Settings, *, env: Mapping[str, str]) -> ProcessSpec:
     """Return beat."""
-    return ProcessSpec("beat", tuple(beat_command(log_level=settings.telemetry.log_level)), env)
+    command = beat_command(log_level=settings.telemetry.log_level)
+    return ProcessSpec("beat", tuple(command), env, environment_for("beat", os.environ, settings))
 
 
 def console_spec(settings: Settings, *, port: int, url: str, api_url: str, api_key: str) -> ProcessSpec:
@@ -99,17 +112,29 @@ def console_spec(settings: Settings, *, port: int, url: str, api_url: str, api_k
         "PYTHONUNBUFFERED": "1",
     }
     command = console_command(host=settings.console.host, port=port, log_level=settings.telemetry.log_level)
-    return ProcessSpec("console", tuple(command), env, _serves(f"{url}/healthz"), _START_S)
-
-
-def flower_spec(*, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
-    """Return Flower."""
     return ProcessSpec(
-        "flower", tuple(flower_command(host=host, port=port)), env, _serves(f"{url}/healthcheck"), _START_S
+        "console",
+        tuple(command),
+        env,
+        environment_for("console", os.environ, settings),
+        ready=_serves(f"{url}/healthz"),
+        ready_timeout_s=_START_S,
     )
 
 
-def telegram_spec(settings: Settings, *, url: str, key: str, env: Mapping[str, str]) -> ProcessSpec | None:
+def flower_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
+    """Return Flower. Its environment has the password, which a command line would show to every user."""
+    return ProcessSpec(
+        "flower",
+        tuple(flower_command(host=host, port=port)),
+        {**env, "NOVA_FLOWER__PASSWORD": flower_password(settings)},
+        environment_for("flower", os.environ, settings),
+        ready=_serves(f"{url}/healthcheck"),
+        ready_timeout_s=_START_S,
+    )
+
+
+def telegram_spec(settings: Settings, *, url: str, key: str) -> ProcessSpec | None:
     """Return the process of the Telegram channel; None if no bot is configured.
 
     Raises:
@@ -123,14 +148,16 @@ def telegram_spec(settings: Settings, *, url: str, key: str, env: Mapping[str, s
             "unset NOVA_TELEGRAM__TOKEN and NOVA_TELEGRAM__BOTS."
         )
     command = (sys.executable, "-m", "nova_workers.channels", "telegram")
-    return ProcessSpec("telegram", command, {**env, "NOVA_API_URL": url, "NOVA_API_KEY": key})
+    env = {"NOVA_API_URL": url, "NOVA_API_KEY": key, "PYTHONUNBUFFERED": "1"}
+    return ProcessSpec("telegram", command, env, environment_for("channel", os.environ, settings))
 
 
 def model_spec(*, host: str, port: int, url: str) -> ProcessSpec:
     """Return the local stand-in for the model provider."""
     app = (sys.executable, "-m", "uvicorn", LOCAL_MODEL_APP, "--factory")
     command = (*app, "--host", host, "--port", str(port), "--log-level", "warning")
-    return ProcessSpec("model", command, ready=_serves(f"{url}/healthz"), ready_timeout_s=_START_S)
+    inherited = system_environment(os.environ)
+    return ProcessSpec("model", command, inherited=inherited, ready=_serves(f"{url}/healthz"), ready_timeout_s=_START_S)
 
 
 def _serves(url: str) -> Callable[[], Awaitable[bool]]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import fcntl
 import os
+import secrets
 from collections.abc import Generator
 from contextlib import contextmanager
 from datetime import datetime
@@ -11,9 +12,25 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from nova_workers.config import Settings
 from nova_workers.errors import ConfigurationError, Conflict
 
-__all__ = ["AlreadyRunning", "StackState", "lock_home", "read_state", "remove_state", "write_private", "write_state"]
+__all__ = [
+    "FLOWER_PASSWORD_FILE",
+    "FLOWER_USER",
+    "AlreadyRunning",
+    "StackState",
+    "flower_password",
+    "lock_home",
+    "read_state",
+    "remove_state",
+    "write_private",
+    "write_state",
+]
+
+FLOWER_USER = "nova"
+FLOWER_PASSWORD_FILE = "flower_password"  # noqa: S105 - a file's name
+"""Under the home: the password of Flower's user, if the settings have none."""
 
 _LOCK_FILE = "nova.lock"
 _STATE_FILE = "nova.json"
@@ -87,6 +104,26 @@ def write_state(home: Path, state: StackState) -> None:
 def remove_state(home: Path) -> None:
     """Remove the state file after the stack stopped."""
     (home / _STATE_FILE).unlink(missing_ok=True)
+
+
+def flower_password(settings: Settings) -> str:
+    """Return the password of Flower's user: that of the settings, else the one of the home's file, made if missing.
+
+    Raises:
+        ConfigurationError: The file cannot be read or made.
+    """
+    if settings.flower.password is not None:
+        return settings.flower.password.get_secret_value()
+    path = settings.home / FLOWER_PASSWORD_FILE
+    try:
+        if not path.exists():
+            settings.home.mkdir(mode=0o700, parents=True, exist_ok=True)
+            write_private(path, secrets.token_urlsafe(24) + "\n")
+        return path.read_text(encoding="ascii").strip()
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(
+            f"{str(path)!r}, Flower's password, cannot be read or made ({error}). Give one with NOVA_FLOWER__PASSWORD."
+        ) from error
 
 
 def write_private(path: Path, text: str) -> None:

@@ -35,7 +35,8 @@ class ProcessSpec:
     Attributes:
         name: The prefix of its log lines.
         argv: Program and arguments; no shell.
-        env: Variables set on top of the parent's.
+        env: Variables set on top of the inherited ones.
+        inherited: Those of the parent's variables that it gets; None: all.
         ready: Returns whether the child serves; polled after each start. None: ready once started.
         ready_timeout_s: A child that is not ready by then is stopped and started again.
         stop_signal: Requests a clean end.
@@ -48,6 +49,7 @@ class ProcessSpec:
     name: str
     argv: tuple[str, ...]
     env: Mapping[str, str] = field(default_factory=dict[str, str])
+    inherited: Mapping[str, str] | None = None
     ready: Callable[[], Awaitable[bool]] | None = None
     ready_timeout_s: float = 30.0
     stop_signal: signal.Signals = signal.SIGTERM
@@ -67,4 +69,4 @@ class ProcessSpec:
 
     def environment(self) -> dict[str, str]:
         """Return the child's whole environment."""
-        return {**os.environ, **self.env}
+        return {**(os.environ if self.inherited is None else self.inherited), **self.env}

@@ -9,7 +9,7 @@ import signal
 import sys
 
 from nova_workers.config import Settings, load_settings
-from nova_workers.devstack.home import StackState, lock_home
+from nova_workers.devstack.home import FLOWER_USER, StackState, lock_home
 from nova_workers.devstack.log_lines import LineSink, TerminalLines
 from nova_workers.devstack.stack import Stack, StackOptions
 from nova_workers.errors import NovaError
@@ -96,7 +96,7 @@ def _welcome(state: StackState, stack: Stack, sink: LineSink) -> None:
         "the fleet is up",
         f"  API     {state.api_url}  (reference: {state.api_url}/docs)",
         *_console_lines(state, stack),
-        f"  Flower  {state.flower_url}",
+        f"  Flower  {state.flower_url}  (user {FLOWER_USER}; password: {stack.flower_password_hint()})",
         f"  key     {stack.key_file}",
     ]
     if state.model == "local":

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import shlex
 import time
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -23,7 +24,7 @@ from nova_workers.devstack.fleet_specs import (
     worker_metrics_port,
     worker_spec,
 )
-from nova_workers.devstack.home import StackState, remove_state, write_state
+from nova_workers.devstack.home import FLOWER_PASSWORD_FILE, StackState, remove_state, write_state
 from nova_workers.devstack.log_lines import LineSink
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.ports import free_port, port_is_free
@@ -71,6 +72,11 @@ class _Servers:
     """The local stand-in, if there is no provider. It starts with the fleet, which needs it at the first run."""
     model_url: str | None
 
+    @property
+    def model_key(self) -> dict[str, str]:
+        """The variable with the stand-in's key."""
+        return {} if self.model_url is None else {"NOVA_MODEL__API_KEY": "local"}
+
 
 class Stack:
     """Every process of the fleet, supervised. The caller holds the home's lock."""
@@ -105,9 +111,8 @@ class Stack:
         self._sink.say("preparing the database")
         self.key_file = await prepare_database(settings, servers.database_url)
         model = [] if servers.model is None else [servers.model]
-        env = _environment(settings, servers)
         key = self.key_file.read_text(encoding="utf-8").strip()
-        telegram = telegram_spec(settings, url=api_url, key=key, env=env)
+        telegram = telegram_spec(settings, url=api_url, key=key)
         channels = [] if telegram is None else [telegram]
         names = [
             *(spec.name for spec in (*model, *channels)),
@@ -117,15 +122,17 @@ class Stack:
             *([] if console is None else ["console"]),
         ]
         self._sink.say(f"starting {', '.join(names)} and flower")
-        trusted = {**env, **_master_keys(settings)}
+        broker = {"NOVA_REDIS_URL": servers.redis_url, "PYTHONUNBUFFERED": "1"}
+        trusted = {**broker, **_ledger_environment(settings, servers)}
+        working = {**trusted, **servers.model_key}
         await self._supervisor.start(
             model,
-            [worker_spec(settings, number=number, of=count, env=trusted) for number in range(1, count + 1)],
+            [worker_spec(settings, number=number, of=count, env=working) for number in range(1, count + 1)],
             [
                 api_spec(settings, host=host, port=port, url=api_url, env=trusted),
-                beat_spec(settings, env=env),
+                beat_spec(settings, env=broker),
                 *self._console_specs(console, api_url),
-                flower_spec(host=_LOOPBACK, port=flower_port, url=flower_url, env=env),
+                flower_spec(settings, host=_LOOPBACK, port=flower_port, url=flower_url, env=broker),
             ],
             channels,
         )
@@ -146,6 +153,12 @@ class Stack:
         )
         write_state(settings.home, state)
         return state
+
+    def flower_password_hint(self) -> str:
+        """Return how to see the password of Flower's user."""
+        if self._settings.flower.password is not None:
+            return "NOVA_FLOWER__PASSWORD"
+        return f"cat {shlex.quote(str(self._settings.home / FLOWER_PASSWORD_FILE))}"
 
     def console_login(self) -> str | None:
         """Return the one-time login of the console that started last; None without one."""
@@ -246,23 +259,14 @@ class Stack:
             await asyncio.sleep(0.2)
 
 
-def _environment(settings: Settings, servers: _Servers) -> dict[str, str]:
-    env = {
-        "NOVA_HOME": str(settings.home),
-        "NOVA_DATABASE_URL": servers.database_url,
-        "NOVA_REDIS_URL": servers.redis_url,
-        "PYTHONUNBUFFERED": "1",
-    }
+def _ledger_environment(settings: Settings, servers: _Servers) -> dict[str, str]:
+    """Return the variables of the processes that use the ledger: API and workers."""
+    env = {"NOVA_HOME": str(settings.home), "NOVA_DATABASE_URL": servers.database_url}
     if not settings.secrets.keys:
         env["NOVA_SECRETS__KEYS"] = json.dumps(master_keys(settings.home))
     if servers.model_url is not None:
-        env |= {"NOVA_MODEL__BASE_URL": servers.model_url, "NOVA_MODEL__API_KEY": "local"}
+        env["NOVA_MODEL__BASE_URL"] = servers.model_url
     return env
-
-
-def _master_keys(settings: Settings) -> dict[str, str]:
-    """Return the variables with the master keys."""
-    return {} if settings.secrets.keys else {"NOVA_SECRETS__KEYS": json.dumps(master_keys(settings.home))}
 
 
 def _has_model(settings: Settings) -> bool:

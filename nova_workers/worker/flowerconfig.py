@@ -4,7 +4,11 @@ A doorbell carries the ids of its run and thread as keyword arguments, so Flower
 event of every task. Flower keeps events in memory; they are lossy, and Postgres is authoritative.
 """
 
+import os
 from typing import Any
+
+# Not an option of the command line, which every user of the machine can read. Flower does not start without it.
+basic_auth = [f"nova:{os.environ['NOVA_FLOWER__PASSWORD']}"]
 
 # The first column names the run and thread; `format_task` writes it.
 tasks_columns = "name,kwargs,state,received,runtime,worker,uuid"

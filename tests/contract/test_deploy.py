@@ -14,6 +14,7 @@ from pydantic import BaseModel
 
 from nova_workers.cli.app import COMMANDS
 from nova_workers.config import Settings
+from nova_workers.config.secret_variables import secret_settings
 from nova_workers.config.settings import CLIENT_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -76,6 +77,51 @@ def test_every_container_runs_a_command_that_the_command_line_has() -> None:
     asked |= {pod["containers"][0]["args"][0] for _, pod in _pods()}
     assert asked == {"migrate", "api", "worker", "beat", "console", "flower"}
     assert asked <= commands
+
+
+SECRETS_OF = {
+    "api": {"NOVA_DATABASE_URL", "NOVA_REDIS_URL", "NOVA_SECRETS__KEYS"},
+    "worker": {"NOVA_DATABASE_URL", "NOVA_REDIS_URL", "NOVA_SECRETS__KEYS", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"},
+    "beat": {"NOVA_REDIS_URL"},
+    "flower": {"NOVA_REDIS_URL", "NOVA_FLOWER__PASSWORD"},
+    "console": {"NOVA_CONSOLE__SECRET"},
+    "migrate": {"NOVA_DATABASE_URL"},
+}
+"""What each process uses. The servers have their own passwords."""
+
+
+def test_each_container_gets_the_secrets_that_it_uses_and_no_others() -> None:
+    known = secret_settings() | {"ANTHROPIC_API_KEY", "OPENAI_API_KEY"}
+    compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
+    assert {
+        name: known & service.get("environment", {}).keys()
+        for name, service in compose.items()
+        if service.get("image") == "nova-workers"
+    } == SECRETS_OF
+    secrets = {
+        secret["metadata"]["name"]: secret["stringData"].keys()
+        for secret in _documents(DEPLOY / "kubernetes" / "secrets.example.yaml")
+    }
+    found: dict[str, frozenset[str]] = {}
+    for name, pod in _pods():
+        (container,) = pod["containers"]
+        sources = [source["secretRef"]["name"] for source in container.get("envFrom", ()) if "secretRef" in source]
+        whole = {key for source in sources for key in secrets[source]}
+        single = [entry for entry in container.get("env", ()) if "valueFrom" in entry]
+        assert all(entry["name"] in secrets[entry["valueFrom"]["secretKeyRef"]["name"]] for entry in single)
+        found[name.removeprefix("nova-")] = known & (whole | {entry["name"] for entry in single})
+    assert found == SECRETS_OF
+
+
+def test_no_container_logs_the_first_key_and_every_server_has_a_password() -> None:
+    compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
+    commands = [*(service.get("command") for service in compose.values()), *(p["containers"][0] for _, p in _pods())]
+    assert "first-key" not in str(commands)
+    valkey = compose["valkey"]
+    assert "VALKEY_PASSWORD" in valkey["environment"]
+    assert "requirepass" in str(valkey["command"])
+    assert "--requirepass" not in str(valkey["command"]), "other processes can read a command line"
+    assert ":${VALKEY_PASSWORD" in compose["worker"]["environment"]["NOVA_REDIS_URL"]
 
 
 def test_no_pod_is_root_or_may_become_it() -> None:

@@ -87,13 +87,19 @@ async def _until(done: Callable[[], Any], what: str, timeout_s: float = 60.0) ->
     raise AssertionError(what)
 
 
+_FLOWER_PASSWORD = "of-flower-and-long"
+
+
 @asynccontextmanager
 async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.AsyncClient]:
     port = free_port()
     command = flower_command(host="127.0.0.1", port=port)
-    process = FleetProcess("flower", command, {**env, "FLOWER_UNAUTHENTICATED_API": "true"}, log)
+    process = FleetProcess("flower", command, {**env, "NOVA_FLOWER__PASSWORD": _FLOWER_PASSWORD}, log)
     try:
-        async with httpx2.AsyncClient(base_url=f"http://127.0.0.1:{port}", trust_env=False, timeout=5) as client:
+        auth = ("nova", _FLOWER_PASSWORD)
+        async with httpx2.AsyncClient(
+            base_url=f"http://127.0.0.1:{port}", auth=auth, trust_env=False, timeout=5
+        ) as client:
 
             async def hears_the_worker() -> bool:
                 assert process.exit_code is None, process.tail()

@@ -26,7 +26,7 @@ from nova_workers.cli.terminal.output import printable
 from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, ThreadView
-from nova_workers.devstack.home import StackState, lock_home
+from nova_workers.devstack.home import StackState, flower_password, lock_home
 from nova_workers.devstack.stack import Stack, StackOptions
 from nova_workers.errors import NovaError, Unavailable
 from nova_workers.program import EXIT_INTERRUPTED, exit_on_failed_output, raise_on_interrupt
@@ -118,13 +118,13 @@ async def _show_ledger(console: Console, demo: _Demo, client: NovaClient, answer
     console.print(messages_table(last, (await client.threads.messages(last)).items))
 
 
-async def _show_flower(console: Console, state: StackState, runs: list[RunView]) -> None:
+async def _show_flower(console: Console, state: StackState, password: str, runs: list[RunView]) -> None:
     console.print()
     console.print(Rule(f"What Flower saw ({state.flower_url})", align="left", style="cyan"))
     wanted = {run.id for run in runs}
     deadline_s = time.monotonic() + _EFFECTS_S
     while True:
-        tasks = await flower_tasks(state.flower_url)
+        tasks = await flower_tasks(state.flower_url, password)
         if all(any(run_id in task.ids and task.runtime_s is not None for task in tasks) for run_id in wanted):
             break
         if time.monotonic() > deadline_s:
@@ -170,7 +170,7 @@ async def _run(console: Console, settings: Settings, lines: _QuietLines) -> None
             await show_tree(console, client, AGENT)
             await show_order(console, client)
             await _show_ledger(console, demo, client, answered)
-            await _show_flower(console, state, [item.run for item in (*answered, *worked)])
+            await _show_flower(console, state, flower_password(settings), [item.run for item in (*answered, *worked)])
 
 
 def main() -> None:

@@ -12,7 +12,7 @@ from rich.text import Text
 from nova_workers.cli.terminal.output import money, printable, short
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import MessageView, RunView, ThreadView, TurnView
-from nova_workers.devstack.home import StackState
+from nova_workers.devstack.home import FLOWER_USER, StackState
 from nova_workers.errors import Unavailable
 
 __all__ = ["FlowerTask", "flower_table", "flower_tasks", "ledger_table", "messages_table", "process_table"]
@@ -94,7 +94,7 @@ def flower_table(tasks: Sequence[FlowerTask]) -> Table:
     return table
 
 
-async def flower_tasks(url: str) -> list[FlowerTask]:
+async def flower_tasks(url: str, password: str) -> list[FlowerTask]:
     """Read the list that Flower's page shows, newest first.
 
     Raises:
@@ -110,7 +110,7 @@ async def flower_tasks(url: str) -> list[FlowerTask]:
         "columns[0][data]": "received",
     }
     try:
-        async with httpx2.AsyncClient(timeout=_TIMEOUT_S, trust_env=False) as client:
+        async with httpx2.AsyncClient(timeout=_TIMEOUT_S, trust_env=False, auth=(FLOWER_USER, password)) as client:
             answer = await client.get(f"{url}/tasks/datatable", params=query)
             rows = answer.raise_for_status().json()["data"]
     except httpx2.HTTPError as error:

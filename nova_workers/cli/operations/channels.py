@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
-from nova_workers.cli.operations.processes import become
+from nova_workers.cli.operations.processes import become_part
 from nova_workers.cli.target import find_target
 from nova_workers.config import load_settings
 
@@ -57,8 +57,9 @@ def telegram(api_url: ApiUrlOption = None, api_key: ApiKeyOption = None) -> None
 
 
 def _become_channel(arguments: list[str], *, api_url: str | None, api_key: str | None) -> None:
-    target = find_target(load_settings(), api_url=api_url, api_key=api_key)
+    settings = load_settings()
+    target = find_target(settings, api_url=api_url, api_key=api_key)
     environment = {"NOVA_API_URL": target.url}
     if target.api_key is not None:
         environment["NOVA_API_KEY"] = target.api_key
-    become([sys.executable, "-m", "nova_workers.channels", *arguments], environment)
+    become_part("channel", [sys.executable, "-m", "nova_workers.channels", *arguments], environment, settings)

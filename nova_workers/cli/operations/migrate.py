@@ -1,6 +1,8 @@
 """`nova migrate`: the schema of the database."""
 
 import asyncio
+import sys
+from pathlib import Path
 from typing import Annotated
 
 import asyncpg
@@ -9,9 +11,10 @@ import typer
 from models import migrate as migrations
 from nova_workers.cli.target import find_servers
 from nova_workers.cli.terminal.output import JsonOption, Output
-from nova_workers.config import load_settings
+from nova_workers.config import Settings, load_settings
 from nova_workers.devstack.first_start import make_first_key
-from nova_workers.errors import Unavailable
+from nova_workers.devstack.home import write_private
+from nova_workers.errors import ConfigurationError, Unavailable
 
 __all__ = ["app"]
 
@@ -20,45 +23,85 @@ app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_co
 StatusOption = Annotated[bool, typer.Option("--status", help="Only report; exit with 1 if a migration is due.")]
 
 FirstKeyOption = Annotated[
-    bool, typer.Option("--first-key", help="Then make a tenant, its agents and a key, unless there is one.")
+    bool,
+    typer.Option(
+        "--first-key", help="Then make a tenant, its agents and a key, unless there is one. Shown on a terminal only."
+    ),
+]
+
+FirstKeyFileOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--first-key-file", help="Do the same, and write the key to this file, which only its owner may read."
+    ),
 ]
 
 _UNREACHABLE = (OSError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
 @app.command("migrate")
-def migrate(status: StatusOption = False, first_key: FirstKeyOption = False, json_mode: JsonOption = False) -> None:
+def migrate(
+    status: StatusOption = False,
+    first_key: FirstKeyOption = False,
+    first_key_file: FirstKeyFileOption = None,
+    json_mode: JsonOption = False,
+) -> None:
     """Migrate the database's schema to this version. Does nothing if it is current.
 
     With --first-key the key is the last line, and is shown only once; it has every scope.
     """
+    first_key = first_key or first_key_file is not None
+    if first_key and first_key_file is None and not sys.stdout.isatty():
+        raise ConfigurationError(
+            "The first key is shown on a terminal only: other output is often kept as a log. Run this on a terminal, "
+            "or give --first-key-file PATH."
+        )
     settings = load_settings()
     url = find_servers(settings).database_url or settings.require_database_url()
     out = Output(json_mode=json_mode)
     try:
         before, after = asyncio.run(_run(url, change=not status))
-        key = asyncio.run(make_first_key(url, timezone=settings.timezone)) if first_key and not status else None
+        key = _make_key(url, settings, first_key_file) if first_key and not status else None
     except _UNREACHABLE as error:
         raise Unavailable(
             f"The database cannot be reached or changed ({error}). Check NOVA_DATABASE_URL, and that its user may "
             "create tables and extensions."
         ) from error
     needed = migrations.head()
+    shown = key if first_key_file is None else None
     if out.json:
-        out.document({"before": before, "now": after, "needed": needed, "at_head": after == needed, "first_key": key})
+        out.document({"before": before, "now": after, "needed": needed, "at_head": after == needed, "first_key": shown})
     elif before == after == needed:
         out.text(f"at {needed}, nothing to do")
     elif after == needed:
         out.text(f"migrated from {before or 'an empty database'} to {after}")
     else:
         out.text(f"at {after or 'nothing'}; this version needs {needed}: run `nova migrate`")
-    if key is not None and not out.json:
-        out.note("The first key, with every scope. Keep it now: it is not shown again.", "yellow")
-        out.text(key)
-    elif first_key and not status and not out.json:
-        out.note("A key exists, so none was made. `nova keys create` makes more.", "yellow")
+    if first_key and not status and not out.json:
+        _show_key(out, key, first_key_file)
     if after != needed:
         raise typer.Exit(1)
+
+
+def _show_key(out: Output, key: str | None, file: Path | None) -> None:
+    if key is None:
+        out.note("A key exists, so none was made. `nova keys create` makes more.", "yellow")
+    elif file is not None:
+        out.note(f"The first key, with every scope, is in {file}.", "yellow")
+    else:
+        out.note("The first key, with every scope. Keep it now: it is not shown again.", "yellow")
+        out.text(key)
+
+
+def _make_key(url: str, settings: Settings, file: Path | None) -> str | None:
+    def keep(key: str) -> None:
+        try:
+            if file is not None:
+                write_private(file, key + "\n")
+        except OSError as error:
+            raise ConfigurationError(f"{str(file)!r} cannot be written ({error}); no key was made.") from error
+
+    return asyncio.run(make_first_key(url, timezone=settings.timezone, keep=keep))
 
 
 async def _run(url: str, *, change: bool) -> tuple[str | None, str | None]:

@@ -8,6 +8,7 @@ import errno
 import os
 import socket
 import sys
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
@@ -22,9 +23,11 @@ from nova_workers.devstack.commands import (
     flower_command,
     worker_command,
 )
+from nova_workers.devstack.environments import FleetProcessKind, environment_for
+from nova_workers.devstack.home import FLOWER_PASSWORD_FILE, FLOWER_USER, flower_password
 from nova_workers.errors import ConfigurationError
 
-__all__ = ["app", "become"]
+__all__ = ["app", "become_part"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
@@ -45,7 +48,7 @@ def up(
         arguments += ["--port", str(port)]
     if workers is not None:
         arguments += ["--workers", str(workers)]
-    become(arguments, {})
+    become(arguments)
 
 
 @app.command("api")
@@ -58,7 +61,7 @@ def api(
     host, port = host or settings.api.host, settings.api.port if port is None else port
     environment = _servers(settings)
     _need_port(host, port)
-    become(api_command(host=host, port=port, log_level=settings.telemetry.log_level), environment)
+    become_part("api", api_command(host=host, port=port, log_level=settings.telemetry.log_level), environment, settings)
 
 
 @app.command("worker")
@@ -79,14 +82,14 @@ def worker(
     if concurrency:
         # The worker reports its slots from the settings; the option must not disagree with them.
         environment["NOVA_WORKER__CONCURRENCY"] = str(concurrency)
-    become(command, environment)
+    become_part("worker", command, environment, settings)
 
 
 @app.command("beat")
 def beat() -> None:
     """Run the scheduler of periodic tasks. Several at once are safe."""
     settings = _read_settings()
-    become(beat_command(log_level=settings.telemetry.log_level), _broker(settings))
+    become_part("beat", beat_command(log_level=settings.telemetry.log_level), _broker(settings), settings)
 
 
 @app.command("console")
@@ -103,25 +106,35 @@ def console(
     settings = _read_settings()
     if login:
         running = read_state(settings.home).get("console_url")
-        become([sys.executable, "-m", "nova_workers.console", *([running] if isinstance(running, str) else [])], {})
+        become([sys.executable, "-m", "nova_workers.console", *([running] if isinstance(running, str) else [])])
     target = find_target(settings, api_url=api_url, api_key=api_key)
     host, port = host or settings.console.host, port or settings.console.port
     _need_port(host, port)
     environment = {"NOVA_API_URL": target.url, "NOVA_CONSOLE__HOST": host, "NOVA_CONSOLE__PORT": str(port)}
     if target.api_key is not None:
         environment["NOVA_API_KEY"] = target.api_key
-    become(console_command(host=host, port=port, log_level=settings.telemetry.log_level), environment)
+    command = console_command(host=host, port=port, log_level=settings.telemetry.log_level)
+    become_part("console", command, environment, settings)
 
 
 @app.command("flower")
 def flower(
-    host: Annotated[str, typer.Option(help="Address to listen on; it has no password.")] = "127.0.0.1",
+    host: Annotated[str, typer.Option(help="Address to listen on.")] = "127.0.0.1",
     port: Annotated[int, typer.Option(min=1, max=65535, help="Port to listen on.")] = 5555,
 ) -> None:
-    """Run Flower, the view of Celery's tasks."""
-    environment = _broker(_read_settings())
+    """Run Flower, the view of Celery's tasks.
+
+    Its user is `nova`; the password is NOVA_FLOWER__PASSWORD, else it is in a file of NOVA_HOME, which is made.
+    """
+    settings = _read_settings()
+    environment = _broker(settings)
     _need_port(host, port)
-    become(flower_command(host=host, port=port), environment)
+    environment["NOVA_FLOWER__PASSWORD"] = flower_password(settings)
+    if settings.flower.password is None:
+        sys.stderr.write(
+            f"nova: Flower's user is {FLOWER_USER!r}, its password is in {settings.home / FLOWER_PASSWORD_FILE}\n"
+        )
+    become_part("flower", flower_command(host=host, port=port), environment, settings)
 
 
 def _read_settings() -> Settings:
@@ -162,8 +175,13 @@ def _need_port(host: str, port: int) -> None:
         raise ConfigurationError(f"{host}, port {port}, cannot be listened on: {error.strerror or error}.") from error
 
 
-def become(command: list[str], environment: dict[str, str]) -> None:
-    """Replace this process with a command, with variables beside those of this process."""
+def become_part(kind: FleetProcessKind, command: list[str], environment: dict[str, str], settings: Settings) -> None:
+    """Replace this process with a part of the fleet, which gets the secrets that it uses and no others."""
+    become(command, {**environment_for(kind, os.environ, settings), **environment})
+
+
+def become(command: list[str], environment: Mapping[str, str] = os.environ) -> None:
+    """Replace this process with a command."""
     sys.stdout.flush()
     sys.stderr.flush()
-    os.execvpe(command[0], command, {**os.environ, **environment})  # noqa: S606 - replacing this process is the purpose
+    os.execvpe(command[0], command, environment)  # noqa: S606 - replacing this process is the purpose

@@ -11,6 +11,7 @@ from urllib.parse import quote
 
 import asyncpg
 
+from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.process import OsUser, ProcessSpec
 from nova_workers.devstack.servers.binaries import postgres_programs
 from nova_workers.devstack.servers.sockets import socket_folder
@@ -92,6 +93,7 @@ class EmbeddedPostgres:
         return ProcessSpec(
             name="postgres",
             argv=(str(self._programs / "postgres"), "-D", str(self._data), *options),
+            inherited=system_environment(os.environ),
             ready=self._answers,
             ready_timeout_s=60.0,
             # Fast shutdown: open sessions are ended, everything is flushed.
@@ -146,8 +148,9 @@ class EmbeddedPostgres:
         options = ["--auth=trust", "--encoding=UTF8", f"--username={_SUPERUSER}", "--no-instructions"]
         # The built-in provider: sort order comes with Postgres, so an upgrade of libc breaks no index.
         options += ["--locale-provider=builtin", "--builtin-locale=C.UTF-8", "--locale=C"]
-        initdb = ProcessSpec("initdb", (str(self._programs / "initdb"), *options, str(unfinished)), user=self._user)
-        done = subprocess.run(initdb.command(), capture_output=True, text=True, check=False)
+        argv = (str(self._programs / "initdb"), *options, str(unfinished))
+        initdb = ProcessSpec("initdb", argv, inherited=system_environment(os.environ), user=self._user)
+        done = subprocess.run(initdb.command(), env=initdb.environment(), capture_output=True, text=True, check=False)
         if done.returncode != 0:
             raise ConfigurationError(
                 f"initdb could not make {str(unfinished)!r}: {done.stderr.strip() or done.stdout.strip()!r}"

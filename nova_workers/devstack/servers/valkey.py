@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 import signal
 from pathlib import Path
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.binaries import valkey_program
 from nova_workers.devstack.servers.sockets import socket_folder
@@ -54,6 +56,7 @@ class EmbeddedValkey:
         return ProcessSpec(
             name="valkey",
             argv=(str(valkey_program()), *arguments),
+            inherited=system_environment(os.environ),
             ready=self._answers,
             stop_signal=signal.SIGTERM,
             death_signal=signal.SIGTERM,

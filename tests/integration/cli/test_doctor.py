@@ -153,7 +153,7 @@ def test_a_home_with_a_damaged_state_file(nova: Nova) -> None:
     assert "nova.json" in done.err
 
 
-def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, empty_url: str) -> None:
+def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, empty_url: str, tmp_path: Path) -> None:
     before = nova("migrate", "--status", NOVA_DATABASE_URL=empty_url)
     assert before.code == 1
     assert "nova migrate" in before.out
@@ -162,8 +162,17 @@ def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, empty_url:
     assert done["at_head"] is True
     assert "nothing to do" in nova.good("migrate", NOVA_DATABASE_URL=empty_url).out
     assert nova.good("migrate", "--status", NOVA_DATABASE_URL=empty_url).code == 0
-    assert "The first key" in nova.good("migrate", "--first-key", NOVA_DATABASE_URL=empty_url).err
-    again = nova.good("migrate", "--first-key", NOVA_DATABASE_URL=empty_url)
+    kept = nova("migrate", "--first-key", NOVA_DATABASE_URL=empty_url)
+    assert (kept.code, kept.out) == (1, "")
+    assert "--first-key-file PATH" in kept.err
+    missing = nova("migrate", "--first-key-file", str(tmp_path / "none" / "key"), NOVA_DATABASE_URL=empty_url)
+    assert (missing.code, "no key was made" in missing.err) == (1, True)
+    made = nova.good("migrate", "--first-key-file", str(tmp_path / "key"), NOVA_DATABASE_URL=empty_url)
+    key = (tmp_path / "key").read_text().strip()
+    assert key.startswith("nova_")
+    assert key not in made.out + made.err
+    assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    again = nova.good("migrate", "--first-key-file", str(tmp_path / "key"), NOVA_DATABASE_URL=empty_url)
     assert "A key exists, so none was made." in again.err
 
 

@@ -18,6 +18,7 @@ import httpx2
 import pytest
 
 from nova_workers.devstack.home import StackState, read_state
+from tests.requirements import proves
 from tests.support.processes.inspection import descendants, is_alive, wait_until_gone
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(300)]
@@ -33,8 +34,38 @@ def home() -> Generator[Path]:
         yield Path(folder) / "home"
 
 
+PROVIDER_KEY = "sk-of-the-provider"
+OTHER_SECRET = "of-another-program"
+PROGRAMS = {
+    b"api.app:create_app": "api",
+    b"nova_workers.worker.app:app": "worker",
+    b"beat.app:app\0beat": "beat",
+    b"beat.app:app\0flower": "flower",
+    b"console.server:": "console",
+    b"stand_in.server:": "model",
+    b"valkey-server": "valkey",
+    b"postgres": "postgres",
+}
+
+
 def environment(home: Path) -> dict[str, str]:
-    return {**os.environ, "NOVA_HOME": str(home)}
+    return {
+        **os.environ,
+        "NOVA_HOME": str(home),
+        "OPENAI_API_KEY": PROVIDER_KEY,
+        "NOVA_AUDIO__TRANSCRIPTION_API_KEY": PROVIDER_KEY,
+        "GITHUB_TOKEN": OTHER_SECRET,
+    }
+
+
+def program_of(pid: int) -> str:
+    command = Path(f"/proc/{pid}/cmdline").read_bytes()
+    return next((name for part, name in PROGRAMS.items() if part in command), command.decode())
+
+
+def programs_with(text: str, pids: set[int]) -> set[str]:
+    """Return the programs whose environment has a text."""
+    return {program_of(pid) for pid in pids if text.encode() in Path(f"/proc/{pid}/environ").read_bytes()}
 
 
 def until(happened: Callable[[], bool], what: str, log: Path, timeout_s: float = START_S) -> None:
@@ -65,6 +96,7 @@ def nova_up(home: Path) -> Generator[tuple[subprocess.Popen[bytes], StackState, 
         process.wait()
 
 
+@proves("secrets.placed")
 def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_none_behind(home: Path) -> None:
     with nova_up(home) as (process, state, log):
         key_file = home / "api_key"
@@ -73,7 +105,11 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
         headers = {"Authorization": f"Bearer {key_file.read_text().strip()}"}
         agents = httpx2.get(f"{state.api_url}/v1/agents", headers=headers).json()
         assert {agent["id"] for agent in agents["items"]} == {"nova", "agent-builder"}
-        assert httpx2.get(state.flower_url).status_code == 200
+        password = (home / "flower_password").read_text().strip()
+        assert stat.S_IMODE((home / "flower_password").stat().st_mode) == 0o600
+        assert httpx2.get(state.flower_url).status_code == 401
+        assert httpx2.get(state.flower_url, auth=("nova", password)).status_code == 200
+        assert f"cat {home / 'flower_password'}" in log.read_text()
         assert state.console_url is not None
         login = (home / "console.login").read_text().strip()
         assert login.startswith(f"{state.console_url}/login?token=")
@@ -81,6 +117,19 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
         with httpx2.Client() as browser:
             assert browser.get(login).headers["location"] == "/"
             assert browser.get(state.console_url).status_code == 200
+
+        everyone = descendants(process.pid)
+        assert {program_of(pid) for pid in everyone} == set(PROGRAMS.values())
+        master_key = (home / "master_keys").read_text().strip()
+        assert programs_with(master_key, everyone) == {"api", "worker"}
+        assert programs_with(PROVIDER_KEY, everyone) == {"worker"}
+        assert programs_with(OTHER_SECRET, everyone) == {"worker"}
+        assert programs_with(password, everyone) == {"flower"}
+        assert programs_with(key_file.read_text().strip(), everyone) == {"console"}
+        assert programs_with("NOVA_DATABASE_URL", everyone) == {"api", "worker"}
+        assert programs_with("NOVA_HOME=", everyone) == {"api", "worker", "console"}
+        for secret in (key_file.read_text().strip(), master_key, PROVIDER_KEY, password):
+            assert secret not in log.read_text()
 
         second = subprocess.run(COMMAND, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
         assert second.returncode == 1
