@@ -15,7 +15,7 @@ AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-long aimock programs check format bench docs pictures lock clean
+.PHONY: help demo up test test-long aimock programs check format bench docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -48,7 +48,7 @@ $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	@npm ci --prefix $(PROGRAMS) --ignore-scripts --no-audit --no-fund --fetch-retries 1
 	@touch $@
 
-check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling, migrations, commit messages
+check: $(DEV) ## Lint, format, types, import contracts, dependencies, licences, spelling, migrations, commit messages
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
@@ -56,6 +56,7 @@ check: $(DEV) ## Lint, format, types, import contracts, dependencies, spelling, 
 	$(BIN)/codespell
 	$(BIN)/python deploy/environment/check_migrations.py
 	$(BIN)/python deploy/environment/check_history.py
+	$(BIN)/python deploy/environment/check_licences.py
 	$(BIN)/python deploy/environment/sync_client.py --check
 	$(BIN)/basedpyright
 
@@ -72,6 +73,9 @@ docs: $(DOCS) ## Build the documentation into site/
 
 pictures: $(DEV) ## Take pictures of the console and of nova chat for docs/pictures, where chromium and tmux are
 	$(BIN)/python -m tests.browser.pictures
+
+release: $(DEV) ## Build the wheel with its bill of materials (CycloneDX) and provenance (SLSA) into dist/
+	$(BIN)/python deploy/environment/release.py
 
 lock: $(DEV) ## Resolve every dependency again, to the newest versions that fit
 	$(BIN)/python deploy/environment/lock.py

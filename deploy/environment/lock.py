@@ -29,6 +29,7 @@ LOCKS = {
         "-c=requirements-dev.txt",
     ),
     "requirements-docs.txt": ("--group=docs", "-c=requirements-dev.txt"),
+    "requirements-release.txt": ("--group=release",),
     "requirements-uv.txt": ("--group=uv",),
 }
 
