@@ -1,6 +1,6 @@
 """Forms: what was typed, and what the API refused about it, field by field."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar, cast
 
@@ -11,7 +11,7 @@ from starlette.requests import Request
 from nova_workers.errors import InvalidInput, Rejected
 from nova_workers.validation import place_of, problem_of
 
-__all__ = ["Form", "build", "read_form"]
+__all__ = ["Form", "build", "changes", "read_form"]
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -76,6 +76,31 @@ def build(model: type[M], values: Mapping[str, object]) -> M:
         raise InvalidInput(
             "; ".join(f"{item['field']}: {item['message']}" for item in errors), errors=errors
         ) from error
+
+
+def changes(model: type[M], stored: BaseModel, values: Mapping[str, object]) -> M:
+    """Return the body of a PATCH from values by field, with only those that differ from what is stored.
+
+    To send a field is an act of its own: it may reset a count, or move the next occurrence of a schedule.
+
+    Raises:
+        InvalidInput: A value is not valid; see `build`.
+    """
+    wanted = build(model, values)
+    changed = {
+        name
+        for name in wanted.model_fields_set
+        if _comparable(getattr(wanted, name)) != _comparable(getattr(stored, name))
+    }
+    return model.model_construct(_fields_set=changed, **{name: getattr(wanted, name) for name in changed})
+
+
+def _comparable(value: object) -> object:
+    if isinstance(value, str):
+        # What browsers send has these line ends only.
+        return value.replace("\r\n", "\n")
+    # Choices that are ticked have no order.
+    return frozenset(cast(Sequence[object], value)) if isinstance(value, list | tuple) else value
 
 
 def _field(item: Mapping[str, object]) -> str:

@@ -6,10 +6,11 @@ Sharing delivers a note to them: the first time in a run it is added to the outb
 """
 
 from dataclasses import dataclass
+from datetime import datetime
 
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS, NoteView
-from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, NotFound
+from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, NotFound, VersionMismatch
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.deliveries import withdraw
 from nova_workers.ledger.workspace import notes as ledger
@@ -108,7 +109,13 @@ async def get_note(database: Database, tenant_id: str, note_id: str, *, reader: 
 
 
 async def change_note(
-    database: Database, tenant_id: str, note_id: str, change: NoteChange, *, sender: Sender | None = None
+    database: Database,
+    tenant_id: str,
+    note_id: str,
+    change: NoteChange,
+    *,
+    sender: Sender | None = None,
+    known: datetime | None = None,
 ) -> NoteView:
     """Change a note atomically. No concurrent change is lost.
 
@@ -118,15 +125,23 @@ async def change_note(
         note_id: Id of the note.
         change: What to change.
         sender: The run of the agent that changes it; None is a person.
+        known: `updated_at` of the note that the change is based on; None does not check.
 
     Raises:
         NotFound: There is no such note, or the agent may not see it.
         Forbidden: It belongs to another agent.
+        VersionMismatch: It was changed since `known`.
         InvalidInput: The passage does not occur exactly once.
         LimitExceeded: The result would be too long, or the run has shared its maximum of notes.
     """
     async with database.transaction() as connection:
         note = await _own(connection, tenant_id, note_id, None if sender is None else sender.agent_id)
+        if known is not None and known != note.updated_at:
+            raise VersionMismatch(
+                f"Note {note_id!r} was changed at {note.updated_at.isoformat()}, after the version that the change is "
+                "based on. Read it again, then change it.",
+                note_id=note_id,
+            )
         changed = _changed(note, change)
         if changed == note:
             return note

@@ -6,16 +6,17 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from nova_workers.client.resources.notes import Notes
 from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
-from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.markdown import to_html
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteView
-from nova_workers.errors import Rejected
+from nova_workers.errors import Rejected, VersionMismatch
 
 __all__ = ["PAGE"]
 
@@ -62,12 +63,21 @@ async def edit(request: Request) -> Response:
     if request.method == "POST":
         form = await read_form(request)
         try:
-            await client.notes.patch(note_id, build(NotePatch, _of(form)))
+            await _save(client.notes, note_id, form)
+        except VersionMismatch as error:
+            return _editor(request, form.refused(error), note=await client.notes.get(note_id), is_conflict=True)
         except Rejected as error:
             form = form.refused(error)
         else:
             return see_other(request, f"/notes/{note_id}", flash="The note was saved.")
-    return _editor(request, form, note=await client.notes.get(note_id), agents=[])
+    return _editor(request, form, note=await client.notes.get(note_id))
+
+
+async def _save(notes: Notes, note_id: str, form: Form) -> None:
+    change = changes(NotePatch, await notes.get(note_id), _of(form))
+    known = build(NotePatch, {"updated_at": form.given("updated_at")}).updated_at
+    if change.model_fields_set:
+        await notes.patch(note_id, change.model_copy(update={"updated_at": known}))
 
 
 async def delete(request: Request) -> Response:
@@ -83,13 +93,21 @@ async def preview(request: Request) -> Response:
     return HTMLResponse(await asyncio.to_thread(to_html, form.value("content")))
 
 
-def _editor(request: Request, form: Form, *, note: NoteView | None, agents: list[tuple[str, str]] | None) -> Response:
+def _editor(
+    request: Request,
+    form: Form,
+    *,
+    note: NoteView | None,
+    agents: list[tuple[str, str]] | None = None,
+    is_conflict: bool = False,
+) -> Response:
     return render(
         request,
         "notes/edit.html",
-        status=422 if form.problem else 200,
+        status=409 if is_conflict else 422 if form.problem else 200,
         form=form,
         note=note,
+        is_conflict=is_conflict,
         agents=agents,
         shared="shared" in form.values if form.values else note is None or note.shared,
         pinned="pinned" in form.values if form.values else note is not None and note.pinned,

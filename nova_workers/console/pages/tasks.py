@@ -11,7 +11,7 @@ from starlette.routing import Route
 from nova_workers.client.resources.tasks import Tasks
 from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
-from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
@@ -87,6 +87,10 @@ async def new(request: Request) -> Response:
 
 async def show(request: Request) -> Response:
     """Show a task with its plan, its subtasks and its history."""
+    return await _page(request, Form())
+
+
+async def _page(request: Request, form: Form) -> Response:
     client, task_id = client_of(request), _number(request)
     task, subtasks, history = await asyncio.gather(
         client.tasks.get(task_id),
@@ -97,23 +101,42 @@ async def show(request: Request) -> Response:
     return render(
         request,
         "tasks/show.html",
+        status=422 if form.problem else 200,
         task=task,
         parent=parent,
         subtasks=subtasks.items,
         history=history.items,
         pager=pager(request, history),
-        form=Form(),
+        form=form,
     )
 
 
 async def change(request: Request) -> Response:
     """Carry out what a button of the task's page asks for."""
     task_id, form = _number(request), await read_form(request)
+    if form.value("do") == "edit":
+        return await _edit(request, task_id, form)
     action = _ACTIONS.get(form.value("do"))
     if action is None:
         raise NotFound(f"Tasks have no action {form.value('do')!r}.", status=404)
     calls = client_of(request).tasks
     return await act(request, f"/tasks/{task_id}", lambda: action(calls, task_id, form), Done)
+
+
+async def _edit(request: Request, task_id: int, form: Form) -> Response:
+    """Save the task's form; after a refusal the page has what was typed, and the revision that is stored now."""
+    tasks = client_of(request).tasks
+    fields = {name: form.value(name) for name in ("title", "description", "owner_agent_id")}
+    try:
+        change = changes(TaskPatch, await tasks.get(task_id), fields)
+        known = build(TaskPatch, {"revision": form.given("revision")}).revision
+        if change.model_fields_set:
+            await tasks.update(task_id, change.model_copy(update={"revision": known}))
+    except NotFound:
+        raise
+    except Rejected as error:
+        return await _page(request, form.refused(error))
+    return see_other(request, f"/tasks/{task_id}", flash="Saved.")
 
 
 async def _activate(tasks: Tasks, task_id: int, form: Form) -> str:
@@ -134,12 +157,6 @@ async def _complete(tasks: Tasks, task_id: int, form: Form) -> str:
 async def _cancel(tasks: Tasks, task_id: int, form: Form) -> str:
     await tasks.cancel(task_id, build(TaskEnd, {"outcome": form.given("outcome")}))
     return "The task is canceled, with all that was open below it."
-
-
-async def _edit(tasks: Tasks, task_id: int, form: Form) -> str:
-    fields = {name: form.value(name) for name in ("title", "description", "owner_agent_id")}
-    await tasks.update(task_id, build(TaskPatch, {**fields, "revision": form.given("revision")}))
-    return "Saved."
 
 
 async def _tick_step(tasks: Tasks, task_id: int, form: Form) -> str:
@@ -176,7 +193,6 @@ _ACTIONS: Mapping[str, Callable[[Tasks, int, Form], Awaitable[str]]] = {
     "run": _run,
     "complete": _complete,
     "cancel": _cancel,
-    "edit": _edit,
     "tick": _tick_step,
     "add_step": _add_step,
     "delegate": _delegate_step,

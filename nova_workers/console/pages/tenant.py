@@ -8,7 +8,7 @@ from starlette.routing import Route
 
 from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import act
-from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
@@ -18,8 +18,7 @@ from nova_workers.errors import Rejected
 
 __all__ = ["PAGE"]
 
-_KEPT = ("timezone", "work_from", "work_until", "work_every_s")
-_OF_OPERATORS = ("weight", "max_running")
+_FIELDS = ("timezone", "work_from", "work_until", "work_every_s", "max_cost_usd_per_day", "weight", "max_running")
 
 
 async def show(request: Request) -> Response:
@@ -28,12 +27,9 @@ async def show(request: Request) -> Response:
     before = await client.tenants.get()
     if request.method == "POST":
         form = await read_form(request)
-        given: dict[str, object] = {name: form.value(name) for name in _KEPT}
-        given["max_cost_usd_per_day"] = form.given("max_cost_usd_per_day")
-        # These need the scope `operator`, so they are sent only if they were changed.
-        given |= {name: form.given(name) for name in _OF_OPERATORS if form.value(name) != _text(getattr(before, name))}
+        given = {name: form.given(name) for name in _FIELDS if name in form.values}
         try:
-            await client.tenants.patch(build(TenantPatch, given))
+            await client.tenants.patch(changes(TenantPatch, before, given))
         except Rejected as error:
             form = form.refused(error)
         else:
@@ -65,10 +61,6 @@ async def resume(request: Request) -> Response:
     given = {"scope": form.value("scope"), "agent_id": form.given("agent_id")}
     calls = client_of(request).fleet
     return await act(request, "/tenant", lambda: calls.resume(build(FleetPause, given)), "Runs start again.")
-
-
-def _text(value: object) -> str:
-    return "" if value is None else str(value)
 
 
 PAGE = PageModule(

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
 from nova_workers.console.drawing.time_axis import Mark, time_axis
-from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
@@ -86,7 +86,8 @@ async def edit(request: Request) -> Response:
     if request.method == "POST":
         form = await read_form(request)
         try:
-            await client.triggers.patch(trigger_id, build(TriggerPatch, _of(form, with_nulls=True)))
+            stored = await client.triggers.get(trigger_id)
+            await client.triggers.patch(trigger_id, changes(TriggerPatch, stored, _of(form, with_nulls=True)))
         except Rejected as error:
             form = form.refused(error)
         else:

@@ -7,7 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.console.actions import Done, act
-from nova_workers.console.forms import Form, build, read_form
+from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render, see_other
@@ -55,7 +55,8 @@ async def edit(request: Request) -> Response:
     if request.method == "POST":
         form = await read_form(request)
         try:
-            await client.webhooks.patch(webhook_id, build(WebhookPatch, _of(form)))
+            stored = await client.webhooks.get(webhook_id)
+            await client.webhooks.patch(webhook_id, changes(WebhookPatch, stored, _of(form)))
         except Rejected as error:
             form = form.refused(error)
         else:

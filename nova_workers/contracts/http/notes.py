@@ -3,7 +3,7 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import AfterValidator, Field, StrictBool, StringConstraints
+from pydantic import AfterValidator, AwareDatetime, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
@@ -55,6 +55,8 @@ class NotePatch(Body):
     """The complete new content."""
     shared: StrictBool | None = None
     pinned: StrictBool | None = None
+    updated_at: AwareDatetime | None = None
+    """That of the note you know: the change is refused with 412 if the note has changed since."""
 
 
 class NoteSummary(View):

@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant
 from tests.integration.delivery.conftest import delivery_settings, receiving
@@ -24,7 +25,9 @@ async def api(delivery_settings: Settings, tenant: Tenant) -> AsyncGenerator[Api
             yield api
 
 
-async def test_a_webhooks_secret_is_shown_once_and_its_deliveries_are_listed(browser: httpx2.AsyncClient) -> None:
+async def test_a_webhooks_secret_is_shown_once_and_its_deliveries_are_listed(
+    browser: httpx2.AsyncClient, database: Database
+) -> None:
     assert "nova webhooks create" in (await browser.get("/webhooks")).text
     made = (await browser.post("/webhooks/new", data={"url": "https://example.org/hook", "enabled": "on"})).text
     secret = made.partition("whsec_")[2].partition("<")[0]
@@ -39,6 +42,10 @@ async def test_a_webhooks_secret_is_shown_once_and_its_deliveries_are_listed(bro
     assert f"The delivery &#39;{replay}&#39;" in (await browser.get(address)).text
     refused = await browser.post(f"{address}/edit", data={"url": "ftp://example.org"})
     assert refused.status_code == 422
+    await database.execute("UPDATE webhooks SET failures = 3, failing_since = now()")
+    same = {"url": "https://example.org/hook", "enabled": "on", "description": "Mine"}
+    await browser.post(f"{address}/edit", data=same)
+    assert "3 failures in a row" in (await browser.get(address)).text
     await browser.post(f"{address}/edit", data={"url": "https://example.org/hook", "description": "Mine"})
     assert "Disabled" in (await browser.get(address)).text
     await browser.post(f"{address}/enable")

@@ -5,6 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
+from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import Tenant
 from tests.integration.console.conftest import Console
 
@@ -39,6 +40,28 @@ async def test_a_note_is_written_read_changed_and_deleted(console: Console, brow
     assert "only its agent" in changed
     assert (await browser.post(f"{address}/delete")).headers["location"] == "/notes"
     assert (await browser.get(address)).status_code == 404
+
+
+async def test_a_note_that_was_changed_meanwhile_is_not_overwritten_unseen(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    address = (await browser.post("/notes/new", data=_NOTE)).headers["location"]
+    opened = (await browser.get(f"{address}/edit")).text
+    known = opened.partition('name="updated_at" value="')[2].partition('"')[0]
+    note = address.rpartition("/")[2]
+    await console.api.http.patch(f"/v1/notes/{note}", json={"content": "What an agent added."})
+    mine = {**_NOTE, "content": "What I wrote.", "pinned": "on", "updated_at": known}
+    clash = await browser.post(f"{address}/edit", data=mine)
+    assert clash.status_code == 409
+    assert "What I wrote.</textarea>" in clash.text
+    assert '<pre class="result">What an agent added.' in clash.text
+    again = clash.text.partition('name="updated_at" value="')[2].partition('"')[0]
+    assert (await browser.post(f"{address}/edit", data={**mine, "updated_at": again})).status_code == 303
+    stored = (await console.api.http.get(f"/v1/notes/{note}")).json()
+    assert (stored["content"], stored["pinned"]) == ("What I wrote.", True)
+    stale = {"pinned": False, "updated_at": known}
+    refused = await console.api.http.patch(f"/v1/notes/{note}", json=stale)
+    assert (refused.status_code, refused.json()["code"]) == (412, "version_mismatch")
 
 
 async def test_a_note_that_is_refused_keeps_what_was_typed(browser: httpx2.AsyncClient) -> None:
@@ -107,6 +130,24 @@ async def test_a_trigger_is_made_fired_changed_and_deleted(browser: httpx2.Async
     assert (await browser.get(address)).status_code == 410
 
 
+async def test_a_trigger_that_has_fired_is_retitled_and_one_that_is_due_stays_due(
+    console: Console, browser: httpx2.AsyncClient, database: Database
+) -> None:
+    once = {**_TRIGGER, "kind": "at", "schedule": "2100-01-01T09:00:00Z"}
+    address = (await browser.post("/triggers/new", data=once)).headers["location"]
+    trigger = address.rpartition("/")[2]
+    await database.execute(
+        "UPDATE triggers SET schedule = '2020-01-01T09:00:00Z', next_slot_at = now() - interval '1 s', "
+        "next_fire_at = now() - interval '1 s' WHERE id = :id",
+        id=trigger,
+    )
+    before = (await console.api.http.get(f"/v1/triggers/{trigger}")).json()
+    past = {**once, "schedule": "2020-01-01T09:00:00Z", "title": "Once"}
+    assert (await browser.post(f"{address}/edit", data=past)).status_code == 303
+    after = (await console.api.http.get(f"/v1/triggers/{trigger}")).json()
+    assert (after["title"], after["next_slot_at"]) == ("Once", before["next_slot_at"])
+
+
 async def test_a_schedule_that_is_refused_is_shown_at_its_field(browser: httpx2.AsyncClient) -> None:
     answer = await browser.post("/triggers/new", data={**_TRIGGER, "schedule": "whenever"})
     assert answer.status_code == 422
@@ -133,6 +174,10 @@ async def test_a_task_is_planned_worked_on_and_completed(
     assert "Publish" in shown
     assert "https://example.org/x" in shown
     assert 'value="1"' in (await browser.get("/tasks")).text
+    stale = {"do": "edit", "title": "Typed here", "description": "", "owner_agent_id": "nova", "revision": "1"}
+    clash = await browser.post(address, data=stale)
+    assert clash.status_code == 422
+    assert 'value="Typed here"' in clash.text
     async with console.signed_in(other_tenant.key) as other:
         assert (await other.get(address)).status_code == 404
         assert (await other.post(address, data={"do": "complete"})).status_code == 404
