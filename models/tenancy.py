@@ -31,6 +31,9 @@ class Tenant(Table, table=True):
     weight: int = count(default=1, comment="Its share of a busy fleet, relative to other tenants")
     max_running: int | None = count(null=True, default=None, comment="Most runs at once")
     max_cost_usd_per_day: Decimal | None = money()
+    ceilings: dict[str, Any] | None = json(
+        null=True, comment="What its agents may be given at most, see contracts.agents; null permits everything"
+    )
     next_task_id: int = count(default=1, comment="The number of the next task")
     created_at: datetime = time(now=True)
     ending_at: datetime | None = time(null=True, comment="When an operator ended it; from then on its rows are deleted")

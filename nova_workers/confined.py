@@ -7,31 +7,79 @@ before holds open, and no step follows a link. What was resolved has none left; 
 before, and is refused.
 """
 
+from __future__ import annotations
+
 import os
 import stat
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-__all__ = ["Confinement"]
+__all__ = ["Confinement", "PrivateFiles"]
 
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
+_PROCESSES = "/proc"
+"""Where a process could read the environment and the memory of the worker."""
 # Opening a named pipe waits for its other end, without this.
 _NO_WAIT = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
+
+
+@dataclass(frozen=True, slots=True)
+class PrivateFiles:
+    """The files of the fleet itself, which no tool opens: those of NOVA_HOME, and what the kernel shows of processes.
+
+    Attributes:
+        home: NOVA_HOME. None of its files but those below `workspace` may be opened.
+        workspace: The folder of all agents' working directories, which may lie in `home`.
+    """
+
+    home: Path
+    workspace: Path
+
+    def resolved(self) -> PrivateFiles:
+        """Return them without links."""
+        return PrivateFiles(self.home.resolve(), self.workspace.resolve())
+
+    def has(self, target: Path) -> bool:
+        """Return whether a path without links is one of them."""
+        if target.is_relative_to(_PROCESSES):
+            return True
+        private = self.resolved()
+        return target.is_relative_to(private.home) and not target.is_relative_to(private.workspace)
 
 
 class Confinement:
     """Directories, and the opening of what is in them. Its methods block."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
-        """Confine to `roots`, at least one; relative paths start at the first."""
+    def __init__(
+        self, roots: Sequence[str], *, within: Sequence[str] = (), private: PrivateFiles | None = None
+    ) -> None:
+        """Confine to `roots`, at least one; relative paths start at the first.
+
+        Args:
+            roots: Directories, which an agent may be able to exchange for links.
+            within: Directories that an agent cannot exchange. What is outside all of them stays closed, wherever a root
+                leads. Empty: the roots themselves.
+            private: Files that stay closed wherever they are.
+        """
         self._roots = tuple(roots)
+        self._anchors = tuple(within) or self._roots
+        self._private = private
 
     def resolve(self, path: str) -> Path:
         """Return the place that the path means, without links.
 
         Raises:
-            ValueError: It is outside, or no path.
+            ValueError: It is outside, private, or no path.
         """
+        target = self._without_links(path)
+        if not any(target.is_relative_to(Path(anchor).resolve()) for anchor in self._anchors):
+            raise ValueError(f"{path!r} is outside the directories of this tenant")
+        if self._private is not None and self._private.has(target):
+            raise ValueError(f"{path!r} belongs to the fleet itself, and no tool opens it")
+        return target
+
+    def _without_links(self, path: str) -> Path:
         target = Path(os.path.realpath(os.path.normpath(Path(self._roots[0]).resolve() / path)))
         if not any(target.is_relative_to(Path(root).resolve()) for root in self._roots):
             raise ValueError(f"{path!r} is outside the working directory and the other directories of this agent")
@@ -80,8 +128,8 @@ class Confinement:
         return directory
 
     def _root(self, target: Path) -> Path:
-        for root in self._roots:
-            resolved = Path(root).resolve()
+        for anchor in self._anchors:
+            resolved = Path(anchor).resolve()
             if target.is_relative_to(resolved):
                 return resolved
         raise ValueError(f"{str(target)!r} is outside")

@@ -264,6 +264,10 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.waits": "A call whose result comes from outside ends the program; another continues when it is there.",
     "engine.programs": "A vendor's program acts through the turn's tools only, and ends with all that it started.",
     "engine.sandbox": "A command cannot undo its own confinement, also where the worker is root.",
+    "ceilings.write": "An agent that exceeds a ceiling of its tenant is not written.",
+    "ceilings.run": "A run of an agent that exceeds a ceiling of its tenant fails before a model call.",
+    "ceilings.scope": "More trust than `controlled`, and directories, are given with the scope `trust` only.",
+    "ceilings.home": "No tool of any trust opens a file of NOVA_HOME, or what the kernel shows of processes.",
     # backfill and retention
     "backfill.finds": "What was said while effects were off is found once they are on.",
     "backfill.model": "After a change of the model each message gets a vector of the new one, and then loses the old.",

@@ -46,6 +46,7 @@ from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.triggers.on_request import TriggerFirer
 from nova_workers.upkeep.agent_moves import AgentMoves
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.service import Agents
 from nova_workers.workspace.history import History
 from nova_workers.workspace.secrets import Secrets
@@ -160,7 +161,7 @@ def build_api(settings: Settings) -> ApiServices:
         canceller=canceller,
         waiting=Waiting(database, dispatcher, canceller),
         capabilities=capabilities,
-        agents=Agents(database, capabilities.validate),
+        agents=Agents(database, capabilities.validate, CeilingRules.of(settings)),
         agent_moves=AgentMoves(database, dispatcher),
         prompt_previews=PromptPreviews(database, settings, capabilities),
         orchestration_configs=configs,

@@ -18,6 +18,7 @@ from nova_workers.bootstrap.programs import PROGRAMS, build_program, program_key
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.config.models import ModelRateLimit, ModelSettings
+from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.ports import ShellRunner
 from nova_workers.engines.anthropic import AnthropicEngine, Profile, Windows
@@ -196,6 +197,7 @@ def _native_tools(settings: Settings) -> NativeTools:
         fetcher=_fetcher(settings),
         shell=_shell(settings),
         web_search=WebSearchSettings(max_uses=tools.web_search_max_uses) if tools.web_search else None,
+        private=PrivateFiles(settings.home, settings.workspace_root),
     )
 
 

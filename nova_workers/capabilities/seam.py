@@ -12,7 +12,7 @@ from pydantic import BaseModel, ConfigDict
 
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
-from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.orchestration import OrchestrationPlace
@@ -90,6 +90,8 @@ class CapabilityContext:
     """The configuration of the grant, an instance of the capability's class."""
     place: OrchestrationPlace | None = None
     """The agent's position in an orchestration, if the thread belongs to one."""
+    enclosure: Enclosure | None = None
+    """The bounds of a tenant with ceilings."""
     cwd: str | None = None
     """The agent's working directory."""
     turn_id: str = ""

@@ -1,5 +1,6 @@
-"""What an agent is: configuration, never code."""
+"""What an agent is (configuration, never code), and what its tenant may give it at most."""
 
+from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
@@ -11,11 +12,14 @@ __all__ = [
     "AGENT_ID_PATTERN",
     "ENGINE_NAMES",
     "MAX_RESPONSIBILITIES",
+    "TRUST_ORDER",
     "AgentId",
     "AgentSpec",
     "ApprovalRule",
     "CapabilityGrant",
+    "Ceilings",
     "CommandPattern",
+    "Enclosure",
     "Permissions",
     "Responsibility",
     "SubagentName",
@@ -206,3 +210,42 @@ class AgentSpec(_Value):
     """JSON schema that the final answer of each turn must match."""
     retention: ThreadRetention | None = None
     """When its unused threads are deleted; null keeps them for ever."""
+
+
+TRUST_ORDER: tuple[TrustLevel, ...] = ("sandbox", "controlled", "unrestricted")
+"""From the least to the most."""
+
+_Root = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$", max_length=4_096)]
+_Engine = Annotated[str, StringConstraints(min_length=1, max_length=64)]
+
+
+class Ceilings(_Value):
+    """What the agents of a tenant may be given at most. The defaults are those of a new tenant."""
+
+    trust: TrustLevel = "controlled"
+    """The highest trust of an agent."""
+    directories: Annotated[tuple[_Root, ...], Field(max_length=50)] = ()
+    """Absolute paths on the workers. An agent's directories lie below one of them, or below the tenant's own."""
+    engines: Annotated[tuple[_Engine, ...], Field(max_length=50)] | None = None
+    """The engines that agents may use. Null is each that the workers have; ``scripted`` only if it is the fleet's
+    default."""
+    mcp_commands: Annotated[tuple[CommandPattern, ...], Field(max_length=200)] = ()
+    """Patterns of the command lines that agents may start as MCP servers, of those that NOVA_TOOLS__MCP_COMMANDS
+    permits."""
+    max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
+    """Most that the tenant's runs may cost in a day, whatever budget it sets itself."""
+    sandbox: bool = True
+    """Whether shell commands, MCP servers and Claude Code run in the sandbox. A worker without one refuses them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosure:
+    """The bounds of a turn of a tenant with ceilings.
+
+    Attributes:
+        roots: Directories that its files and commands do not leave. Only the operator can replace them.
+        sandbox: Whether its programs run in the sandbox.
+    """
+
+    roots: tuple[str, ...]
+    sandbox: bool = True

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.listener import EngineCallbacks, ForwardingListener, TurnListener
 from nova_workers.contracts.sessions import SessionStore
@@ -153,6 +154,8 @@ class EngineOptions:
 
     cwd: str | None = None
     directories: tuple[str, ...] = ()
+    enclosure: Enclosure | None = None
+    """The bounds of a tenant with ceilings; None is the operator's own, without any."""
     system_prompt: str | None = None
     stable_prompt_chars: int | None = None
     """Length of the prompt's prefix that is the same in every turn of the agent, for the provider's prompt cache. None:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
-from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
 from nova_workers.contracts.event_context import EventContext
@@ -178,6 +178,8 @@ class Claim:
     has_memories: bool = False
     """Whether its tenant has memories, which the prompt then mentions."""
     budgets: DailyBudgets = DailyBudgets()
+    ceilings: Ceilings | None = None
+    """What agents of its tenant may be given at most; None permits everything."""
     place: OrchestrationPlace | None = None
     """Its agent's place in an orchestration, if its thread belongs to one."""
     left_usd: float | None = None

@@ -71,7 +71,9 @@ async def operate_tenant(database: Database, tenant_id: str, change: TenantChang
 async def _change(connection: Connection, tenant_id: str, patch: TenantPatch) -> TenantView:
     if "timezone" in patch.model_fields_set:
         time_zone(patch.timezone)
-    return await ledger.change_tenant(connection, tenant_id, patch.model_dump(include=patch.model_fields_set))
+    return await ledger.change_tenant(
+        connection, tenant_id, patch.model_dump(mode="json", include=patch.model_fields_set)
+    )
 
 
 async def create_tenant(database: Database, given: TenantCreate, *, timezone: str) -> TenantCreated:
@@ -87,7 +89,7 @@ async def create_tenant(database: Database, given: TenantCreate, *, timezone: st
     zone = given.timezone or timezone
     time_zone(zone)
     async with database.transaction() as connection:
-        tenant = await ledger.create_tenant(connection, given.id or new_id("ten"), given.name, zone)
+        tenant = await ledger.create_tenant(connection, given.id or new_id("ten"), given.name, zone, given.ceilings)
         await seed_defaults(connection, tenant.id)
         key = await create_key(connection, tenant.id, name="first key", scopes=_FIRST_SCOPES)
     return TenantCreated(**tenant.model_dump(), key=key)

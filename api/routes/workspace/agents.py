@@ -41,7 +41,10 @@ class AgentRollback(BaseModel):
 @router.post("", status_code=201, responses=problems(409, body=True))
 async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, response: Response) -> AgentView:
     """Create an agent."""
-    return _tagged(await state.services.agents.create(caller.tenant_id, body.id, body, actor=PERSON), response)
+    agent = await state.services.agents.create(
+        caller.tenant_id, body.id, body, actor=PERSON, may_raise=caller.may("trust")
+    )
+    return _tagged(agent, response)
 
 
 @router.get("", responses=problems(400, 422))
@@ -71,7 +74,12 @@ async def replace_agent(
 ) -> AgentView:
     """Replace an agent's configuration by a new version. An equal one changes nothing."""
     agent = await state.services.agents.replace(
-        caller.tenant_id, agent_id, body, actor=PERSON, expected=expected_version(if_match)
+        caller.tenant_id,
+        agent_id,
+        body,
+        actor=PERSON,
+        may_raise=caller.may("trust"),
+        expected=expected_version(if_match),
     )
     return _tagged(agent, response)
 
@@ -88,7 +96,12 @@ async def change_agent(
 ) -> AgentView:
     """Change fields of an agent, each as a whole, by a new version. Omitted fields are kept."""
     agent = await state.services.agents.patch(
-        caller.tenant_id, agent_id, body, actor=PERSON, expected=expected_version(if_match)
+        caller.tenant_id,
+        agent_id,
+        body,
+        actor=PERSON,
+        may_raise=caller.may("trust"),
+        expected=expected_version(if_match),
     )
     return _tagged(agent, response)
 
@@ -129,7 +142,9 @@ async def rollback_agent(
     agent_id: AgentIdPath, body: AgentRollback, caller: AgentsCaller, state: State, response: Response
 ) -> AgentView:
     """Make an earlier version's configuration the newest again."""
-    agent = await state.services.agents.rollback(caller.tenant_id, agent_id, body.version, actor=PERSON)
+    agent = await state.services.agents.rollback(
+        caller.tenant_id, agent_id, body.version, actor=PERSON, may_raise=caller.may("trust")
+    )
     return _tagged(agent, response)
 
 

@@ -12,7 +12,10 @@ from api.errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType
 from api.json_body import parse_json
 from api.openapi import problems
 from api.state import State
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
+from nova_workers.ledger.tenants.settings import get_ceilings
+from nova_workers.workspace.agents.ceilings import CeilingRules, check_not_raised
 from nova_workers.workspace.archive.exporting import export_archive
 from nova_workers.workspace.archive.importing import import_archive
 
@@ -62,7 +65,8 @@ async def import_workspace(
 ) -> ImportResult:
     """Import an archive, whole or not at all.
 
-    Needs the scopes `workspace`, `agents` and `runs`. Ids are kept. Default agents that were neither
+    Needs the scopes `workspace`, `agents` and `runs`; for agents with more trust than `controlled`, or with
+    directories, also `trust`. Ids are kept. Default agents that were neither
     changed nor used are replaced. `nova import` sends a folder.
     """
     _need_all(caller)
@@ -70,12 +74,22 @@ async def import_workspace(
     if media_type != MEDIA_TYPE:
         raise UnsupportedMediaType(f"The body is {media_type!r}; send it as Content-Type: {MEDIA_TYPE}.")
     services = state.services
+    async with services.database.connection() as connection:
+        ceilings = await get_ceilings(connection, caller.tenant_id)
+    rules = CeilingRules.of(services.settings)
+
+    def validate(spec: AgentSpec) -> None:
+        services.capabilities.validate(spec)
+        rules.check(caller.tenant_id, spec, ceilings)
+        if not caller.may("trust"):
+            check_not_raised(None, spec)
+
     result, waits = await import_archive(
         services.database,
         caller.tenant_id,
         _lines(request),
         merge=merge,
-        validate_agent=services.capabilities.validate,
+        validate_agent=validate,
         with_effects=services.settings.effects.enabled,
     )
     if waits:

@@ -20,6 +20,7 @@ from nova_workers.contracts.skills import SkillNames
 from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.workspace import agents as ledger
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.rights import check_manages, granted, inherited
 from nova_workers.workspace.agents.rules import title_key
 from nova_workers.workspace.agents.service import Agents
@@ -230,5 +231,5 @@ def capability(parts: CapabilityParts) -> Capability:
     return ToolCapability(
         "agent-management",
         "Makes, changes and deletes other agents, within the rights of the agent that has it.",
-        _AgentTools(Agents(parts.database, parts.validate_agent)).declare(),
+        _AgentTools(Agents(parts.database, parts.validate_agent, CeilingRules.of(parts.settings))).declare(),
     )

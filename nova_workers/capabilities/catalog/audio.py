@@ -23,7 +23,7 @@ from nova_workers.capabilities.seam import (
 )
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
-from nova_workers.confined import Confinement
+from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.native import native_tools
 from nova_workers.errors import LimitExceeded, ToolFailure
@@ -102,7 +102,11 @@ class _AudioTools:
         if not native_tools(context.agent.trust):
             raise ToolFailure(f"You work without files (your trust is {context.agent.trust!r}), so there is no audio.")
         directory = self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id)
-        return Confinement((str(directory),))
+        return Confinement(
+            (str(directory),),
+            within=() if context.enclosure is None else context.enclosure.roots,
+            private=PrivateFiles(self._settings.home, self._settings.workspace_root),
+        )
 
     def _copy_in(self, confinement: Confinement, path: str, target: Path) -> None:
         """Copy a recording into a private directory. Blocks."""

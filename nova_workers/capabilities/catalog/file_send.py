@@ -14,7 +14,7 @@ from nova_workers.capabilities.seam import (
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.confined import Confinement
+from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.native import native_tools
@@ -80,7 +80,11 @@ class _FileTools:
                 f"You work without files (your trust is {context.agent.trust!r}). Give content and name, not path."
             )
         directory = self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id)
-        confinement = Confinement((str(directory), *context.agent.directories))
+        confinement = Confinement(
+            (str(directory), *context.agent.directories),
+            within=() if context.enclosure is None else context.enclosure.roots,
+            private=PrivateFiles(self._settings.home, self._settings.workspace_root),
+        )
         try:
             with open(confinement.open_file(confinement.resolve(path), os.O_RDONLY), "rb") as file:
                 size = os.fstat(file.fileno()).st_size

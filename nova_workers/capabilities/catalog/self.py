@@ -18,6 +18,7 @@ from nova_workers.contracts.agents import AgentSpec, Responsibility
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.rules import title_key
 from nova_workers.workspace.agents.service import Agents, Edit
 
@@ -165,5 +166,5 @@ def capability(parts: CapabilityParts) -> Capability:
     return ToolCapability(
         "self",
         "An agent's own instructions and responsibilities, to read and to change.",
-        _SelfTools(Agents(parts.database, parts.validate_agent)).declare(),
+        _SelfTools(Agents(parts.database, parts.validate_agent, CeilingRules.of(parts.settings))).declare(),
     )

@@ -4,11 +4,10 @@ import importlib.util
 import re
 import shutil
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from functools import partial
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import asyncpg
 from redis.asyncio import Redis
@@ -19,8 +18,7 @@ from nova_workers.cli.target import Servers, Target
 from nova_workers.client.client import NovaClient
 from nova_workers.config import unknown_variables
 from nova_workers.contracts.http.fleet import WorkerView
-from nova_workers.contracts.http.keys import Scope
-from nova_workers.errors import Forbidden, NotFound, NovaError
+from nova_workers.errors import NovaError
 from nova_workers.keys import broker_queue, worker_presence, workers_index
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.cursors import tenants_behind
@@ -43,7 +41,6 @@ MAX_SKEW_S = 2.0
 """Leases last 30 s and are renewed after 10 s: two seconds are harmless, and above the error of NTP."""
 
 _CONNECT_S = 5
-_NO_TENANT = "-"
 """A well-formed tenant id that no tenant has."""
 _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
@@ -244,7 +241,7 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
     except NovaError as error:
         fix = f"it came from {target.key_source}; ask for a new one, or delete that file and run `nova up` again"
         return [Finding("key", "fail", error.message, fix)]
-    scopes = await _scopes(client)
+    scopes = (await client.whoami()).scopes
     if "runs" in scopes:
         found = [Finding("key", "ok", f"may use {', '.join(scopes)}; from {target.key_source}")]
     else:
@@ -260,28 +257,6 @@ async def _check_work_orders(client: NovaClient) -> Finding:
     if (await client.work_order_secrets.list()).items:
         return Finding("work orders", "ok", "the tenant has a secret for their keys")
     return Finding("work orders", "ok", "refused: the tenant has no secret (`nova orders secrets create`)")
-
-
-async def _scopes(client: NovaClient) -> list[Scope]:
-    """Return the scopes of a key, by trying a harmless request for each."""
-    questions: dict[Scope, Callable[[], Awaitable[object]]] = {
-        "runs": partial(client.threads.list, limit=1),
-        "agents": partial(client.agents.list, limit=1),
-        "workspace": partial(client.notes.list, limit=1),
-        "secrets": partial(client.secrets.list, limit=1),
-        "keys": partial(client.keys.list, limit=1),
-        "operator": partial(client.tenants.get, tenant_id=_NO_TENANT),
-    }
-    found: list[Scope] = []
-    for scope in get_args(Scope):
-        try:
-            await questions[scope]()
-        except Forbidden:
-            continue
-        except NotFound:
-            pass  # Only an operator gets this answer; others get Forbidden.
-        found.append(scope)
-    return found
 
 
 async def _workers(redis: Redis) -> list[WorkerView]:

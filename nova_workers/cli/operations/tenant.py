@@ -6,6 +6,7 @@ import typer
 
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import money, stamp
+from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.overview.budgets import BudgetView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 
@@ -84,5 +85,20 @@ def show_tenant(session: Session, tenant: TenantView) -> None:
             ("weight", str(tenant.weight)),
             ("most runs at once", "no bound" if bound is None else str(bound)),
             ("most cost a day", "no bound" if cost is None else money(cost)),
+            *_ceiling_facts(tenant.ceilings),
         ]
     )
+
+
+def _ceiling_facts(ceilings: Ceilings | None) -> list[tuple[str, str]]:
+    if ceilings is None:
+        return [("ceilings", "none: its agents may be given everything")]
+    cost = ceilings.max_cost_usd_per_day
+    return [
+        ("highest trust", ceilings.trust),
+        ("directories", ", ".join(("the tenant's own", *ceilings.directories))),
+        ("engines", "all but scripted" if ceilings.engines is None else ", ".join(ceilings.engines) or "none"),
+        ("MCP commands", ", ".join(ceilings.mcp_commands) or "none"),
+        ("ceiling of cost a day", "no bound" if cost is None else money(cost)),
+        ("sandbox", "required" if ceilings.sandbox else "not required"),
+    ]

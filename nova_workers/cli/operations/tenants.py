@@ -8,6 +8,7 @@ from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.operations.tenant import NO_BOUND, show_tenant
 from nova_workers.cli.terminal.output import Column, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantView
 from nova_workers.errors import InvalidInput
 
@@ -21,6 +22,8 @@ app = typer.Typer(
 )
 
 _COLUMNS: tuple[Column, ...] = ("id", ("name", "text"), "state", ("time zone", "spare"), ("created", "spare"))
+
+_LISTS = ("directories", "engines", "mcp_commands")
 
 TenantArgument = Annotated[str, typer.Argument(help="The tenant's id.")]
 
@@ -84,6 +87,52 @@ async def edit(
     if not changes:
         raise InvalidInput("Nothing to change: give an option such as --name.")
     show_tenant(session, await session.client.tenants.change(tenant, build(TenantChange, changes)))
+
+
+@remote(app, "ceilings")
+async def ceilings(
+    session: Session,
+    tenant: TenantArgument,
+    trust: Annotated[str | None, typer.Option(help="Highest trust: sandbox, controlled, unrestricted.")] = None,
+    directory: Annotated[
+        list[str] | None, typer.Option(help="A path below which agents may have directories; may be repeated.")
+    ] = None,
+    engine: Annotated[list[str] | None, typer.Option(help="An engine that agents may use; may be repeated.")] = None,
+    mcp_command: Annotated[
+        list[str] | None, typer.Option(help="Pattern of a command that agents may start as an MCP server; repeatable.")
+    ] = None,
+    max_cost_usd_per_day: Annotated[str | None, typer.Option(help="Most that a day may cost, or `none`.")] = None,
+    sandbox: Annotated[
+        bool | None,
+        typer.Option("--sandbox/--no-sandbox", help="Whether commands need the sandbox."),
+    ] = None,
+    reset: Annotated[
+        list[str] | None, typer.Option(help="A list to set to its default: directories, engines or mcp_commands.")
+    ] = None,
+    remove: Annotated[bool, typer.Option("--remove", help="Remove all ceilings.")] = False,
+) -> None:
+    """Show what a tenant's agents may be given at most, or change it. A list is replaced as a whole."""
+    given: dict[str, object] = {
+        "trust": trust,
+        "directories": directory,
+        "engines": engine,
+        "mcp_commands": mcp_command,
+        "max_cost_usd_per_day": max_cost_usd_per_day,
+        "sandbox": sandbox,
+    }
+    changes = {name: None if value == NO_BOUND else value for name, value in given.items() if value not in (None, [])}
+    if unknown := sorted(set(reset or ()) - set(_LISTS)):
+        raise InvalidInput(f"--reset {unknown[0]}: there is no such list; there are {', '.join(_LISTS)}.")
+    if remove and (changes or reset):
+        raise InvalidInput("--remove leaves no ceiling to change: give it alone.")
+    found = await session.client.tenants.find(tenant)
+    if remove:
+        found = await session.client.tenants.change(tenant, TenantChange(ceilings=None))
+    elif changes or reset:
+        before = {} if found.ceilings is None else found.ceilings.model_dump(mode="json")
+        kept = {name: value for name, value in before.items() if name not in (reset or ())}
+        found = await session.client.tenants.change(tenant, TenantChange(ceilings=build(Ceilings, {**kept, **changes})))
+    show_tenant(session, found)
 
 
 @remote(app, "delete")

@@ -1,6 +1,10 @@
 """The fleet: workers, queues, pauses, and for operators its tenants."""
 
 import asyncio
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import cast
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -8,13 +12,15 @@ from starlette.routing import Route
 
 from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import act
-from nova_workers.console.forms import build, read_form
+from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of
-from nova_workers.console.rendering import render
+from nova_workers.console.rendering import render, see_other
+from nova_workers.console.schema_forms import Shape, make_node, read_value, shape_of, split_errors
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.fleet import FleetPause
 from nova_workers.contracts.http.tenants import TenantChange
+from nova_workers.errors import Rejected
 
 __all__ = ["PAGE"]
 
@@ -57,12 +63,49 @@ async def switch_tenant(request: Request) -> Response:
     )
 
 
+async def ceilings(request: Request) -> Response:
+    """Show what a tenant's agents may be given at most, and change it."""
+    client, tenant_id = client_of(request), request.path_params["tenant"]
+    tenant = await client.tenants.find(tenant_id)
+    value: object = {"ceilings": None if tenant.ceilings is None else tenant.ceilings.model_dump(mode="json")}
+    errors: Mapping[str, str] = {}
+    problem: str | None = None
+    if request.method == "POST":
+        reading = read_value(_ceilings_shape(), await read_form(request))
+        value = {"ceilings": None, **cast(Mapping[str, object], reading.value)}
+        try:
+            await client.tenants.change(tenant_id, build(TenantChange, value))
+        except Rejected as error:
+            errors, problem = Form().refused(error).errors, error.message
+        else:
+            return see_other(request, "/fleet", flash=f"The ceilings of {tenant.name} are saved.")
+    root = make_node(_ceilings_shape(), value)
+    placed, _ = split_errors(root, errors)
+    return render(
+        request,
+        "fleet/ceilings.html",
+        status=422 if problem else 200,
+        tenant=tenant,
+        root=root,
+        errors=placed,
+        problem=problem,
+    )
+
+
+@cache
+def _ceilings_shape() -> Shape:
+    """Return the shape of one field of `TenantChange`; the others are on the tenant's page."""
+    shape = shape_of(TenantChange.model_json_schema())
+    return replace(shape, fields={"ceilings": shape.fields["ceilings"]})
+
+
 PAGE = PageModule(
     routes=(
         Route("/fleet", show),
         Route("/fleet/pause", pause, methods=["POST"]),
         Route("/fleet/resume", resume, methods=["POST"]),
         Route("/fleet/tenants/{tenant:id}", switch_tenant, methods=["POST"]),
+        Route("/fleet/tenants/{tenant:id}/ceilings", ceilings, methods=["GET", "POST"]),
     ),
     nav=(NavEntry("Fleet", "Fleet", "/fleet", "fleet", key="l"),),
 )

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
+from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.http.keys import KeyCreated
 
@@ -46,6 +47,8 @@ class TenantView(View):
     """Most concurrent runs, on all workers together."""
     max_cost_usd_per_day: float | None
     """Most that its runs may cost in a day."""
+    ceilings: Ceilings | None
+    """What its agents may be given at most. Null: everything, as for the operator's own tenant."""
     created_at: datetime
 
 
@@ -77,6 +80,8 @@ class TenantChange(TenantPatch):
     name: TenantName = ""
     paused: StrictBool = False
     """Whether it starts no new runs."""
+    ceilings: Ceilings | None = None
+    """What its agents may be given at most, as a whole. Null permits everything."""
 
 
 class TenantCreate(Body):
@@ -87,6 +92,8 @@ class TenantCreate(Body):
     """Generated if omitted."""
     timezone: Annotated[str, StringConstraints(min_length=1, max_length=64)] | None = None
     """IANA name; `NOVA_TIMEZONE` if omitted."""
+    ceilings: Ceilings | None = Field(default_factory=Ceilings)
+    """What its agents may be given at most. Null permits everything."""
 
 
 class TenantCreated(TenantView):

@@ -10,6 +10,7 @@ from pathlib import Path
 from anthropic.lib.tools.agent_toolset import AgentToolContext, resolve_path
 
 from nova_workers import confined
+from nova_workers.confined import PrivateFiles
 
 __all__ = ["Confinement"]
 
@@ -17,16 +18,13 @@ __all__ = ["Confinement"]
 class Confinement(confined.Confinement):
     """The directories of one turn. Its methods block."""
 
-    def __init__(self, roots: Sequence[str]) -> None:
-        """Confine to `roots`, at least one; relative paths start at the first."""
-        super().__init__(roots)
+    def __init__(
+        self, roots: Sequence[str], *, within: Sequence[str] = (), private: PrivateFiles | None = None
+    ) -> None:
+        """Confine to `roots`, at least one; relative paths start at the first. See `confined.Confinement`."""
+        super().__init__(roots, within=within, private=private)
         workdir, *others = roots
         self._context = AgentToolContext(workdir=workdir, allowed_roots=[Path(other) for other in others])
 
-    def resolve(self, path: str) -> Path:
-        """Return the path with all links resolved.
-
-        Raises:
-            ValueError: It is outside, or not a path.
-        """
+    def _without_links(self, path: str) -> Path:
         return resolve_path(self._context, path)

@@ -15,6 +15,7 @@ from typing import Annotated, Final
 from pydantic import Field
 
 from nova_workers.child_process import Bounds, run_child
+from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native import search_child
@@ -49,9 +50,23 @@ class _SearchInput(ToolInput):
 class Search:
     """The search tools of one turn."""
 
-    def __init__(self, confinement: Confinement, threads: ThreadPoolExecutor, running: asyncio.Semaphore) -> None:
-        """Search in the directories of `confinement`; `running` limits the process's concurrent searches."""
+    def __init__(
+        self,
+        confinement: Confinement,
+        threads: ThreadPoolExecutor,
+        running: asyncio.Semaphore,
+        private: PrivateFiles | None = None,
+    ) -> None:
+        """Search in the directories of `confinement`.
+
+        Args:
+            confinement: The directories.
+            threads: Where files are opened.
+            running: Limits the process's concurrent searches.
+            private: Files in them that are left out.
+        """
         self._confinement = confinement
+        self._private = private
         self._threads = threads
         self._running = running
 
@@ -72,7 +87,15 @@ class Search:
         async with self._running:
             shown, place = await in_thread(self._threads, self._open, name, asked.path or ".", undo=_close)
             try:
-                request = json.dumps({"tool": name, "shown": shown, "place": place, "pattern": asked.pattern})
+                request = json.dumps(
+                    {
+                        "tool": name,
+                        "shown": shown,
+                        "place": place,
+                        "pattern": asked.pattern,
+                        "private": _texts(self._private),
+                    }
+                )
                 bounds = Bounds(_TIMEOUT_S, _MAX_OUTPUT_BYTES)
                 result = await run_child((*_COMMAND, request), bounds, env={}, passed=(place,))
             finally:
@@ -95,3 +118,10 @@ class Search:
 
 def _close(opened: tuple[str, int]) -> None:
     os.close(opened[1])
+
+
+def _texts(private: PrivateFiles | None) -> list[str]:
+    if private is None:
+        return []
+    resolved = private.resolved()
+    return [str(resolved.home), str(resolved.workspace)]

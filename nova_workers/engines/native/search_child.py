@@ -34,13 +34,17 @@ Entry = tuple[str, str, int]
 """Path from the place, name, and descriptor of its directory."""
 
 
-def glob(place: int, shown: str, pattern: str) -> Iterator[str]:
+Private = Sequence[str]
+"""NOVA_HOME, and the folder in it that is not private; empty for none."""
+
+
+def glob(place: int, shown: str, pattern: str, private: Private = ()) -> Iterator[str]:
     """Yield the matching files, newest first."""
     if pattern.startswith("/") or ".." in pattern.split("/"):
         raise ValueError("the pattern must be relative, without '..'; give the directory as path")
     patterns = [part for part in pattern.split("/") if part not in ("", ".")]
     found: list[tuple[float, str]] = []
-    for path, name, directory in _entries(place):
+    for path, name, directory in _entries(place, shown, private):
         if _fits(path.split("/"), patterns):
             status = os.stat(name, dir_fd=directory, follow_symlinks=False)
             if stat.S_ISREG(status.st_mode):
@@ -51,13 +55,13 @@ def glob(place: int, shown: str, pattern: str) -> Iterator[str]:
         yield f"[{len(found) - MAX_RESULTS} more files match; narrow the pattern]"
 
 
-def grep(place: int, shown: str, pattern: str) -> Iterator[str]:
+def grep(place: int, shown: str, pattern: str, private: Private = ()) -> Iterator[str]:
     """Yield ``path:line number:line`` for each line that matches the expression."""
     expression = re.compile(pattern)
     if stat.S_ISREG(os.fstat(place).st_mode):
         yield from _matches(place, shown, expression)
         return
-    for path, name, directory in _entries(place):
+    for path, name, directory in _entries(place, shown, private):
         try:
             file = os.open(name, _OPEN, dir_fd=directory)
         except OSError:
@@ -78,15 +82,35 @@ def _matches(descriptor: int, shown: str, expression: re.Pattern[str]) -> Iterat
                     yield f"{shown}:{number}:{line}"
 
 
-def _entries(place: int) -> Iterator[Entry]:
+def _entries(place: int, shown: str, private: Private) -> Iterator[Entry]:
     seen = 0
     for top, names, files, directory in os.fwalk(".", dir_fd=place, follow_symlinks=False):
-        names[:] = sorted(name for name in names if name not in SKIPPED)
+        path = os.path.normpath(os.path.join(shown, top))
+        names[:] = sorted(name for name in names if name not in SKIPPED and _may_enter(f"{path}/{name}", private))
+        if _is_private(path, private):
+            continue
         for name in sorted(files):
             seen += 1
             if seen > MAX_ENTRIES:
                 return
             yield os.path.join(top, name)[2:], name, directory
+
+
+def _is_private(path: str, private: Private) -> bool:
+    if path.startswith("//"):
+        path = path[1:]
+    if _is_below(path, "/proc"):
+        return True
+    return bool(private) and _is_below(path, private[0]) and not _is_below(path, private[1])
+
+
+def _may_enter(path: str, private: Private) -> bool:
+    """Return whether a directory is public, or contains the public folder."""
+    return not _is_private(path, private) or (bool(private) and _is_below(private[1], path.replace("//", "/")))
+
+
+def _is_below(path: str, root: str) -> bool:
+    return path == root or path.startswith(f"{root.rstrip('/')}/")
 
 
 def _fits(names: Sequence[str], patterns: Sequence[str]) -> bool:
@@ -102,7 +126,7 @@ def _answer(request: dict[str, Any]) -> str:
     search = {"Glob": glob, "Grep": grep}[request["tool"]]
     lines: list[str] = []
     room = MAX_OUTPUT_CHARS
-    for line in search(request["place"], request["shown"], request["pattern"]):
+    for line in search(request["place"], request["shown"], request["pattern"], request["private"]):
         room -= len(line) + 1
         if room < 0:
             lines.append("[there is more; narrow the search]")

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
+from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
 from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME, native_tools
@@ -89,11 +90,13 @@ class NativeTools:
         fetcher: WebFetcher | None = None,
         shell: ShellSettings | None = None,
         web_search: WebSearchSettings | None = None,
+        private: PrivateFiles | None = None,
     ) -> None:
         """Set up what the tools need; for a part that is None the tool is not offered.
 
-        Without `shell` there is no Bash at any trust.
+        Without `shell` there is no Bash at any trust. Files of `private` are not opened at any trust.
         """
+        self._private = private
         self._fetcher = fetcher
         self._shell = shell
         self._web_search = web_search
@@ -108,9 +111,10 @@ class NativeTools:
         tools: list[NativeTool] = []
         roots = (*((options.cwd,) if options.cwd else ()), *options.directories)
         if roots:
-            confinement = Confinement(roots)
+            within = () if options.enclosure is None else options.enclosure.roots
+            confinement = Confinement(roots, within=within, private=self._private)
             tools += Files(confinement, self._threads).tools()
-            tools += Search(confinement, self._threads, self._searches).tools()
+            tools += Search(confinement, self._threads, self._searches, self._private).tools()
         if self._fetcher is not None:
             tools.append(fetch_tool(self._fetcher))
         if self._shell is not None and roots:

@@ -7,13 +7,14 @@ from datetime import datetime
 
 from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.runs.claim import TENANT_BUDGET
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["SpentToday", "report_budgets", "spent_today"]
 
 # The database's clock and time zones decide when a day begins.
-_DAY = """
-SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
+_DAY = f"""
+SELECT w.id AS tenant_id, w.timezone, {TENANT_BUDGET} AS max_cost_usd_per_day,
        date_trunc('day', now(), w.timezone) AS since,
        (date_trunc('day', now() AT TIME ZONE w.timezone) + interval '1 day') AT TIME ZONE w.timezone AS resets_at
   FROM tenants w

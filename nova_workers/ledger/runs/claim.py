@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.runs import Claim, DailyBudgets
@@ -13,7 +13,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages, insert_turns
 
-__all__ = ["PAUSED", "PAUSED_BY_PEOPLE", "Capped", "claim_next", "lock_caps"]
+__all__ = ["PAUSED", "PAUSED_BY_PEOPLE", "TENANT_BUDGET", "Capped", "claim_next", "lock_caps"]
 
 _PAUSED = """
 EXISTS (SELECT 1 FROM switches s
@@ -24,6 +24,9 @@ EXISTS (SELECT 1 FROM switches s
 # A pause blocks new runs, and so does the rename of an agent; canceled runs are still ended.
 PAUSED = _PAUSED.format(of_agent="('agent', 'rename')")
 PAUSED_BY_PEOPLE = _PAUSED.format(of_agent="('agent')")
+
+# The budget of a tenant `w`: its own, or the operator's ceiling if that is lower. LEAST ignores nulls.
+TENANT_BUDGET = "LEAST(w.max_cost_usd_per_day, (w.ceilings ->> 'max_cost_usd_per_day')::numeric)"
 
 # The first claim of a run inserts its turn with the query.
 _TURN = insert_turns(
@@ -128,7 +131,7 @@ WITH thread AS (
               t.orchestration_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
               w.timezone AS tenant_timezone, w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
-              w.max_cost_usd_per_day AS tenant_budget, a.max_cost_usd_per_day AS agent_budget,
+              {TENANT_BUDGET} AS tenant_budget, w.ceilings, a.max_cost_usd_per_day AS agent_budget,
               a.directory AS agent_directory, COALESCE(a.renamed_to, a.id) AS current_agent_id
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
@@ -151,7 +154,7 @@ SELECT n.tenant_id AS next_tenant_id, c.id, c.tenant_id, c.thread_id, c.turn_id,
                 (SELECT m.context FROM messages m WHERE m.turn_id = c.turn_id AND m.seq = 0)) AS context,
        c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
        c.trigger_id, c.capped, c.agent_directory,
-       {_PLACE} AS orchestrated, c.tenant_budget::float8, c.agent_budget::float8,
+       c.ceilings, {_PLACE} AS orchestrated, c.tenant_budget::float8, c.agent_budget::float8,
        (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
        EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
        EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s,
@@ -248,5 +251,6 @@ async def claim_next(
         capped=row["capped"],
         place=None if orchestrated is None else OrchestrationPlace.model_validate(orchestrated["place"]),
         has_memories=row["has_memories"],
+        ceilings=None if row["ceilings"] is None else Ceilings.model_validate(row["ceilings"]),
         budgets=DailyBudgets(row["tenant_budget"], row["agent_budget"], row["trigger_budget"]),
     )

@@ -9,13 +9,13 @@ from typing import Final, TypeVar
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.skills import SkillDirectory
-from nova_workers.errors import EngineFailure
+from nova_workers.errors import EngineFailure, Forbidden
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.resume import Journal, load_journal
 from nova_workers.ledger.runs.sessions import load_session, save_session
@@ -27,6 +27,7 @@ from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.directories import AgentDirectories
 from nova_workers.runs.turns.prompting import Prompter
 from nova_workers.threads.transcript import conversation
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.skills import loads_on_demand
 
 __all__ = ["TurnAssembler", "as_past", "past_turns"]
@@ -64,13 +65,17 @@ class TurnAssembler:
         self._prompter = prompter
         self._directories = directories
         self._settings = settings
+        self._ceilings = CeilingRules.of(settings)
 
     def engine(self, claim: Claim) -> Engine:
         """Return the engine that the run's source requires, or else the one that the agent names.
 
         Raises:
-            EngineFailure: This process has no such engine.
+            EngineFailure: This process has no such engine, or the agent exceeds a ceiling of its tenant: one that was
+                lowered after the agent was written, or an agent that another way brought in.
         """
+        if claim.source not in _ENGINES_OF_SOURCES:
+            self._check_ceilings(claim)
         name = self._engine_name(claim)
         engine = self._engines.get(name)
         if engine is None:
@@ -81,6 +86,17 @@ class TurnAssembler:
                 retryable=False,
             )
         return engine
+
+    def _check_ceilings(self, claim: Claim) -> None:
+        cwd = None if claim.place is None else claim.place.cwd
+        try:
+            self._ceilings.check(claim.tenant_id, claim.agent, claim.ceilings, cwd=cwd)
+        except Forbidden as error:
+            raise EngineFailure(
+                f"Agent {claim.agent_id!r} has more than its tenant may give it. {error.message}",
+                kind="unknown",
+                retryable=False,
+            ) from error
 
     def _engine_name(self, claim: Claim) -> str:
         return _ENGINES_OF_SOURCES.get(claim.source) or claim.agent.engine or self._settings.default_engine
@@ -126,6 +142,7 @@ class TurnAssembler:
         agent = claim.agent
         own_cwd = None if claim.place is None else claim.place.cwd
         cwd = own_cwd or await self._directories.directory(claim)
+        enclosure = self._enclosure(claim)
         context = CapabilityContext(
             tenant_id=claim.tenant_id,
             agent_id=claim.agent_id,
@@ -138,6 +155,7 @@ class TurnAssembler:
             directory=claim.directory,
             agent=agent,
             place=claim.place,
+            enclosure=enclosure,
             cwd=cwd,
             turn_id=claim.turn_id,
             fence=claim.fence,
@@ -147,6 +165,7 @@ class TurnAssembler:
         return EngineOptions(
             cwd=cwd,
             directories=agent.directories,
+            enclosure=enclosure,
             native_tools=agent.native_tools,
             system_prompt=prompt.text,
             stable_prompt_chars=prompt.stable_chars,
@@ -177,6 +196,12 @@ class TurnAssembler:
             engine_config=agent.engine_config,
             run_id=claim.run_id,
         )
+
+    def _enclosure(self, claim: Claim) -> Enclosure | None:
+        ceilings = claim.ceilings
+        if ceilings is None:
+            return None
+        return Enclosure(self._ceilings.roots(claim.tenant_id, ceilings), sandbox=ceilings.sandbox)
 
     async def journal(self, claim: Claim, abort: AbortSignal) -> Journal:
         """Return the committed part of a run's turn. Raises `RunLost` if the lease expired."""

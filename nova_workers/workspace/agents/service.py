@@ -13,9 +13,11 @@ from nova_workers.contracts.http.wire import AgentPatch, AgentView
 from nova_workers.errors import InvalidInput, LimitExceeded
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.cancel import withdraw_queued_of_agent
+from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace import renames
 from nova_workers.ledger.workspace.renames import Rename
+from nova_workers.workspace.agents.ceilings import CeilingRules, check_not_raised
 from nova_workers.workspace.agents.rules import check_agent_id, check_engine, check_own_id, check_spec
 from nova_workers.workspace.skills import require_skills
 
@@ -40,21 +42,31 @@ class Agents:
     `actor` is ``person``, or the id of the agent that acts.
     """
 
-    def __init__(self, database: Database, validate_grants: Callable[[AgentSpec], None]) -> None:
+    def __init__(
+        self, database: Database, validate_grants: Callable[[AgentSpec], None], ceilings: CeilingRules
+    ) -> None:
         """Keep what the rules need.
 
         Args:
             database: The ledger.
             validate_grants: Raises `InvalidInput` for unknown capabilities, tools and configurations.
+            ceilings: Checks what the operator permits a tenant's agents at most.
         """
         self._database = database
         self._validate_grants = validate_grants
+        self._ceilings = ceilings
 
-    async def create(self, tenant_id: str, agent_id: str, spec: AgentSpec, *, actor: str) -> AgentView:
+    async def create(
+        self, tenant_id: str, agent_id: str, spec: AgentSpec, *, actor: str, may_raise: bool = False
+    ) -> AgentView:
         """Create an agent.
+
+        Args:
+            may_raise: Whether the author may give it more trust than ``controlled``, and directories. The same below.
 
         Raises:
             InvalidInput: Its configuration is invalid; names the field.
+            Forbidden: It exceeds a ceiling of the tenant, or the author may not give it this trust or directory.
             Conflict: The id is taken.
             LimitExceeded: The tenant has its maximum of agents.
         """
@@ -62,6 +74,8 @@ class Agents:
         check_own_id(agent_id)
         async with self._database.transaction() as connection:
             await self._check(connection, tenant_id, spec)
+            if not may_raise:
+                check_not_raised(None, spec)
             if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
                 raise LimitExceeded(
                     f"There are {MAX_AGENTS} agents already, which is the most. Delete unused ones.",
@@ -70,32 +84,51 @@ class Agents:
             return await ledger.create_agent(connection, tenant_id, agent_id, spec, created_by=actor)
 
     async def replace(
-        self, tenant_id: str, agent_id: str, spec: AgentSpec, *, actor: str, expected: int | None = None
+        self,
+        tenant_id: str,
+        agent_id: str,
+        spec: AgentSpec,
+        *,
+        actor: str,
+        may_raise: bool = False,
+        expected: int | None = None,
     ) -> AgentView:
         """Give an agent a whole new configuration. An equal one makes no version.
 
         Raises:
             InvalidInput: The configuration is invalid; names the field.
+            Forbidden: As `create`.
             NotFound, Gone: The agent never existed, or was deleted.
             VersionMismatch: Its newest version is not `expected`.
         """
         async with self._database.transaction() as connection:
             await self._check(connection, tenant_id, spec)
+            await self._check_not_raised(connection, tenant_id, agent_id, spec, may_raise=may_raise)
             return await ledger.replace_agent(
                 connection, tenant_id, agent_id, spec, created_by=actor, expected=expected
             )
 
     async def patch(
-        self, tenant_id: str, agent_id: str, patch: AgentPatch, *, actor: str, expected: int | None = None
+        self,
+        tenant_id: str,
+        agent_id: str,
+        patch: AgentPatch,
+        *,
+        actor: str,
+        may_raise: bool = False,
+        expected: int | None = None,
     ) -> AgentView:
         """Change the fields that `patch` sets, each as a whole.
 
         Raises:
-            InvalidInput, NotFound, Gone, VersionMismatch: As `replace`.
+            InvalidInput, Forbidden, NotFound, Gone, VersionMismatch: As `replace`.
         """
 
         async def merge(_: Connection, agent: AgentView) -> AgentSpec:
-            return agent.spec.model_copy(update={field: getattr(patch, field) for field in patch.model_fields_set})
+            spec = agent.spec.model_copy(update={field: getattr(patch, field) for field in patch.model_fields_set})
+            if not may_raise:
+                check_not_raised(agent.spec, spec)
+            return spec
 
         return await self.edit(tenant_id, agent_id, merge, actor=actor, expected=expected)
 
@@ -117,16 +150,20 @@ class Agents:
             await self._check(connection, tenant_id, spec, before=agent.spec)
             return await ledger.replace_agent(connection, tenant_id, agent_id, spec, created_by=actor)
 
-    async def rollback(self, tenant_id: str, agent_id: str, version: int, *, actor: str) -> AgentView:
+    async def rollback(
+        self, tenant_id: str, agent_id: str, version: int, *, actor: str, may_raise: bool = False
+    ) -> AgentView:
         """Make an earlier version's configuration the newest again, as a version of its own.
 
         Raises:
             InvalidInput: It names something that no longer exists; names the field.
+            Forbidden: As `create`.
             NotFound, Gone: The agent never existed, or was deleted; or it never had that version.
         """
         async with self._database.transaction() as connection:
             earlier = await ledger.get_version(connection, tenant_id, agent_id, version)
             await self._check(connection, tenant_id, earlier.spec)
+            await self._check_not_raised(connection, tenant_id, agent_id, earlier.spec, may_raise=may_raise)
             return await ledger.replace_agent(connection, tenant_id, agent_id, earlier.spec, created_by=actor)
 
     async def delete(self, tenant_id: str, agent_id: str, permit: Permit | None = None) -> None:
@@ -199,3 +236,11 @@ class Agents:
             self._validate_grants(spec)
         if before is None or spec.skills != before.skills:
             await require_skills(connection, tenant_id, spec.skills)
+        self._ceilings.check(tenant_id, spec, await get_ceilings(connection, tenant_id))
+
+    async def _check_not_raised(
+        self, connection: Connection, tenant_id: str, agent_id: str, spec: AgentSpec, *, may_raise: bool
+    ) -> None:
+        if not may_raise:
+            before = await ledger.lock_agent(connection, tenant_id, agent_id)
+            check_not_raised(before.spec, spec)

@@ -69,3 +69,20 @@ async def test_usage_is_downloaded_without_formulas(browser: httpx2.AsyncClient)
     assert answer.headers["content-disposition"].startswith("attachment")
     assert answer.text.startswith("model,runs,model_calls,input_tokens")
     assert (await browser.get("/usage?days=many")).status_code == 422
+
+
+async def test_an_operator_sets_the_ceilings_of_a_tenant(browser: httpx2.AsyncClient, database: Database) -> None:
+    other = await make_tenant(database)
+    path = f"/fleet/tenants/{other.id}/ceilings"
+    assert "Highest trust" in (await browser.get(path)).text.replace("The highest trust", "Highest trust")
+    given = {"ceilings@on": "yes", "ceilings.trust": "unrestricted", "ceilings.directories": "/srv/acme\n/srv/other"}
+    assert (await browser.post(path, data=given)).status_code == 303
+    stored = await database.fetchval("SELECT ceilings FROM tenants WHERE id = :id", id=other.id)
+    assert (stored["trust"], stored["directories"], stored["sandbox"]) == (
+        "unrestricted",
+        ["/srv/acme", "/srv/other"],
+        False,
+    )
+    assert "/srv/other" in (await browser.get(path)).text
+    refused = await browser.post(path, data={**given, "ceilings.directories": "srv"})
+    assert refused.status_code == 422

@@ -19,7 +19,7 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.schema_forms import edited, read_value, split_errors
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.wire import AgentCreate, AgentReplace, AgentView
-from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, Rejected, VersionMismatch
+from nova_workers.errors import Conflict, Forbidden, InvalidInput, LimitExceeded, Rejected, VersionMismatch
 
 __all__ = ["create", "save", "save_json", "show", "show_json", "show_new"]
 
@@ -29,7 +29,7 @@ MAX_FIELDS = 20_000
 SHOW_PROMPT = "prompt"
 """The button that shows the prompt of the form as it stands."""
 
-_REFUSALS = (InvalidInput, Conflict, LimitExceeded)
+_REFUSALS = (InvalidInput, Conflict, Forbidden, LimitExceeded)
 
 
 @dataclass(frozen=True, slots=True)

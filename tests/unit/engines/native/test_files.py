@@ -12,9 +12,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nova_workers.confined import PrivateFiles
+from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import text_of
+from nova_workers.contracts.engine import EngineOptions
+from nova_workers.engines.native import NativeTools
 from nova_workers.engines.native.confined import Confinement
 from nova_workers.errors import ToolFailure
+from tests.requirements import proves
 from tests.support.data.media_samples import GIF, JPEG, WEBP
 from tests.unit.engines.native.conftest import NativeToolCaller
 
@@ -295,3 +300,53 @@ async def test_a_file_that_is_exchanged_for_a_link_during_its_use_is_not_followe
     assert "inside" in seen
     assert not any(SECRET in text for text in seen)
     _assert_untouched(outside)
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Path:
+    """A NOVA_HOME with master keys, and the folder of agents' directories in it."""
+    home = tmp_path / "home"
+    (home / "workspace" / "ten_1" / "clerk").mkdir(parents=True)
+    (home / "workspace" / "ten_1" / "clerk" / "note.txt").write_text("a note")
+    (home / "data").mkdir()
+    for path in (home / "master_keys", home / "data" / "rows"):
+        path.write_text(SECRET)
+    return home
+
+
+@pytest.mark.parametrize("enclosed", [False, True])
+@proves("ceilings.home")
+async def test_no_tool_opens_the_files_of_the_fleet_at_any_trust(tmp_path: Path, home: Path, *, enclosed: bool) -> None:
+    """Not by a path, a link, a search or /proc, even if the agent has all directories."""
+    clerk = home / "workspace" / "ten_1" / "clerk"
+    (clerk / "keys").symlink_to(home / "master_keys")
+    (clerk / "self").symlink_to("/proc/self")
+    native = NativeTools(private=PrivateFiles(home, home / "workspace"))
+    enclosure = Enclosure(("/",)) if enclosed else None
+    options = EngineOptions(cwd=str(clerk), directories=("/",), enclosure=enclosure)
+    caller = NativeToolCaller(native, clerk).with_tools(native.for_turn(options, "unrestricted"))
+    paths = [str(home / "master_keys"), "../../../master_keys", "keys"]
+    for path in (*paths, "/proc/self/environ", "self/environ", f"/proc/{os.getppid()}/environ"):
+        assert "no tool opens it" in await caller.failure("Read", file_path=path)
+    assert "no tool opens it" in await caller.failure("Write", file_path=str(home / "api_key"), content="mine")
+    assert "no tool opens it" in await caller.failure("Glob", pattern="**/*", path=str(home / "data"))
+    assert await caller.call("Grep", pattern="secret|note", path=str(tmp_path)) == f"{clerk}/note.txt:1:a note"
+    assert await caller.call("Glob", pattern="**/*", path=str(tmp_path)) == f"{clerk}/note.txt"
+    native.close()
+
+
+async def test_a_directory_that_becomes_a_link_leads_nowhere_outside_the_ceilings(
+    tmp_path: Path, outside: Path
+) -> None:
+    """Another agent of the tenant may have replaced it."""
+    ceiling = tmp_path / "acme"
+    (ceiling / "in").mkdir(parents=True)
+    native = NativeTools()
+    options = EngineOptions(cwd=str(ceiling / "in"), enclosure=Enclosure((str(ceiling),)))
+    caller = NativeToolCaller(native, ceiling / "in").with_tools(native.for_turn(options, "controlled"))
+    await caller.call("Write", file_path="mine.txt", content="mine")
+    (ceiling / "in").rename(ceiling / "was")
+    (ceiling / "in").symlink_to(outside)
+    assert "outside the directories of this tenant" in await caller.failure("Read", file_path="secret.txt")
+    assert "outside the directories of this tenant" in await caller.failure("Grep", pattern="secret")
+    native.close()

@@ -1,0 +1,139 @@
+"""What a tenant's ceilings, and the scope of a key, permit in an agent's configuration. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path, PurePosixPath
+from typing import cast
+
+from nova_workers.config import Settings
+from nova_workers.contracts.agents import TRUST_ORDER, AgentSpec, Ceilings
+from nova_workers.contracts.mcp.servers import StdioServer
+from nova_workers.errors import Forbidden
+
+__all__ = ["CeilingRules", "check_not_raised"]
+
+_USUAL_TRUST = "controlled"
+"""The highest trust that a key without the scope `trust` gives."""
+_SCRIPTED = "scripted"
+
+
+@dataclass(frozen=True, slots=True)
+class CeilingRules:
+    """Checks configurations against ceilings.
+
+    Attributes:
+        workspace_root: The folder of all agents' working directories.
+        default_engine: The engine of agents that name none.
+    """
+
+    workspace_root: Path
+    default_engine: str
+
+    @classmethod
+    def of(cls, settings: Settings) -> CeilingRules:
+        """Return the rules of a fleet."""
+        return cls(settings.workspace_root, settings.default_engine)
+
+    def roots(self, tenant_id: str, ceilings: Ceilings) -> tuple[str, ...]:
+        """Return the directories below which a tenant's agents may have directories: its own comes first."""
+        return (str(self.workspace_root / tenant_id), *ceilings.directories)
+
+    def check(self, tenant_id: str, spec: AgentSpec, ceilings: Ceilings | None, *, cwd: str | None = None) -> None:
+        """Check a configuration: when it is written, and when a run begins.
+
+        Args:
+            tenant_id: Whose it is.
+            spec: The configuration, which is valid.
+            ceilings: None permits everything.
+            cwd: A working directory that a run has in place of the agent's own.
+
+        Raises:
+            Forbidden: It exceeds a ceiling; names the field.
+        """
+        if ceilings is None:
+            return
+        if TRUST_ORDER.index(spec.trust) > TRUST_ORDER.index(ceilings.trust):
+            raise _exceeds(
+                "trust", f"the agent has {spec.trust!r}, and the ceiling of its tenant is {ceilings.trust!r}"
+            )
+        engine = spec.engine or self.default_engine
+        if not self._permits_engine(ceilings, engine):
+            permitted = "all but 'scripted'" if ceilings.engines is None else ", ".join(ceilings.engines) or "none"
+            raise _exceeds("engine", f"{engine!r} is not among the engines of its tenant: {permitted}")
+        roots = self.roots(tenant_id, ceilings)
+        for field, path in _paths(spec, cwd):
+            if not _is_within(path, roots):
+                raise _exceeds(field, f"{path!r} is outside the directories of its tenant: {', '.join(roots)}")
+        for field, line in _commands(spec):
+            if not any(fnmatchcase(line, pattern) for pattern in ceilings.mcp_commands):
+                raise _exceeds(field, f"its tenant may not start {line!r} as an MCP server")
+
+    def _permits_engine(self, ceilings: Ceilings, engine: str) -> bool:
+        if ceilings.engines is None:
+            return engine != _SCRIPTED or self.default_engine == _SCRIPTED
+        return engine in ceilings.engines
+
+
+def check_not_raised(before: AgentSpec | None, after: AgentSpec) -> None:
+    """Check that a change gives an agent neither more trust than ``controlled`` nor further directories.
+
+    Args:
+        before: What the agent has already, and keeps; None for a new agent.
+        after: The new configuration.
+
+    Raises:
+        Forbidden: It does; names the scope that permits it.
+    """
+    trust = None if before is None else before.trust
+    known = () if before is None else before.directories
+    if after.trust not in (trust, *TRUST_ORDER[: TRUST_ORDER.index(_USUAL_TRUST) + 1]):
+        raise _needs_scope("trust", f"giving an agent the trust {after.trust!r}")
+    for index, path in enumerate(after.directories):
+        if not _is_within(path, known):
+            raise _needs_scope(f"directories.{index}", f"giving an agent the directory {path!r}")
+
+
+def _paths(spec: AgentSpec, cwd: str | None) -> Iterator[tuple[str, str]]:
+    for index, path in enumerate(spec.directories):
+        yield f"directories.{index}", path
+    for field, server in _stdio_servers(spec):
+        if server.cwd is not None:
+            yield f"{field}.cwd", server.cwd
+    if cwd is not None:
+        yield "cwd", cwd
+
+
+def _commands(spec: AgentSpec) -> Iterator[tuple[str, str]]:
+    for field, server in _stdio_servers(spec):
+        yield f"{field}.command", server.line()
+
+
+def _stdio_servers(spec: AgentSpec) -> Iterator[tuple[str, StdioServer]]:
+    """Yield the programs of a valid grant."""
+    grant = spec.capabilities.get("mcp")
+    servers = {} if grant is None else cast(Mapping[str, Mapping[str, object]], grant.config.get("servers", {}))
+    for name, server in servers.items():
+        if server.get("type") == "stdio":
+            yield f"capabilities.mcp.config.servers.{name}", StdioServer.model_validate(server)
+
+
+def _is_within(path: str, roots: Iterable[str]) -> bool:
+    pure = PurePosixPath(path)
+    return ".." not in pure.parts and any(pure.is_relative_to(root) for root in roots)
+
+
+def _exceeds(field: str, why: str) -> Forbidden:
+    return Forbidden(
+        f"{field}: {why}. The operator sets the ceilings of a tenant: `nova tenants ceilings TENANT`.", field=field
+    )
+
+
+def _needs_scope(field: str, what: str) -> Forbidden:
+    return Forbidden(
+        f"{field}: {what} needs a key with the scope 'trust'. Use one, or ask the person who makes keys for it.",
+        field=field,
+        needed="trust",
+    )

@@ -1,0 +1,97 @@
+"""The ceilings of a tenant, and what a key without the scope `trust` may give an agent."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nova_workers.contracts.agents import AgentSpec, Ceilings
+from nova_workers.errors import Forbidden
+from nova_workers.workspace.agents.ceilings import CeilingRules, check_not_raised
+
+RULES = CeilingRules(Path("/srv/nova/workspace"), "anthropic")
+
+
+def _spec(**fields: Any) -> AgentSpec:
+    return AgentSpec.model_validate({"name": "Clerk", **fields})
+
+
+def _server(command: str, **fields: Any) -> dict[str, Any]:
+    server = {"type": "stdio", "command": command, **fields}
+    return {"capabilities": {"mcp": {"config": {"servers": {"tools": server}}}}}
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"trust": "unrestricted"}, "trust"),
+        ({"engine": "scripted"}, "engine"),
+        ({"directories": ["/"]}, "directories.0"),
+        ({"directories": ["/srv/acme/in", "/srv/acme-other"]}, "directories.1"),
+        ({"directories": ["/srv/acme/../nova"]}, "directories.0"),
+        ({"directories": ["/srv/nova/workspace/ten_2"]}, "directories.0"),
+        (_server("npx", args=["server"]), "capabilities.mcp.config.servers.tools.command"),
+        (_server("acme-tools", cwd="/etc"), "capabilities.mcp.config.servers.tools.cwd"),
+    ],
+)
+def test_what_exceeds_a_ceiling_is_refused_with_the_field(fields: dict[str, Any], named: str) -> None:
+    ceilings = Ceilings(directories=("/srv/acme",), mcp_commands=("acme-*",))
+    with pytest.raises(Forbidden) as caught:
+        RULES.check("ten_1", _spec(**fields), ceilings)
+    assert caught.value.fields["field"] == named
+    assert "nova tenants ceilings" in caught.value.message
+    RULES.check("ten_1", _spec(**fields), None)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"trust": "controlled", "directories": ["/srv/acme", "/srv/acme/in", "/srv/nova/workspace/ten_1/clerk"]},
+        {"engine": "openai"},
+        _server("acme-tools", cwd="/srv/acme"),
+    ],
+)
+def test_what_is_within_the_ceilings_is_permitted(fields: dict[str, Any]) -> None:
+    RULES.check("ten_1", _spec(**fields), Ceilings(directories=("/srv/acme",), mcp_commands=("acme-*",)))
+
+
+def test_only_named_engines_are_permitted_if_any_are_named() -> None:
+    ceilings = Ceilings(engines=("openai",))
+    RULES.check("ten_1", _spec(engine="openai"), ceilings)
+    with pytest.raises(Forbidden, match="'anthropic' is not among the engines of its tenant: openai"):
+        RULES.check("ten_1", _spec(), ceilings)
+
+
+def test_a_working_directory_of_an_orchestration_obeys_the_ceilings() -> None:
+    with pytest.raises(Forbidden, match="cwd"):
+        RULES.check("ten_1", _spec(), Ceilings(), cwd="/root")
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, {"trust": "unrestricted"}),
+        ({"trust": "controlled"}, {"trust": "unrestricted"}),
+        (None, {"directories": ["/srv"]}),
+        ({"directories": ["/srv/acme"]}, {"directories": ["/srv/acme", "/srv"]}),
+    ],
+)
+def test_more_trust_and_directories_need_the_scope(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+    with pytest.raises(Forbidden) as caught:
+        check_not_raised(None if before is None else _spec(**before), _spec(**after))
+    assert caught.value.fields["needed"] == "trust"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (None, {"trust": "controlled"}),
+        ({"trust": "sandbox"}, {"trust": "controlled"}),
+        ({"trust": "unrestricted"}, {"trust": "unrestricted", "description": "new"}),
+        ({"directories": ["/srv/acme"]}, {"directories": ["/srv/acme/in"]}),
+    ],
+)
+def test_what_an_agent_has_already_needs_no_scope(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+    check_not_raised(None if before is None else _spec(**before), _spec(**after))
