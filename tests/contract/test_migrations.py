@@ -5,11 +5,13 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
+from collections.abc import Iterator
+from contextlib import contextmanager
 
 import asyncpg
 from alembic.autogenerate import compare_metadata
 from alembic.runtime.migration import MigrationContext
-from sqlalchemy import Connection, text
+from sqlalchemy import Connection, Engine, event, text
 
 from models import metadata, migrate
 from nova_workers.devstack.servers.binaries import postgres_programs
@@ -100,3 +102,55 @@ async def test_every_table_has_a_comment(database_url: str) -> None:
     )
     await connection.close()
     assert silent == []
+
+
+_FIRST_BESIDE_A_RELEASE = "0027"
+"""The migrations before it were made before there was a release to migrate beside."""
+_NEW_TABLE = re.compile(r"CREATE TABLE (\w+)")
+_LOCKING_INDEX = re.compile(r"(?:CREATE (?:UNIQUE )?INDEX (?!CONCURRENTLY)\S+ ON (\w+)|DROP INDEX (?!CONCURRENTLY))")
+_REVISION = re.compile(r"(?:UPDATE|INSERT INTO) alembic_version [^']*'(\d+)'")
+
+
+@contextmanager
+def _recorded() -> Iterator[list[str]]:
+    """Record the statements of all engines."""
+    statements: list[str] = []
+
+    def note(*given: object) -> None:
+        statements.append(" ".join(str(given[2]).split()))
+
+    event.listen(Engine, "before_cursor_execute", note)
+    try:
+        yield statements
+    finally:
+        event.remove(Engine, "before_cursor_execute", note)
+
+
+async def test_indexes_of_tables_with_rows_are_made_and_dropped_without_locking_them(empty_url: str) -> None:
+    with _recorded() as statements:
+        await migrate.upgrade(empty_url)
+    locking: dict[str, list[str]] = {}
+    of_revision, new_tables = list[str](), set[str]()
+    for statement in statements:
+        if (made := _NEW_TABLE.match(statement)) is not None:
+            new_tables.add(made[1])
+        elif (index := _LOCKING_INDEX.match(statement)) is not None and index[1] not in new_tables:
+            of_revision.append(statement)
+        elif (moved := _REVISION.match(statement)) is not None:
+            # What came before this statement belongs to its revision.
+            locking[moved[1]] = of_revision
+            of_revision, new_tables = [], set()
+    assert max(locking) == migrate.head()
+    assert {at: found for at, found in locking.items() if found and at >= _FIRST_BESIDE_A_RELEASE} == {}
+
+
+async def test_an_index_that_a_crash_left_invalid_is_made_again(database_url: str, empty_url: str) -> None:
+    await migrate.upgrade(empty_url, "0028")
+    connection = await asyncpg.connect(empty_url)
+    # As after a crash in the middle of 0029: its first index is not valid, and of one that it exchanges both are there.
+    await connection.execute("CREATE INDEX ix_runs__ended ON runs (tenant_id)")
+    await connection.execute("UPDATE pg_index SET indisvalid = false WHERE indexrelid = 'ix_runs__ended'::regclass")
+    await connection.execute("CREATE INDEX ix_runs__tenant_id_id__new ON runs (tenant_id, id) INCLUDE (agent_id)")
+    await connection.close()
+    await migrate.upgrade(empty_url)
+    assert await _schema(empty_url) == await _schema(database_url)

@@ -1,4 +1,4 @@
-"""Attempts of runs, and indexes for the runs of a parent or trigger, and for all waits of a run."""
+"""Attempts of runs."""
 
 import sqlalchemy as sa
 from alembic import op
@@ -27,14 +27,8 @@ def upgrade() -> None:
         sa.PrimaryKeyConstraint("run_id", "attempt", name=op.f("pk_run_attempts")),
         comment="An attempt that ended and did not end its run. The latest attempt is in the run itself.",
     )
-    op.create_index(op.f("ix_run_waits__run_id"), "run_waits", ["run_id"])
-    for name, column in (("ix_runs__parent", "parent_run_id"), ("ix_runs__trigger_id_id", "trigger_id")):
-        op.create_index(name, "runs", [column, "id"], postgresql_where=sa.text(f"{column} IS NOT NULL"))
 
 
 def downgrade() -> None:
-    op.drop_index("ix_runs__trigger_id_id", "runs")
-    op.drop_index("ix_runs__parent", "runs")
-    op.drop_index("ix_run_waits__run_id", "run_waits")
     op.drop_table("run_attempts")
     op.drop_column("runs", "claimed_at")

@@ -1,7 +1,8 @@
 """Covering indexes for activity over time: a request reads them and not the tables."""
 
-import sqlalchemy as sa
 from alembic import op
+
+from models.migrations.concurrently import create_index, replace_index
 
 revision = "0029"
 down_revision = "0028"
@@ -13,21 +14,19 @@ _BY_TIME = "ix_usage__tenant_id_created_at"
 
 
 def upgrade() -> None:
-    op.create_index(
+    create_index(
         "ix_runs__ended",
         "runs",
         ["tenant_id", "finished_at"],
-        postgresql_include=["status", "agent_id", "created_at", "start_at", "started_at"],
-        postgresql_where=sa.text("finished_at IS NOT NULL"),
+        include=["status", "agent_id", "created_at", "start_at", "started_at"],
+        where="finished_at IS NOT NULL",
     )
-    op.drop_index(_BY_ID, "runs")
-    op.create_index(_BY_ID, "runs", ["tenant_id", "id"], postgresql_include=["agent_id"])
-    op.drop_index(_BY_TIME, "usage")
-    op.create_index(
+    replace_index(_BY_ID, "runs", ["tenant_id", "id"], include=["agent_id"])
+    replace_index(
         _BY_TIME,
         "usage",
         ["tenant_id", "created_at"],
-        postgresql_include=[
+        include=[
             "agent_id",
             "model",
             "run_id",

@@ -1,7 +1,8 @@
 """An index for the forks of a thread."""
 
-import sqlalchemy as sa
 from alembic import op
+
+from models.migrations.concurrently import create_index
 
 revision = "0030"
 down_revision = "0029"
@@ -10,11 +11,11 @@ depends_on = None
 
 
 def upgrade() -> None:
-    op.create_index(
+    create_index(
         "ix_threads__forks",
         "threads",
         ["tenant_id", "forked_from_thread_id", "id"],
-        postgresql_where=sa.text("forked_from_thread_id IS NOT NULL AND deleted_at IS NULL"),
+        where="forked_from_thread_id IS NOT NULL AND deleted_at IS NULL",
     )
 
 

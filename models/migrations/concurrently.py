@@ -1,0 +1,42 @@
+"""Indexes on tables that have rows already, made while the previous release reads and writes them.
+
+Each call commits what the migration did before it, so a migration with such an index has nothing else. After a crash
+the migration runs again from its beginning: an index that exists is skipped, and an invalid one, which the crash left
+behind, is made again.
+"""
+
+from collections.abc import Sequence
+
+import sqlalchemy as sa
+from alembic import op
+
+__all__ = ["create_index", "replace_index"]
+
+_INVALID = sa.text("SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_regclass(:name) AND NOT indisvalid)")
+
+
+def create_index(
+    name: str, table: str, columns: Sequence[str], *, where: str | None = None, include: Sequence[str] = ()
+) -> None:
+    """Make an index without a lock that holds up writers."""
+    with op.get_context().autocommit_block():
+        if op.get_bind().scalar(_INVALID, {"name": name}):
+            op.drop_index(name, table, postgresql_concurrently=True)
+        op.create_index(
+            name,
+            table,
+            columns,
+            postgresql_concurrently=True,
+            postgresql_where=None if where is None else sa.text(where),
+            postgresql_include=list(include) or None,
+            if_not_exists=True,
+        )
+
+
+def replace_index(name: str, table: str, columns: Sequence[str], *, include: Sequence[str]) -> None:
+    """Exchange an index for one with other columns and the same name. At every moment there is one of the two."""
+    fresh = f"{name}__new"
+    create_index(fresh, table, columns, include=include)
+    with op.get_context().autocommit_block():
+        op.drop_index(name, table, postgresql_concurrently=True, if_exists=True)
+        op.execute(f'ALTER INDEX "{fresh}" RENAME TO "{name}"')
