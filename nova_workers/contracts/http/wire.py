@@ -139,7 +139,7 @@ class ThreadView(View):
     title: str | None
     label: str | None
     opening: str | None
-    """The beginning of its first message, for a list of threads without titles."""
+    """The beginning of its first message, while it has no title. Null with a title."""
     head_turn_id: str | None
     active_run_id: str | None
     waiting_for: str | None

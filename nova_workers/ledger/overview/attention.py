@@ -1,4 +1,8 @@
-"""Reads what needs a person, in one statement. Each group is read from a partial index that holds little else."""
+"""Reads what needs a person, in one statement, and of each group no more than is counted.
+
+Triggers, tasks and orders have a partial index each, with nothing else in it. Questions and approvals share one, with
+all of both in it, and are read by kind, so that neither hides the other. A tenant's webhooks are few.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,7 @@ from typing import Final, Literal
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.overview.attention import MAX_COUNTED, AttentionView
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import ANSWERABLE, sql_list
+from nova_workers.vocabulary import ANSWERABLE
 
 __all__ = ["find_attention"]
 
@@ -17,13 +21,15 @@ _Group = Literal["questions", "approvals", "orchestrations", "orders", "triggers
 
 _TITLE_CHARS: Final = 300
 
-_ASKS = f"""
-SELECT w.id, w.kind, w.request, w.run_id, w.created_at AS at, w.due_at, r.agent_id, r.thread_id, t.orchestration_id
-  FROM run_waits w JOIN runs r ON r.id = w.run_id JOIN threads t ON t.id = r.thread_id
- WHERE w.tenant_id = :tenant_id AND w.status = 'open' AND w.kind IN {sql_list(ANSWERABLE)}
- ORDER BY w.id DESC
- LIMIT {MAX_COUNTED}
-"""
+_ASKS = "\nUNION ALL\n".join(
+    f"""
+(SELECT w.id, w.kind, w.request, w.run_id, w.created_at AS at, w.due_at, r.agent_id, r.thread_id, t.orchestration_id
+   FROM run_waits w JOIN runs r ON r.id = w.run_id JOIN threads t ON t.id = r.thread_id
+  WHERE w.tenant_id = :tenant_id AND w.status = 'open' AND w.kind = '{kind}'
+  ORDER BY w.id DESC
+  LIMIT {MAX_COUNTED})"""
+    for kind in ANSWERABLE
+)
 
 _OF_RUNS: Final[Mapping[_Group, str]] = {
     "questions": """

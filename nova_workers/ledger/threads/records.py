@@ -16,13 +16,21 @@ from nova_workers.ledger.runs.cancel import CancelRequest, request_cancel_on_thr
 from nova_workers.ledger.search.embeddings import forget_thread
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
-__all__ = ["create_thread", "delete_thread", "fork_thread", "get_thread", "list_threads", "patch_thread"]
+__all__ = ["OPENING", "create_thread", "delete_thread", "fork_thread", "get_thread", "list_threads", "patch_thread"]
+
+OPENING = f"""
+CASE WHEN t.title IS NULL
+     THEN (SELECT left(jsonb_path_query_first(r.content, '$[*] ? (@.type == "text").text') #>> '{{}}', {OPENING_CHARS})
+             FROM runs r WHERE r.thread_id = t.id ORDER BY r.seq LIMIT 1)
+ END
+"""
+"""The beginning of the first message of a thread ``t`` without a title. To read it Postgres unpacks the message, which
+may have megabytes."""
 
 _COLUMNS = f"""
 t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
 t.forked_from_turn_id, t.orchestration_id, t.meta, t.created_at, t.updated_at,
-(SELECT left(jsonb_path_query_first(r.content, '$[*] ? (@.type == "text").text') #>> '{{}}', {OPENING_CHARS})
-   FROM runs r WHERE r.thread_id = t.id ORDER BY r.seq LIMIT 1) AS opening,
+{OPENING} AS opening,
 ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
 

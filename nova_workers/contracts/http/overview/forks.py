@@ -17,9 +17,9 @@ class ForkedThread(View):
     agent_id: str
     title: str | None
     opening: str | None
-    """The beginning of its own first message."""
+    """The beginning of its own first message, while it has no title."""
     parent_thread_id: str | None
-    """The thread whose turn it continues from. Null for the first thread."""
+    """The thread whose turn it continues from. Null for the first thread of these."""
     fork_turn_id: str | None
     fork_depth: int | None
     """Depth of that turn: the thread's own turns are below it."""
@@ -35,4 +35,5 @@ class ForkTreeView(View):
 
     items: list[ForkedThread]
     complete: bool
-    """Whether these are all; else the newest ones are left out."""
+    """Whether these are all. Otherwise the thread itself and those that it comes from are there, and of the others those
+    with the fewest forks above them."""

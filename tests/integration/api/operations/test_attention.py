@@ -126,6 +126,22 @@ async def test_another_tenant_s_questions_are_not_counted(api: Api, other_tenant
         assert (await other.get("/v1/attention")).json()["questions"] == {"count": 0, "items": []}
 
 
+async def test_a_question_is_counted_however_many_approvals_are_newer(
+    api: Api, database: Database, worker: ManualWorker
+) -> None:
+    run_id = await _asks(api, worker, AskUser(question="Tea?"))
+    await database.execute(
+        "INSERT INTO run_waits (id, tenant_id, run_id, tool_call_id, kind, request)"
+        " SELECT 'wait_Z' || n, :tenant_id, :run_id, 'call_Z' || n, 'approval', '{\"tool_name\": \"Bash\"}'"
+        " FROM generate_series(1, 1001) n",
+        tenant_id=api.tenant.id,
+        run_id=run_id,
+    )
+    found = (await api.http.get("/v1/attention")).json()
+    assert [item["title"] for item in found["questions"]["items"]] == ["Tea?"]
+    assert (found["questions"]["count"], found["approvals"]["count"]) == (1, 1000)
+
+
 async def test_many_open_timers_are_not_read(api: Api, database: Database, worker: ManualWorker) -> None:
     run_id = await _asks(api, worker, AskUser(question="Tea?"))
     await database.execute(
@@ -141,7 +157,7 @@ async def test_many_open_timers_are_not_read(api: Api, database: Database, worke
     assert found.questions.count == 1
     plan = await database.fetch(
         "EXPLAIN SELECT id FROM run_waits WHERE tenant_id = :tenant_id AND status = 'open'"
-        " AND kind IN ('user', 'approval') ORDER BY id DESC LIMIT 1000",
+        " AND kind = 'user' ORDER BY id DESC LIMIT 1000",
         tenant_id=api.tenant.id,
     )
     assert any("ix_run_waits__asks" in line[0] for line in plan), [line[0] for line in plan]

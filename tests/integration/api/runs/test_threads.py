@@ -3,6 +3,7 @@
 import pytest
 
 from nova_workers.contracts.engine import ToolCall
+from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.requirements import proves
@@ -129,13 +130,16 @@ async def test_messages_and_turns_are_read_by_the_depth_of_their_turn(api: Api, 
     assert rest["next_cursor"] is None
 
 
-async def test_a_thread_has_the_beginning_of_its_first_message(api: Api) -> None:
+async def test_a_thread_without_a_title_has_the_beginning_of_its_first_message(api: Api) -> None:
     thread_id = await api.thread()
     assert (await api.http.get(f"/v1/threads/{thread_id}")).json()["opening"] is None
     await api.run(thread_id, "Ä" * 300)
     await api.run(thread_id, "second")
     (listed,) = (await api.http.get("/v1/threads")).json()["items"]
     assert listed["opening"] == "Ä" * 200
+    await api.http.patch(f"/v1/threads/{thread_id}", json={"title": "Vowels"})
+    (listed,) = (await api.http.get("/v1/threads")).json()["items"]
+    assert (listed["title"], listed["opening"]) == ("Vowels", None)
 
 
 async def test_a_running_turn_shows_what_it_committed(api: Api, worker: ManualWorker) -> None:
@@ -206,6 +210,30 @@ async def test_a_fork_needs_a_finished_turn_of_this_history(api: Api, worker: Ma
         assert refused.json()["errors"][0]["field"] == "turn_id"
 
 
+async def test_of_many_forks_the_viewed_thread_and_those_that_it_comes_from_are_shown(
+    api: Api, worker: ManualWorker, database: Database
+) -> None:
+    first = await api.thread()
+    turn = await _say(api, worker, first, "q", "a")
+    await database.execute(
+        "INSERT INTO threads (id, tenant_id, agent_id, forked_from_thread_id, forked_from_turn_id)"
+        " SELECT 'thr_A' || lpad(n::text, 4, '0'), :tenant_id, 'nova', :thread_id, :turn_id"
+        " FROM generate_series(1, 300) n",
+        tenant_id=api.tenant.id,
+        thread_id=first,
+        turn_id=turn,
+    )
+    middle = (await api.http.post(f"/v1/threads/{first}/fork", json={})).json()["id"]
+    own = await _say(api, worker, middle, "q-middle", "a-middle")
+    viewed = (await api.http.post(f"/v1/threads/{middle}/fork", json={"turn_id": own})).json()["id"]
+    tree = (await api.http.get(f"/v1/threads/{viewed}/forks")).json()
+    assert (len(tree["items"]), tree["complete"]) == (200, False)
+    parents = {item["id"]: item["parent_thread_id"] for item in tree["items"]}
+    assert (parents[first], parents[middle], parents[viewed]) == (None, first, middle)
+    places = [item["id"] for item in tree["items"]]
+    assert all(places.index(parent) < places.index(child) for child, parent in parents.items() if parent is not None)
+
+
 async def test_runs_of_a_thread_are_listed_in_reverse_queue_order(api: Api) -> None:
     thread_id = await api.thread()
     ids = [await api.run(thread_id, f"m{n}") for n in range(3)]
@@ -240,7 +268,12 @@ async def test_the_tree_of_forks_is_the_same_from_each_of_its_threads(
             (early, first, 0, None),
             (third, second, 2, None),
         ]
-    assert [t["opening"] for t in tree["items"]] == ["q0", "q-second", None, None]
+    assert [(t["title"], t["opening"]) for t in tree["items"]] == [
+        ("first", None),
+        (None, "q-second"),
+        (None, None),
+        (None, None),
+    ]
     assert [t["id"] for t in (await api.http.get(f"/v1/threads/{lonely}/forks")).json()["items"]] == [lonely]
     await api.http.delete(f"/v1/threads/{first}")
     (root, *_) = (await api.http.get(f"/v1/threads/{third}/forks")).json()["items"]
