@@ -37,6 +37,7 @@ __all__ = [
     "After",
     "OpenOrder",
     "advance",
+    "content_of",
     "finish",
     "finish_without_content",
     "open_draft",
@@ -88,10 +89,23 @@ async def open_order(connection: Connection, row: OrderRow, keys: OrderKeys) -> 
         Conflict: The order has ended, or this process lacks the master key.
     """
     seal = keys.open(row.tenant_id, row.id, row.data_key_id, row.data_key)
-    assert row.sealed is not None  # noqa: S101 - it is destroyed only together with the key
     parts = await list_parts(connection, row.id)
     outputs = {output.part_id: output for output in open_outputs(seal, parts)}
-    return OpenOrder(row, seal, open_content(seal, row.sealed), parts, outputs)
+    return OpenOrder(row, seal, _content(row, seal), parts, outputs)
+
+
+def content_of(row: OrderRow, keys: OrderKeys) -> OrderContent:
+    """Decrypt the order itself, and its policy.
+
+    Raises:
+        Conflict: The order has ended, or this process lacks the master key.
+    """
+    return _content(row, keys.open(row.tenant_id, row.id, row.data_key_id, row.data_key))
+
+
+def _content(row: OrderRow, seal: OrderSeal) -> OrderContent:
+    assert row.sealed is not None  # noqa: S101 - it is destroyed only together with the key
+    return open_content(seal, row.sealed)
 
 
 async def advance(connection: Connection, row: OrderRow, keys: OrderKeys) -> After:

@@ -16,7 +16,7 @@ from nova_workers.contracts.orders import ModelChoice
 from nova_workers.contracts.ports import ModelPrices, TokenPrice
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
-from nova_workers.json_schemas import JsonSchema
+from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.parts import BegunPart, Grant, Spent, reserve_call
 from nova_workers.orders.prompts import PartPrompt
@@ -85,7 +85,14 @@ class PartCaller:
         Raises:
             RunLost: Another worker has begun the part, or the lease was lost.
         """
-        call = _PartCall(self._database, part, prompt, max_tokens, run_id, abort)
+        try:
+            schema = JsonSchema(prompt.schema)
+        except InvalidSchema as error:
+            # No answer could be accepted, so none is paid for.
+            spent = Spent(TokenUsage(**part.usage), TokenUsage())
+            problem = f"The schema of the answer is not accepted: {error.why}"[:_MAX_PROBLEM_CHARS]
+            return Answer("ajv_failed", spent=spent, failure=problem)
+        call = _PartCall(self._database, part, prompt, schema, max_tokens, run_id, abort)
         answer = call.ended("router_failed", failure="The fleet has no model of this role with a known price.")
         for choice in choices:
             engine = self._engines.get(choice.engine)
@@ -106,6 +113,7 @@ class _PartCall:
         database: Database,
         part: BegunPart,
         prompt: PartPrompt,
+        schema: JsonSchema,
         max_tokens: int,
         run_id: str,
         abort: AbortSignal,
@@ -113,6 +121,7 @@ class _PartCall:
         self._database = database
         self._part = part
         self._prompt = prompt
+        self._schema = schema
         self._max_tokens = max_tokens
         self._run_id = run_id
         self._abort = abort
@@ -138,7 +147,7 @@ class _PartCall:
             failed = _failure(result)
             if failed is not None:
                 return self.ended(failed[0], choice, result, failure=failed[1])
-            value, reason, problem = await _read(result.text, self._prompt.schema)
+            value, reason, problem = await _read(result.text, self._schema)
             answer = replace(self.ended(reason, choice, result, failure=problem), value=value)
             if value is not None:
                 return answer
@@ -233,7 +242,7 @@ def _failure(result: EngineResult) -> tuple[WorkStopReason, str] | None:
     return None
 
 
-async def _read(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | None, WorkStopReason, str]:
+async def _read(text: str, schema: JsonSchema) -> tuple[dict[str, Any] | None, WorkStopReason, str]:
     """Return the value of an answer, or else the stop reason and what is wrong with it."""
     try:
         value = orjson.loads(text)
@@ -241,7 +250,7 @@ async def _read(text: str, schema: Mapping[str, Any]) -> tuple[dict[str, Any] | 
         return None, "json_parse_failed", f"it is no JSON ({error})"
     if storable_json(value, max_depth=_MAX_DEPTH) != value:
         return None, "ajv_failed", f"it nests deeper than {_MAX_DEPTH} levels, or a text contains U+0000"
-    for problem in await JsonSchema(schema).problems(value):
+    for problem in await schema.problems(value):
         return None, "ajv_failed", f"at {problem.place}: {problem.message}"[:_MAX_PROBLEM_CHARS]
     try:
         rfc8785.dumps(value)

@@ -18,6 +18,7 @@ from nova_workers.contracts.orders import (
     key_hash_of,
 )
 from nova_workers.errors import InvalidInput
+from nova_workers.json_schemas import InvalidSchema
 from nova_workers.ledger.database import Database
 from nova_workers.orders.policies.registry import LoadedPolicy, Policies
 from nova_workers.orders.secrets import OrderSecrets
@@ -29,6 +30,9 @@ _MOST_PROBLEMS: Final = 50
 _FIELD_NAME: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,63}")
 _UNKEYED: Final = (
     "the tenant has no secret of work orders, so no key can be checked; `nova orders secrets create` makes one"
+)
+_REFUSED_SCHEMA: Final = (
+    "a schema of the policy is not accepted: {why}; `nova orders policies set` stores a version without it"
 )
 _WRONG_KEY: Final = (
     "it is not the key of this order: HMAC-SHA256, under the tenant's secret, of the canonical JSON (RFC 8785) of "
@@ -77,15 +81,19 @@ class OrderDoor:
             order = AiWorkOrderV1.from_wire(value)
         except ValidationError as error:
             return RefusedOrder(problems_of(error))
-        async with self._database.connection() as connection:
-            loaded = await self._policies.load(connection, tenant_id, order.policy_id)
-            secrets = await self._secrets.usable(connection, tenant_id)
         problems: list[OrderProblem] = []
+        loaded: LoadedPolicy | None = None
+        async with self._database.connection() as connection:
+            try:
+                loaded = await self._policies.load(connection, tenant_id, order.policy_id)
+                if loaded is None:
+                    problems.append(OrderProblem(path="policyId", rule="there is no such policy"))
+            except InvalidSchema as error:
+                problems.append(OrderProblem(path="policyId", rule=_REFUSED_SCHEMA.format(why=error.why[:200])))
+            secrets = await self._secrets.usable(connection, tenant_id)
         if order.tenant != tenant_id:
             problems.append(OrderProblem(path="tenant", rule="it is not the tenant of the API key"))
-        if loaded is None:
-            problems.append(OrderProblem(path="policyId", rule="there is no such policy"))
-        else:
+        if loaded is not None:
             problems += await _input_problems(order, loaded)
         key_hashes, key_problems = _check_key(order, secrets)
         problems += key_problems

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova_workers.contracts.orders import PolicyDocument
 from nova_workers.errors import Conflict, InvalidInput, NotFound
-from nova_workers.json_schemas import JsonSchema
+from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orders.records import lock_order
-from nova_workers.orders.advance import OpenOrder, finish, open_draft, open_order
+from nova_workers.ledger.orders.records import OrderRow, get_order, lock_order
+from nova_workers.orders.advance import OpenOrder, content_of, finish, open_draft, open_order
 from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.checker import split_safe
 from nova_workers.orders.presentation import Proposal, artifacts_of
@@ -43,18 +44,17 @@ class OrderReviews:
             Conflict: It is not in review, or there is nothing to approve.
             InvalidInput: The payload does not fulfil its schema, or is not safe for customers.
         """
+        if (payload is not None) != (verdict == "edit"):
+            raise InvalidInput("payload: give it with the verdict 'edit', and only then.", field="payload")
+        # Before the transaction, since it may take seconds: the policy of an order never changes.
+        edited = None if payload is None else await self._checked(tenant_id, trace_id, payload)
         async with self._database.transaction() as connection:
             row = await lock_order(connection, trace_id)
             if row is None or row.tenant_id != tenant_id:
                 raise NotFound(f"No work order {trace_id!r}.", kind="work_order")
-            if row.state != "review":
-                raise Conflict(
-                    f"Work order {trace_id!r} is not in review: its state is {row.state!r}. Read its result with "
-                    f"GET /v1/work-orders/{trace_id}.",
-                    state=row.state,
-                )
+            _check_in_review(row)
             order = await open_order(connection, row, self._keys)
-            proposals = await _decided(order, verdict, payload)
+            proposals = _decided(order, verdict) if edited is None else [edited]
             after = await finish(
                 connection,
                 order,
@@ -67,31 +67,52 @@ class OrderReviews:
             )
         await self._notifier.apply(trace_id, after)
 
+    async def _checked(self, tenant_id: str, trace_id: str, payload: dict[str, Any]) -> Proposal:
+        """Return the payload of an edit as the proposal that it becomes, if it may become one."""
+        async with self._database.connection() as connection:
+            row = await get_order(connection, tenant_id, trace_id)
+        _check_in_review(row)
+        policy = content_of(row, self._keys).policy
+        try:
+            schema = JsonSchema(policy.payload_schema())
+        except InvalidSchema as error:
+            raise InvalidInput(
+                f"payload: nothing fulfils the schema of {policy.produces!r}, which is not accepted: "
+                f"{error.why[:200]}. Approve or reject.",
+                field="payload",
+            ) from error
+        for problem in await schema.problems(payload):
+            raise InvalidInput(
+                f"payload: at {problem.place} it does not fulfil the schema of {policy.produces!r} "
+                f"({problem.keyword}).",
+                field="payload",
+            )
+        proposal = Proposal(payload, final=True)
+        _check_safe(policy, [proposal])
+        return proposal
 
-async def _decided(order: OpenOrder, verdict: ReviewVerdict, payload: dict[str, Any] | None) -> list[Proposal]:
-    if (payload is not None) != (verdict == "edit"):
-        raise InvalidInput("payload: give it with the verdict 'edit', and only then.", field="payload")
+
+def _check_in_review(row: OrderRow) -> None:
+    if row.state != "review":
+        raise Conflict(
+            f"Work order {row.id!r} is not in review: its state is {row.state!r}. Read its result with "
+            f"GET /v1/work-orders/{row.id}.",
+            state=row.state,
+        )
+
+
+def _decided(order: OpenOrder, verdict: ReviewVerdict) -> list[Proposal]:
+    """Return what an order ends with that is approved as it is, or rejected."""
     if verdict == "reject":
         return []
-    if payload is None:
-        proposals = open_draft(order)
-        if not proposals:
-            raise Conflict("There is no proposal to approve. Edit: give the payload of the artifact; or reject.")
-        _check_safe(order, proposals)
-        return proposals
-    for problem in await JsonSchema(order.content.policy.payload_schema()).problems(payload):
-        raise InvalidInput(
-            f"payload: at {problem.place} it does not fulfil the schema of {order.content.policy.produces!r} "
-            f"({problem.keyword}).",
-            field="payload",
-        )
-    proposals = [Proposal(payload, final=True)]
-    _check_safe(order, proposals)
+    proposals = open_draft(order)
+    if not proposals:
+        raise Conflict("There is no proposal to approve. Edit: give the payload of the artifact; or reject.")
+    _check_safe(order.content.policy, proposals)
     return proposals
 
 
-def _check_safe(order: OpenOrder, proposals: list[Proposal]) -> None:
-    policy = order.content.policy
+def _check_safe(policy: PolicyDocument, proposals: list[Proposal]) -> None:
     safe, left_out = split_safe(artifacts_of(proposals, policy), policy)
     if not safe:
         rules = "; ".join(dict.fromkeys(problem.rule for problem in left_out))

@@ -34,7 +34,13 @@ class LoadedPolicy:
 
     @classmethod
     def of(cls, document: PolicyDocument) -> LoadedPolicy:
-        """Prepare a document."""
+        """Prepare a document.
+
+        Raises:
+            InvalidSchema: A schema of it is not accepted: it was stored by a release that accepted more.
+        """
+        # Compiled to refuse an order before it is paid for.
+        JsonSchema(document.payload_schema())
         schema = document.inputs_schema
         return cls(document, None if schema is None else JsonSchema(schema))
 
@@ -118,7 +124,11 @@ class Policies:
     async def load(
         self, connection: Connection, tenant_id: str, policy_id: str, *, version: str | None = None
     ) -> LoadedPolicy | None:
-        """Return a policy for execution: the one that applies, or of a version; None if there is none."""
+        """Return a policy for execution: the one that applies, or of a version; None if there is none.
+
+        Raises:
+            InvalidSchema: A schema of it is not accepted.
+        """
         row = await ledger.get_policy(connection, tenant_id, policy_id, version=version)
         if row is not None:
             return self._remember((tenant_id, policy_id, row.number, row.created_at), row.document)

@@ -193,3 +193,11 @@ async def test_the_reservation_of_a_call_covers_its_input_in_any_script(desk: Or
     await desk.run(policy(), desk.order({"currentCopy": text}))
     # The most that byte-level tokenizers make of it: a token for each byte, and of hexadecimal digits one for two.
     assert reserved[0] >= (len(text) // 2 if text.isascii() else len(text.encode()))
+
+
+async def test_no_call_is_paid_for_whose_answer_no_schema_accepts(desk: OrderDesk) -> None:
+    kinds = {"odd_v1": {"type": "object", "$ref": "https://example.com/schema.json"}}
+    result = await desk.run(policy(produces="odd_v1", artifactKinds=kinds))
+    assert desk.engine.calls == []
+    (part,) = await desk.parts(result.trace_id)
+    assert (part.stop_reason, part.used_usd, part.calls) == ("ajv_failed", 0, 0)

@@ -10,6 +10,7 @@ import pytest
 
 from nova_workers.contracts.engine import EngineError
 from nova_workers.errors import Conflict, InvalidInput, NotFound
+from nova_workers.ledger.orders.records import lock_order
 from tests.support.harness.orders import OrderDesk, policy, proposal
 
 UNSURE: Any = {"escalation": {"belowConfidence": 0.5, "stopReasons": ["provider_failed"]}}
@@ -51,6 +52,15 @@ async def test_an_edit_replaces_the_proposal_if_it_fits_the_schema_and_is_safe(d
     assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["Edited"]
 
 
+async def test_an_edit_is_checked_before_it_locks_the_order(desk: OrderDesk) -> None:
+    trace_id = await _in_review(desk)
+    async with desk.database.transaction() as connection:
+        await lock_order(connection, trace_id)
+        with pytest.raises(InvalidInput, match="payload"):
+            edit = desk.reviews.decide(desk.tenant_id, trace_id, "edit", payload={"targetKey": 1}, by="key_1")
+            await asyncio.wait_for(edit, timeout=5)
+
+
 async def test_a_rejection_ends_the_order_without_a_proposal(desk: OrderDesk) -> None:
     trace_id = await _in_review(desk)
     await desk.reviews.decide(desk.tenant_id, trace_id, "reject", payload=None, by="key_1")
@@ -81,8 +91,9 @@ async def test_a_failure_that_the_policy_escalates_has_nothing_to_approve(desk: 
 
 async def test_another_tenant_cannot_decide(desk: OrderDesk) -> None:
     trace_id = await _in_review(desk)
-    with pytest.raises(NotFound):
-        await desk.reviews.decide("ten_other", trace_id, "approve", payload=None, by="key_1")
+    for verdict, payload in (("approve", None), ("edit", orjson.loads(proposal("Edited")))):
+        with pytest.raises(NotFound):
+            await desk.reviews.decide("ten_other", trace_id, verdict, payload=payload, by="key_1")
 
 
 async def test_a_review_that_takes_too_long_fails_the_order(desk: OrderDesk) -> None:

@@ -35,5 +35,5 @@ class ForkTreeView(View):
 
     items: list[ForkedThread]
     complete: bool
-    """Whether these are all. Otherwise the thread itself and those that it comes from are there, and of the others those
+    """Whether these are all. Otherwise they are the thread itself, those that it comes from, and of the others those
     with the fewest forks above them."""

@@ -24,13 +24,14 @@ from nova_workers.config import Settings
 from nova_workers.contracts.orders import AiWorkResultV1, OrderProblem
 from nova_workers.contracts.orders.definitions import json_schema
 from nova_workers.errors import InvalidInput
+from nova_workers.ledger.database import Database
 from nova_workers.orders.door import AdmittedOrder, RefusedOrder
 from tests.integration.api.conftest import Api
 from tests.integration.api.orders.conftest import keyed, valid_order
 from tests.requirements import proves
 from tests.support.data.fuzzed_orders import MARK, damaged_orders
 from tests.support.data.order_policies import POLICY
-from tests.support.data.work_orders import EXAMPLES
+from tests.support.data.work_orders import EXAMPLES, example_order
 from tests.support.servers.asgi import serving
 
 FUZZED = int(os.environ.get("FUZZED_ORDERS", "400"))
@@ -190,6 +191,31 @@ async def test_what_cannot_be_an_order_is_answered_with_a_result(
     problems: list[OrderProblem] = result.extensions.problems or []
     assert any(rule in problem.rule for problem in problems), answer.text
     assert CANARY not in answer.text
+
+
+async def test_a_stored_policy_whose_schema_is_no_longer_accepted_refuses_its_orders(
+    probe: httpx2.AsyncClient, api: Api, database: Database, order_secret: str
+) -> None:
+    outside: dict[str, Any] = {"type": "object", "$ref": "https://example.com/schema.json"}
+    changes = ({"inputsSchema": outside}, {"produces": "odd_v1", "artifactKinds": {"odd_v1": outside}})
+    for number, change in enumerate(changes, 1):
+        # As a release stored it that accepted such a schema.
+        await database.execute(
+            "INSERT INTO work_order_policies (tenant_id, policy_id, number, version, document)"
+            " VALUES (:tenant_id, 'plain', :number, :version, :document)",
+            tenant_id=api.tenant.id,
+            number=number,
+            version=str(number),
+            document=POLICY | {"version": str(number)} | change,
+        )
+        order = keyed(example_order("butler_basic") | {"tenant": api.tenant.id, "policyId": "plain"}, order_secret)
+        answer = await probe.post("/v1/probe", content=orjson.dumps(order))
+        assert answer.status_code == HTTPStatus.UNPROCESSABLE_ENTITY
+        result = AiWorkResultV1.from_wire(answer.json())
+        assert result.extensions is not None
+        (problem,) = result.extensions.problems or []
+        assert problem.path == "policyId"
+        assert "refers to another document" in problem.rule
 
 
 async def test_an_admitted_order_reaches_the_route(probe: httpx2.AsyncClient, api: Api, order_secret: str) -> None:
