@@ -24,8 +24,9 @@ _Key = tuple[str, ActivityGrouping | None, Period]
 class ActivityCache:
     """Reads the activity of periods; those that have ended are kept for a few minutes."""
 
-    def __init__(self, database: Database, clock: Clock) -> None:
+    def __init__(self, database: Database, clock: Clock, *, max_buckets: int = _MAX_BUCKETS) -> None:
         self._database = database
+        self._max_buckets = max_buckets
         self._clock = clock
         self._known: OrderedDict[_Key, tuple[float, tuple[ActivityBucket, ...]]] = OrderedDict()
         self._size = 0
@@ -56,9 +57,9 @@ class ActivityCache:
         return [bucket for period in periods for bucket in found[period]]
 
     def _keep(self, key: _Key, good_until_s: float, buckets: tuple[ActivityBucket, ...]) -> None:
-        _, before = self._known.pop(key, (0.0, ()))
+        before = self._known.pop(key, None)
         self._known[key] = (good_until_s, buckets)
-        self._size += len(buckets) + 1 - (len(before) + 1 if before else 0)
-        while self._size > _MAX_BUCKETS:
+        self._size += len(buckets) + 1 - (0 if before is None else len(before[1]) + 1)
+        while self._size > self._max_buckets:
             _, (_, dropped) = self._known.popitem(last=False)
             self._size -= len(dropped) + 1

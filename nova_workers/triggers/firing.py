@@ -134,12 +134,7 @@ class TriggerTicker:
         """Plan the orchestrations that this tick may start. A trigger that comes due meanwhile is left to the next."""
         async with self._database.connection() as connection:
             found = await find_orchestrating(connection, limit=self._settings.batch)
-        plans = await plan_all(self._planner, found)
-        if plans.broken:
-            async with self._database.connection() as connection:
-                for trigger_id in plans.broken:
-                    await ledger.postpone(connection, trigger_id)
-        return plans
+        return await plan_all(self._planner, found)
 
     async def _begin_queued(self, limit: int, plans: Plans) -> _Batch:
         """Begin the oldest queued occurrence of each trigger without an open run; the next tick begins the rest."""

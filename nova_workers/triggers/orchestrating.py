@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Final, Protocol
 
 import structlog
 
@@ -16,6 +16,8 @@ from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.ledger.triggers.due import OrchestratingTrigger
 
 __all__ = ["Plans", "TreePlanner", "plan_all"]
+
+_NOT_PLANNED: Final = "It could not be planned, because of an unexpected error; the log of the worker has it."
 
 _log = structlog.get_logger(__name__)
 
@@ -34,15 +36,10 @@ class TreePlanner(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Plans:
-    """The orchestrations that triggers may start, and why others may not, by trigger.
-
-    Attributes:
-        broken: Triggers whose planning failed unexpectedly; they are tried again later.
-    """
+    """The orchestrations that triggers may start, and why others may not, by trigger."""
 
     trees: dict[str, NewTree] = field(default_factory=dict[str, NewTree])
     refused: dict[str, str] = field(default_factory=dict[str, str])
-    broken: list[str] = field(default_factory=list[str])
 
     @property
     def triggers(self) -> list[str]:
@@ -67,5 +64,5 @@ async def plan_all(planner: TreePlanner, triggers: Iterable[OrchestratingTrigger
         except Exception:
             # One bad trigger does not block the others, of all tenants.
             _log.exception("trigger.not_planned", tenant_id=trigger.tenant_id, trigger_id=trigger.id)
-            plans.broken.append(trigger.id)
+            plans.refused[trigger.id] = _NOT_PLANNED
     return plans

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
 
 import asyncpg
@@ -112,7 +112,7 @@ _REVISION = re.compile(r"(?:UPDATE|INSERT INTO) alembic_version [^']*'(\d+)'")
 
 
 @contextmanager
-def _recorded() -> Iterator[list[str]]:
+def _recorded() -> Generator[list[str]]:
     """Record the statements of all engines."""
     statements: list[str] = []
 

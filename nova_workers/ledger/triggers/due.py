@@ -52,7 +52,8 @@ t.deleted_at IS NOT NULL OR t.paused_reason IS NOT NULL AS stopped
 """
 
 # Triggers that start orchestrations and are due, or have a queued occurrence that neither an open run nor a pause holds
-# back: a pause may last for days, and planning is work.
+# back: a pause may last for days, and planning is work. The queued ones come in any order, so that many that cannot be
+# planned do not keep the limit from all others.
 _ORCHESTRATING = f"""
 (SELECT t.id, t.tenant_id, t.agent_id, t.prompt
    FROM triggers t WHERE t.next_fire_at <= now() AND t.action = 'orchestrate'
@@ -63,7 +64,7 @@ UNION
   WHERE r.id IN (SELECT f.trigger_id FROM trigger_firings f WHERE f.outcome = 'queued') AND r.action = 'orchestrate'
     AND (r.deleted_at IS NOT NULL OR r.paused_reason IS NOT NULL OR NOT {PAUSED_BY_PEOPLE})
     AND NOT EXISTS (SELECT FROM runs o WHERE o.trigger_id = r.id AND o.status IN {_OPEN})
-  ORDER BY r.id LIMIT :limit)
+  ORDER BY random() LIMIT :limit)
 """
 
 # Materialized, so that the plan starts with the due triggers whatever the statistics say. Triggers that another tick

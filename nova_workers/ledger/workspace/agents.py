@@ -15,6 +15,7 @@ __all__ = [
     "delete_agent",
     "expect_version",
     "get_agent",
+    "get_directory",
     "get_version",
     "list_agents",
     "list_versions",
@@ -66,6 +67,11 @@ SELECT a.*, v.created_by, v.renamed_from
   FROM agents a
   LEFT JOIN agent_versions v ON v.tenant_id = a.tenant_id AND v.agent_id = a.id AND v.version = a.version
  WHERE a.tenant_id = :tenant_id AND a.id = :agent_id
+"""
+
+_DIRECTORY = """
+SELECT directory FROM agents
+ WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL AND renamed_to IS NULL
 """
 
 # Locks the row for a read and a later change: of two concurrent changes neither is lost.
@@ -216,6 +222,12 @@ async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> Ag
     if row["deleted_at"] is not None:
         raise Gone(f"Agent {agent_id!r} was deleted.", agent_id=agent_id)
     return _view(row)
+
+
+async def get_directory(connection: Connection, tenant_id: str, agent_id: str) -> str:
+    """Return the name of an agent's directory, which keeps the agent's first id; of no agent, that of a new one."""
+    found: str | None = await connection.fetchval(_DIRECTORY, tenant_id=tenant_id, agent_id=agent_id)
+    return found or agent_id
 
 
 async def lock_agent(connection: Connection, tenant_id: str, agent_id: str) -> AgentView:

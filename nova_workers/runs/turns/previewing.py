@@ -12,6 +12,7 @@ from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.threads.prompt_facts import PromptFacts, load_prompt_facts
+from nova_workers.ledger.workspace.agents import get_directory
 from nova_workers.runs.turns.prompting import PromptNeeds, needs_of, prompt_of
 
 __all__ = ["PromptPreviews"]
@@ -42,14 +43,14 @@ class PromptPreviews:
         needs = needs_of(spec, self._settings)
         needed = bool(needs.memories or needs.skills)
         facts = await self._facts(tenant_id, needs) if needed and may_read_workspace else PromptFacts()
-        directory = self._settings.agent_directory(tenant_id, agent_id) if native_tools(spec.trust) else None
+        directory = await self._directory(tenant_id, agent_id) if native_tools(spec.trust) else None
         prompt = prompt_of(
             spec,
             facts,
             self._settings,
             agent_id=agent_id,
             channel=channel,
-            cwd=None if directory is None else str(directory),
+            cwd=directory,
             task="",
             offers=lambda name, tool: _grants(spec, name, tool),
         )
@@ -62,6 +63,11 @@ class PromptPreviews:
             tools_tokens=sum(tool.tokens for tool in tools),
             complete=may_read_workspace or not needed,
         )
+
+    async def _directory(self, tenant_id: str, agent_id: str) -> str:
+        async with self._database.connection() as connection:
+            name = await get_directory(connection, tenant_id, agent_id)
+        return str(self._settings.agent_directory(tenant_id, name))
 
     async def _facts(self, tenant_id: str, needs: PromptNeeds) -> PromptFacts:
         async with self._database.connection() as connection:

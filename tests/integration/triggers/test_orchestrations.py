@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -15,6 +14,7 @@ from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, FaultInjector
 from tests.support.harness.trees import call, complete, script, spawn
+from tests.support.harness.workers import AGENT
 
 
 async def _make(triggers: TriggerHarness, *items: dict[str, Any], **fields: Any) -> str:
@@ -120,17 +120,36 @@ async def test_an_orchestration_that_cannot_be_started_is_a_skipped_occurrence(t
     assert (await triggers.get(trigger_id)).paused_reason is None
 
 
-async def test_an_orchestration_whose_planning_breaks_is_postponed_and_the_others_fire(
-    triggers: TriggerHarness,
-) -> None:
+async def _break(triggers: TriggerHarness) -> None:
+    await triggers.database.execute("""UPDATE agents SET spec = spec || '{"trust": "none"}' WHERE id = 'scripted'""")
+
+
+async def test_an_occurrence_whose_planning_breaks_is_skipped_and_the_others_fire(triggers: TriggerHarness) -> None:
     broken, good = await _make(triggers, complete("x")), await triggers.make()
     await triggers.pass_time(60)
-    await triggers.database.execute("""UPDATE agents SET spec = spec || '{"trust": "none"}' WHERE id = 'scripted'""")
+    await _break(triggers)
     assert (await triggers.tick()).fired == 1
     assert len(await triggers.runs(good)) == 1
-    put_off = await triggers.get(broken)
-    assert put_off.next_fire_at is not None
-    assert put_off.next_fire_at > datetime.now(UTC) + timedelta(minutes=4)
+    (firing,) = await triggers.firings(broken)
+    assert (firing["outcome"], firing["skip_reason"]) == ("skipped", "orchestration")
+    assert "could not be planned" in firing["detail"]
+
+
+async def test_queued_occurrences_whose_planning_breaks_do_not_hold_back_other_triggers(
+    triggers: TriggerHarness,
+) -> None:
+    broken = await _make(triggers, complete("x"), overlap="queue")
+    good = await _make(triggers, complete("x"), overlap="queue", agent_id=AGENT)
+    for _ in range(3):
+        await _come_due(triggers)
+    await _settle(triggers)
+    assert await triggers.outcomes(broken) == await triggers.outcomes(good) == ["fired", "queued", "queued"]
+    await _break(triggers)
+    ticker = triggers.ticker(batch=1)
+    for _ in range(3):
+        await ticker.tick()
+    assert await triggers.outcomes(broken) == ["fired", "orchestration", "orchestration"]
+    assert await triggers.outcomes(good) == ["fired", "fired", "queued"]
 
 
 async def test_queued_orchestrations_of_a_paused_agent_are_not_planned(triggers: TriggerHarness) -> None:

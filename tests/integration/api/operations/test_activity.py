@@ -8,12 +8,14 @@ from typing import Any
 import pytest
 from ulid import ULID
 
+from api.activity_cache import ActivityCache
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.overview.activity import MAX_BUCKETS, ActivityView
 from nova_workers.ids import id_at, new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant
+from tests.support.harness.manual_clock import ManualClock
 
 NOON = datetime(2026, 3, 10, 12, tzinfo=UTC)
 _RUN = """
@@ -146,6 +148,19 @@ async def test_buckets_that_ended_are_read_once(api: Api, ledger: _Ledger, datab
     assert await _activity(api, **period) == first
     # Another period, grouping or tenant has buckets of its own.
     assert (await _activity(api, group_by="model", **period)).buckets == []
+
+
+async def test_a_period_without_activity_is_kept_however_often_it_was_read(
+    api: Api, ledger: _Ledger, database: Database
+) -> None:
+    clock = ManualClock()
+    cache = ActivityCache(database, clock, max_buckets=2)
+    hour = (NOON, NOON + timedelta(hours=1))
+    for _ in range(4):
+        clock.advance(3600)
+        assert await cache.load(api.tenant.id, [hour], "model") == []
+    await ledger.run(NOON)
+    assert await cache.load(api.tenant.id, [hour], "model") == []
 
 
 async def test_another_tenant_s_activity_is_not_counted(api: Api, ledger: _Ledger, other_tenant: Tenant) -> None:

@@ -54,6 +54,15 @@ async def test_the_prompt_is_the_one_that_a_run_gets(
     assert shown["complete"] is True
 
 
+async def test_the_prompt_of_a_renamed_agent_names_the_directory_that_it_keeps(api: Api, settings: Settings) -> None:
+    await clerk(api)
+    renamed = await api.http.post("/v1/agents/clerk/rename", json={"to": "scribe"})
+    assert renamed.status_code < 300, renamed.text
+    shown = (await api.http.post("/v1/agents/scribe/prompt", json={})).json()
+    assert str(settings.agent_directory(api.tenant.id, "clerk")) in shown["text"]
+    assert str(settings.agent_directory(api.tenant.id, "scribe")) not in shown["text"]
+
+
 async def test_a_configuration_that_is_not_saved_has_a_prompt_and_stays_unsaved(api: Api) -> None:
     await clerk(api)
     shown = await prompt(api, spec={"name": "Draft", "identity": "You are a draft."})
