@@ -1,6 +1,7 @@
 """Pages from templates: `render` for a page, `fragment` for a part of one, `see_other` after a form."""
 
 from collections.abc import Mapping
+from functools import partial
 from typing import Final, Literal, cast
 from urllib.parse import urlencode
 
@@ -16,6 +17,7 @@ from nova_workers.console.formats import filters
 from nova_workers.console.markdown import code_block, to_html
 from nova_workers.console.navigation import GROUPS, NavEntry
 from nova_workers.console.state import session_of, state_of
+from nova_workers.ids import new_id
 
 __all__ = [
     "THEMES",
@@ -54,6 +56,7 @@ def build_templates(assets: Assets, nav: tuple[NavEntry, ...], clock: Clock) -> 
     # Jinja types them as its own functions.
     names = cast(dict[str, object], environment.globals)
     names["asset"] = assets.url
+    names["new_key"] = partial(new_id, "evt")
     names["nav_groups"] = [(group, [entry for entry in nav if entry.group == group]) for group in GROUPS]
     return environment
 

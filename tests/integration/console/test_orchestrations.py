@@ -12,8 +12,11 @@ async def test_an_orchestration_is_started_seen_prompted_and_killed(
     console: Console, browser: httpx2.AsyncClient, other_tenant: Tenant
 ) -> None:
     assert "nova orchestrate" in (await browser.get("/orchestrations")).text
-    made = await browser.post("/orchestrations/new", data={"task": "Find <b>it</b>", "agent_id": "nova"})
+    key = (await browser.get("/orchestrations/new")).text.partition('name="key" value="')[2].partition('"')[0]
+    task = {"task": "Find <b>it</b>", "agent_id": "nova", "key": key}
+    made = await browser.post("/orchestrations/new", data=task)
     address = made.headers["location"]
+    assert (await browser.post("/orchestrations/new", data=task)).headers["location"] == address
     page = (await browser.get(address)).text
     assert "Find &lt;b&gt;it&lt;/b&gt;" in page
     assert f'data-stream="{address}/stream"' in page

@@ -107,6 +107,9 @@ async def test_a_queued_run_is_canceled_and_sent_again(console: Console, browser
     run_id = await console.api.run(await console.api.thread(), "Never mind")
     await browser.post(f"/runs/{run_id}/cancel")
     assert "canceled" in (await browser.get(f"/runs/{run_id}")).text
-    again = (await browser.post(f"/runs/{run_id}/retry")).headers["location"]
+    page = (await browser.get(f"/runs/{run_id}")).text
+    key = {"key": page.partition('name="key" value="')[2].partition('"')[0]}
+    again = (await browser.post(f"/runs/{run_id}/retry", data=key)).headers["location"]
+    assert (await browser.post(f"/runs/{run_id}/retry", data=key)).headers["location"] == again
     assert again != f"/runs/{run_id}"
     assert "Never mind" in (await browser.get(again)).text

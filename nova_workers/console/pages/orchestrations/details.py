@@ -93,7 +93,11 @@ async def go_on(request: Request) -> Response:
     return await act(
         request,
         f"/orchestrations/{orchestration_id}",
-        lambda: calls.continue_(orchestration_id, build(OrchestrationContinue, {"task": form.value("task")})),
+        lambda: calls.continue_(
+            orchestration_id,
+            build(OrchestrationContinue, {"task": form.value("task")}),
+            idempotency_key=form.given("key"),
+        ),
         "It continues.",
     )
 

@@ -35,7 +35,8 @@ async def new(request: Request) -> Response:
         given = {"task": form.value("task"), "agent_id": form.value("agent_id")}
         given |= {name: text for name in ("model", "cwd", "cost_budget_usd") if (text := form.given(name)) is not None}
         try:
-            started = await client_of(request).orchestrations.start(build(OrchestrationCreate, given))
+            task = build(OrchestrationCreate, given)
+            started = await client_of(request).orchestrations.start(task, idempotency_key=form.given("key"))
         except Rejected as error:
             form = form.refused(error)
         else:

@@ -74,12 +74,13 @@ async def answer(request: Request) -> Response:
 
 async def retry(request: Request) -> Response:
     """Send the run's message again, to the same conversation."""
-    runs, run_id = client_of(request).runs, request.path_params["run"]
+    runs, run_id, form = client_of(request).runs, request.path_params["run"], await read_form(request)
     run = await runs.get(run_id)
+    message = StatelessRunCreate(message=run.message, thread_id=run.thread_id)
     return await act(
         request,
         f"/runs/{run_id}",
-        lambda: runs.create(StatelessRunCreate(message=run.message, thread_id=run.thread_id)),
+        lambda: runs.create(message, idempotency_key=form.given("key")),
         lambda again: Done("The message was sent again, as this run.", f"/runs/{again.id}"),
     )
 

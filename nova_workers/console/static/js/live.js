@@ -67,8 +67,10 @@ class Stream {
     const url = new URL(this.element.dataset.stream, location.href);
     if (this.after) url.searchParams.set("after", this.after);
     this.source = new EventSource(url);
-    this.source.onopen = () => { this.failures = 0; showOffline(false); };
+    this.openedAt = Date.now();
+    this.source.onopen = () => showOffline(false);
     this.source.onmessage = (event) => {
+      this.failures = 0;
       if (event.lastEventId) this.after = event.lastEventId;
       apply(JSON.parse(event.data));
     };
@@ -90,6 +92,8 @@ class Stream {
 
   async onBreak() {
     this.close();
+    // A stream that ends as soon as it was opened is one that the API refuses.
+    if (Date.now() - this.openedAt > LONGEST_PAUSE_MS) this.failures = 0;
     this.failures += 1;
     const pause = Math.min(LONGEST_PAUSE_MS, 500 * 2 ** this.failures) * (0.5 + Math.random() / 2);
     if (this.failures > 1) showOffline(!(await isReachable()));
@@ -152,9 +156,11 @@ function hasSelection(element) {
   return !selection.isCollapsed && element.contains(selection.anchorNode);
 }
 
+// Asks for the page itself, since that also shows whether the session has ended.
 async function isReachable() {
-  const response = await fetch("/healthz").catch(() => undefined);
-  return Boolean(response?.ok);
+  const response = await fetch(location.href, { headers: { "Nova-Fragment": "check" } }).catch(() => undefined);
+  if (response?.status === 401) location.reload();
+  return response !== undefined;
 }
 
 function showOffline(offline) {

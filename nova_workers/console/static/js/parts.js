@@ -16,6 +16,8 @@ export function startParts() {
     for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
   });
   document.addEventListener("submit", onSubmit);
+  // Back from the page that answered, the form may be sent again.
+  addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
 }
 
 export function showTimes() {
@@ -69,10 +71,9 @@ async function onSubmit(event) {
     await fetch(form.action, { method: "POST", body: new URLSearchParams({ theme }), redirect: "manual" });
     return;
   }
-  // A second click must not send a form twice.
+  // A second click must not send a form twice, however long the answer takes.
   if (form.method === "post") {
     if (form.dataset.sent) event.preventDefault();
     form.dataset.sent = "yes";
-    setTimeout(() => delete form.dataset.sent, 3000);
   }
 }
