@@ -39,6 +39,11 @@ LabelQuery = Annotated[
 DepthQuery = Annotated[int | None, Query(ge=0, le=2**31 - 2)]
 FromDepth = Annotated[DepthQuery, Query(description="Only turns of this depth or more.")]
 ToDepth = Annotated[DepthQuery, Query(description="Only turns of this depth or less.")]
+AfterQuery = Annotated[
+    Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
+    Query(description="Only messages after this one, which is of this conversation."),
+]
+MediaQuery = Annotated[bool, Query(description="Without, images and documents have no base64 data.")]
 ForkedFromQuery = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
     Query(description="Only forks of this thread."),
@@ -129,19 +134,24 @@ async def list_messages(
     state: State,
     from_depth: FromDepth = None,
     to_depth: ToDepth = None,
+    after: AfterQuery = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[MessageView]:
     """List the messages of a conversation, oldest first, with those inherited by a fork."""
-    pager = Pager(caller.tenant_id, "messages", (int, int), (thread_id, from_depth, to_depth))
+    pager = Pager(caller.tenant_id, "messages", (int, int), (thread_id, from_depth, to_depth, after))
     position = pager.read(cursor)
     async with state.services.database.connection() as connection:
         await ledger.get_thread(connection, caller.tenant_id, thread_id)
+        if position is not None:
+            begin = int(position[0]), int(position[1])
+        else:
+            begin = after and await lineage.place_of_message(connection, caller.tenant_id, thread_id, after)
         rows = await lineage.list_messages(
             connection,
             caller.tenant_id,
             thread_id,
-            after=None if position is None else (int(position[0]), int(position[1])),
+            after=begin or None,
             limit=limit + 1,
             from_depth=from_depth or 0,
             to_depth=to_depth,
@@ -179,7 +189,13 @@ async def list_turns(
 
 @router.get("/{thread_id}/runs", responses=problems(400, 404, 410, 422))
 async def list_thread_runs(
-    thread_id: ThreadIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
+    *,
+    thread_id: ThreadIdPath,
+    caller: RunsCaller,
+    state: State,
+    media: MediaQuery = True,
+    cursor: Cursor = None,
+    limit: Limit = 50,
 ) -> Page[RunView]:
     """List the runs of a thread in reverse order of its queue."""
     pager = Pager(caller.tenant_id, "thread_runs", (int,), (thread_id,))
@@ -192,6 +208,7 @@ async def list_thread_runs(
             thread_id,
             before_seq=before_seq,
             limit=limit + 1,
+            media=media,
         )
     page = pager.page(rows, limit, lambda row: [row[1]])
     return Page(items=[run for run, _ in page.items], next_cursor=page.next_cursor)

@@ -213,15 +213,16 @@ class Threads:
         *,
         from_depth: int | None = None,
         to_depth: int | None = None,
+        after: str | None = None,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[MessageView]:
-        """Return a page of the conversation, oldest first; of the turns from one depth to another."""
+        """Return a page of the conversation, oldest first; of the turns from one depth to another, after a message."""
         return self._transport.fetch(
             Page[MessageView],
             "GET",
             f"/v1/threads/{thread_id}/messages",
-            params={"from_depth": from_depth, "to_depth": to_depth, "limit": limit, "cursor": cursor},
+            params={"from_depth": from_depth, "to_depth": to_depth, "after": after, "limit": limit, "cursor": cursor},
         )
 
     def turns(
@@ -235,13 +236,15 @@ class Threads:
             params={"to_depth": to_depth, "limit": limit, "cursor": cursor},
         )
 
-    def runs(self, thread_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[RunView]:
-        """Return a page of the thread's runs."""
+    def runs(
+        self, thread_id: str, *, media: bool = True, limit: int | None = None, cursor: str | None = None
+    ) -> Page[RunView]:
+        """Return a page of the thread's runs; without `media`, images and documents have no base64 data."""
         return self._transport.fetch(
             Page[RunView],
             "GET",
             f"/v1/threads/{thread_id}/runs",
-            params={"limit": limit, "cursor": cursor},
+            params={"media": None if media else "false", "limit": limit, "cursor": cursor},
         )
 
 

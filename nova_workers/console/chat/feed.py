@@ -84,7 +84,9 @@ class _Feed:
         loaded = None
         while self._stale:
             self._stale = False
-            loaded = await load_conversation(self._client, self._thread_id, after=self._after)
+            loaded = await load_conversation(
+                self._client, self._thread_id, after=self._after, seen=loaded or self._conversation
+            )
         started = monotonic()
         if loaded is not None:
             self._conversation = loaded
@@ -177,7 +179,7 @@ class _Feed:
                 looks += 1
                 if looks % _THREADS_EVERY == 0:
                     await self._list_threads()
-                runs = (await self._client.threads.runs(self._thread_id, limit=20)).items
+                runs = (await self._client.threads.runs(self._thread_id, media=False, limit=20)).items
                 state = [(run.id, run.status, run.position, run.waiting_for, run.message) for run in runs]
                 if state != seen:
                     self._stale = True

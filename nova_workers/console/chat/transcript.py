@@ -8,6 +8,7 @@ from typing import cast
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
 from nova_workers.console.chat.wording import Outcome, outcome_of
+from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.http.wire import MessageView, RunView, ThreadView, ToolCallView, TurnView, UsageView
 from nova_workers.vocabulary import ENDED_TURNS
@@ -15,6 +16,8 @@ from nova_workers.vocabulary import ENDED_TURNS
 __all__ = ["Conversation", "Part", "ShownTurn", "load_conversation", "said_text"]
 
 PAGE_TURNS = 20
+_NEW_TURNS = 2
+"""While a conversation is open, one turn is under way, and one ended just now."""
 _MESSAGES = 200
 _RUNS = 50
 """Most runs of a thread that are looked through for open ones; a thread with more queued messages shows the newest."""
@@ -107,6 +110,7 @@ class Conversation:
         runs: The thread's newest runs.
         active: The run that is under way.
         queue: Runs that wait for their turn, in order, and then those that are scheduled.
+        messages: Those of `turns`, in order.
     """
 
     thread: ThreadView
@@ -116,6 +120,7 @@ class Conversation:
     runs: tuple[RunView, ...]
     active: RunView | None
     queue: tuple[RunView, ...]
+    messages: tuple[MessageView, ...]
 
     @property
     def depth(self) -> int:
@@ -141,7 +146,12 @@ class Conversation:
 
 
 async def load_conversation(
-    client: NovaClient, thread_id: str, *, to_depth: int | None = None, after: int | None = None
+    client: NovaClient,
+    thread_id: str,
+    *,
+    to_depth: int | None = None,
+    after: int | None = None,
+    seen: Conversation | None = None,
 ) -> Conversation:
     """Return a page of a conversation.
 
@@ -150,17 +160,19 @@ async def load_conversation(
         thread_id: The thread.
         to_depth: The depth of the last turn; None is the newest.
         after: Only turns below this depth's turn.
+        seen: The newest page as it was loaded before, with an `after` that was not greater: its messages are not read
+            again.
     """
     thread, turns, runs = await asyncio.gather(
         client.threads.get(thread_id),
-        client.threads.turns(thread_id, to_depth=to_depth, limit=PAGE_TURNS),
-        client.threads.runs(thread_id, limit=_RUNS),
+        _turns(client, thread_id, to_depth, after),
+        client.threads.runs(thread_id, media=False, limit=_RUNS),
     )
     found = sorted((turn for turn in turns.items if after is None or turn.depth > after), key=lambda turn: turn.depth)
-    messages: dict[str, list[MessageView]] = {}
-    if found:
-        for message in await _messages(client, thread_id, found[0].depth, found[-1].depth):
-            messages.setdefault(message.turn_id, []).append(message)
+    messages = await _messages(client, thread_id, found, () if seen is None else seen.messages) if found else []
+    by_turn: dict[str, list[MessageView]] = {}
+    for message in messages:
+        by_turn.setdefault(message.turn_id, []).append(message)
     open_runs = [run for run in runs.items if run.status in _OPEN]
     by_id = {run.id: run for run in runs.items}
     queue = sorted((run for run in open_runs if run.status in ("queued", "scheduled")), key=_place)
@@ -170,12 +182,13 @@ async def load_conversation(
     first = min((turn.depth for turn in turns.items), default=0)
     return Conversation(
         thread=thread,
-        turns=tuple(_shown(turn, messages.get(turn.id, []), by_id.get(turn.run_id or ""), thread_id) for turn in found),
+        turns=tuple(_shown(turn, by_turn.get(turn.id, []), by_id.get(turn.run_id or ""), thread_id) for turn in found),
         earlier=first - 1 if turns.next_cursor is not None else None,
         later=to_depth is not None and thread.turn_count > 0 and await _has_later(client, thread_id, to_depth),
         runs=tuple(runs.items),
         active=next((run for run in open_runs if run.status in _ACTIVE), None),
         queue=tuple(queue),
+        messages=tuple(messages),
     )
 
 
@@ -184,9 +197,30 @@ def said_text(content: Sequence[ContentBlock]) -> str:
     return text_of(tuple(content))
 
 
-async def _messages(client: NovaClient, thread_id: str, low: int, high: int) -> list[MessageView]:
-    pages = iterate(client.threads.messages, thread_id, from_depth=low, to_depth=high, limit=_MESSAGES)
-    return [message async for message in pages]
+async def _turns(client: NovaClient, thread_id: str, to_depth: int | None, after: int | None) -> Page[TurnView]:
+    """Return the newest turns up to a depth: all that are below the turn of `after`, or as many as a page shows."""
+    if after is not None:
+        page = await client.threads.turns(thread_id, to_depth=to_depth, limit=_NEW_TURNS)
+        if page.next_cursor is None or page.items[-1].depth <= after:
+            return page
+    return await client.threads.turns(thread_id, to_depth=to_depth, limit=PAGE_TURNS)
+
+
+async def _messages(
+    client: NovaClient, thread_id: str, turns: Sequence[TurnView], seen: Iterable[MessageView]
+) -> list[MessageView]:
+    """Return the messages of some turns. A turn only grows, so those that were seen are not read again."""
+    ids = {turn.id for turn in turns}
+    known = [message for message in seen if message.turn_id in ids]
+    news = iterate(
+        client.threads.messages,
+        thread_id,
+        from_depth=turns[0].depth,
+        to_depth=turns[-1].depth,
+        after=known[-1].id if known else None,
+        limit=_MESSAGES,
+    )
+    return known + [message async for message in news]
 
 
 async def _has_later(client: NovaClient, thread_id: str, depth: int) -> bool:

@@ -25,9 +25,14 @@ __all__ = [
 
 
 # Queue position and waiting reason are computed for queued runs only. The order is that of the claim: runs that were
-# begun, then runs that interrupted, then by seq.
+# begun, then runs that interrupted, then by seq. Without :media the blocks of a message have no base64 data.
 _VIEW = """
-SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.content, r.model,
+SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.model,
+       CASE WHEN :media::boolean THEN r.content
+            ELSE (SELECT COALESCE(jsonb_agg(CASE WHEN part.block #>> '{source,type}' = 'base64'
+                                                 THEN part.block #- '{source,data}' ELSE part.block END
+                                            ORDER BY part.at), '[]')
+                    FROM jsonb_array_elements(r.content) WITH ORDINALITY AS part (block, at)) END AS content,
        r.max_turns, r.priority, r.trigger_id, r.meta, r.attempt, r.cancel_requested_at, r.turn_id, r.merged_into,
        r.stop_reason, r.limit_reached, r.result_text, r.output, r.error_kind, r.error_message, r.error_retryable,
        r.created_at, r.start_at, r.started_at,
@@ -109,7 +114,7 @@ async def get_run(connection: Connection, tenant_id: str, run_id: str) -> RunVie
     Raises:
         NotFound: There is no such run.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id, run_id=run_id)
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, run_id=run_id, media=True)
     if row is None:
         raise _no_such_run(run_id)
     return _view(row)
@@ -125,11 +130,20 @@ async def list_runs(
 
 
 async def list_thread_runs(
-    connection: Connection, tenant_id: str, thread_id: str, *, before_seq: int | None, limit: int
+    connection: Connection,
+    tenant_id: str,
+    thread_id: str,
+    *,
+    before_seq: int | None,
+    limit: int,
+    media: bool = True,
 ) -> list[tuple[RunView, int]]:
-    """Return a thread's runs with their seq, newest first, from before `before_seq`."""
+    """Return a thread's runs with their seq, newest first, from before `before_seq`.
+
+    Without `media`, images and documents of messages have no base64 data.
+    """
     rows = await connection.fetch(
-        _LIST_OF_THREAD, tenant_id=tenant_id, thread_id=thread_id, before_seq=before_seq, limit=limit
+        _LIST_OF_THREAD, tenant_id=tenant_id, thread_id=thread_id, before_seq=before_seq, limit=limit, media=media
     )
     return [(_view(row), row["seq"]) for row in rows]
 

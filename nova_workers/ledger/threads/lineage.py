@@ -8,9 +8,10 @@ by turn.
 from __future__ import annotations
 
 from nova_workers.contracts.http.wire import MessageView, RunError, ToolCallView, TurnView, UsageView
+from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["list_messages", "list_turns"]
+__all__ = ["list_messages", "list_turns", "place_of_message"]
 
 # The thread itself without a bound, then each thread that it descends from, up to the fork.
 _SEGMENTS = """
@@ -65,6 +66,15 @@ SELECT m.id, m.turn_id, m.thread_id, m.kind, m.role, m.content, m.created_at, m.
  LIMIT :limit
 """
 
+_PLACE = f"""
+{_SEGMENTS}
+SELECT u.depth, m.seq
+  FROM messages m
+  JOIN turns u ON u.id = m.turn_id
+  JOIN segments s ON s.thread_id = u.thread_id AND u.depth <= s.depth_to
+ WHERE m.id = :message_id
+"""
+
 _TOP = 2_147_483_647
 
 
@@ -105,6 +115,18 @@ async def list_messages(
         limit=limit,
     )
     return [(_message(row), (row["depth"], row["seq"])) for row in rows]
+
+
+async def place_of_message(connection: Connection, tenant_id: str, thread_id: str, message_id: str) -> tuple[int, int]:
+    """Return the position of a message in a conversation, as `list_messages` has it.
+
+    Raises:
+        InvalidInput: The conversation has no such message.
+    """
+    row = await connection.fetchrow(_PLACE, tenant_id=tenant_id, thread_id=thread_id, message_id=message_id)
+    if row is None:
+        raise InvalidInput(f"Thread {thread_id!r} has no message {message_id!r}.", field="after")
+    return row["depth"], row["seq"]
 
 
 def _message(row: Row) -> MessageView:

@@ -6,14 +6,16 @@ import base64
 
 import httpx2
 import pytest
+from structlog.testing import capture_logs
 
+from nova_workers.console.chat.transcript import load_conversation
 from nova_workers.contracts.engine import EngineError
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.console.conftest import Console
 from tests.integration.history.past_conversations import PastConversations
-from tests.support.data.media_samples import png
+from tests.support.data.media_samples import GIF, png
 
 __all__ = ["worker"]
 
@@ -97,6 +99,25 @@ async def test_a_long_conversation_is_read_in_pages_from_its_end(
     assert "answer 0." in earlier
     assert "Go to the newest" in earlier
     assert "data-stream" not in earlier
+
+
+async def test_an_open_conversation_reads_an_attached_image_once(console: Console, worker: ManualWorker) -> None:
+    thread = await console.api.thread()
+    large = GIF[:10] + bytes(100_000) + GIF[10:]
+    image = {"type": "base64", "media_type": "image/gif", "data": base64.b64encode(large).decode()}
+    blocks = [{"type": "image", "source": image}, {"type": "text", "text": "Look"}]
+    await console.api.http.post(f"/v1/threads/{thread}/runs", json={"message": blocks})
+    turn = await worker.claim(thread)
+    client = console.state.client.with_key(console.api.tenant.key)
+    first = await load_conversation(client, thread, after=-1)
+    await turn.commit("First I look at it.")
+    with capture_logs() as logs:
+        second = await load_conversation(client, thread, after=-1, seen=first)
+    (shown,) = second.turns
+    assert [part.text for part in shown.parts] == ["Look", "First I look at it."]
+    assert [media.kind for part in shown.parts for media in part.media] == ["image"]
+    read = sum(entry.get("response_bytes", 0) for entry in logs)
+    assert 0 < read < len(image["data"])
 
 
 async def test_a_turn_is_forked_and_tried_again_by_plain_forms(

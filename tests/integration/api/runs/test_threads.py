@@ -1,5 +1,7 @@
 """Threads over HTTP: created, named, forked, read and deleted."""
 
+from base64 import b64encode
+
 import pytest
 
 from nova_workers.contracts.engine import ToolCall
@@ -7,6 +9,7 @@ from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.requirements import proves
+from tests.support.data.media_samples import png
 
 
 async def _say(api: Api, worker: ManualWorker, thread_id: str, message: str, answer: str) -> str:
@@ -107,6 +110,24 @@ async def test_messages_are_read_oldest_first_in_pages_of_any_size(api: Api, wor
         await _say(api, worker, thread_id, f"q{number}", f"a{number}")
         expected += [f"q{number}", f"a{number}"]
     assert await _texts(api, thread_id, limit) == expected
+
+
+async def test_messages_after_one_and_runs_without_media_are_read(api: Api, worker: ManualWorker) -> None:
+    thread_id = await api.thread()
+    source = {"type": "base64", "media_type": "image/png", "data": b64encode(png()).decode()}
+    image = {"type": "image", "source": source}
+    await api.http.post(f"/v1/threads/{thread_id}/runs", json={"message": [image, {"type": "text", "text": "Look"}]})
+    await worker.play(thread_id, "I see.")
+    path = f"/v1/threads/{thread_id}"
+    first, second = (await api.http.get(f"{path}/messages")).json()["items"]
+    (left,) = (await api.http.get(f"{path}/messages", params={"after": first["id"]})).json()["items"]
+    assert left == second
+    assert (await api.http.get(f"{path}/messages", params={"after": second["id"]})).json()["items"] == []
+    assert (await api.http.get(f"{path}/messages", params={"after": "msg_1"})).status_code == 422
+    (run,) = (await api.http.get(f"{path}/runs", params={"media": "false"})).json()["items"]
+    without = {"type": "image", "source": {"type": "base64", "media_type": "image/png"}}
+    assert run["message"] == [without, {"type": "text", "text": "Look"}]
+    assert (await api.http.get(f"{path}/runs")).json()["items"][0]["message"][0] == image
 
 
 async def test_messages_and_turns_are_read_by_the_depth_of_their_turn(api: Api, worker: ManualWorker) -> None:
