@@ -19,7 +19,7 @@ from nova_workers.config.settings import CLIENT_VARIABLES
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
-DEPLOYED_EXTRAS = ("fleet", "mcp", "embeddings", "console")
+DEPLOYED_EXTRAS = ("fleet", "mcp", "embeddings", "console", "telegram")
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
 YAML_FILES = [path for path in FILES if path.suffix == ".yaml"]
 MANIFESTS = [path for path in YAML_FILES if "kubernetes" in path.parts and path.name != "kustomization.yaml"]
@@ -64,7 +64,7 @@ def test_every_named_setting_exists(path: Path) -> None:
 
 
 def test_the_kustomization_lists_every_resource() -> None:
-    for folder in ("base", "keda"):
+    for folder in ("base", "keda", "telegram"):
         (kustomization,) = _documents(DEPLOY / "kubernetes" / folder / "kustomization.yaml")
         files = {path.name for path in (DEPLOY / "kubernetes" / folder).iterdir()} - {"kustomization.yaml"}
         assert set(kustomization["resources"]) == files
@@ -75,7 +75,7 @@ def test_every_container_runs_a_command_that_the_command_line_has() -> None:
     compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
     asked = {service["command"][0] for service in compose.values() if service.get("image") == "nova-workers"}
     asked |= {pod["containers"][0]["args"][0] for _, pod in _pods()}
-    assert asked == {"migrate", "api", "worker", "beat", "console", "flower"}
+    assert asked == {"migrate", "api", "worker", "beat", "console", "flower", "channels"}
     assert asked <= commands
 
 
@@ -85,6 +85,7 @@ SECRETS_OF = {
     "beat": {"NOVA_REDIS_URL"},
     "flower": {"NOVA_REDIS_URL", "NOVA_FLOWER__PASSWORD"},
     "console": {"NOVA_CONSOLE__SECRET"},
+    "telegram": {"NOVA_TELEGRAM__TOKEN", "NOVA_TELEGRAM__BOTS"},
     "migrate": {"NOVA_DATABASE_URL"},
 }
 """What each process uses. The servers have their own passwords."""
@@ -122,6 +123,24 @@ def test_no_container_logs_the_first_key_and_every_server_has_a_password() -> No
     assert "requirepass" in str(valkey["command"])
     assert "--requirepass" not in str(valkey["command"]), "other processes can read a command line"
     assert ":${VALKEY_PASSWORD" in compose["worker"]["environment"]["NOVA_REDIS_URL"]
+
+
+def test_the_telegram_channel_runs_only_where_it_is_asked_for() -> None:
+    compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
+    assert {name for name, service in compose.items() if "profiles" in service} == {"telegram"}
+    assert compose["telegram"]["profiles"] == ["telegram"]
+    # The compose file is read whole, so that a fleet without a bot must not need its variables.
+    assert not re.search(r"TELEGRAM\w*:?\?", (DEPLOY / "compose.yaml").read_text())
+    (base,) = _documents(DEPLOY / "kubernetes" / "base" / "kustomization.yaml")
+    assert not [name for name in base["resources"] if "telegram" in name]
+    (component,) = _documents(DEPLOY / "kubernetes" / "telegram" / "kustomization.yaml")
+    assert component["kind"] == "Component"
+    # The base's image and labels are not those of a component.
+    assert (component["images"], component["labels"]) == (base["images"], base["labels"])
+    port = Settings().telegram.webhook_port
+    assert compose["telegram"]["ports"] == [f"127.0.0.1:{port}:{port}"]
+    (container,) = dict(_pods())["nova-telegram"]["containers"]
+    assert container["ports"] == [{"name": "webhook", "containerPort": port}]
 
 
 def test_no_pod_is_root_or_may_become_it() -> None:
