@@ -112,6 +112,11 @@ class FleetProcess:
         """The exit code; minus the signal's number after a signal; None while it runs."""
         return self._process.poll()
 
+    @property
+    def has_ended(self) -> bool:
+        """Whether the process is gone."""
+        return self.exit_code is not None
+
     def kill(self) -> None:
         """Kill the process and its children, as a lost machine would: without a message or cleanup."""
         self._signal_session(signal.SIGKILL)

@@ -5,16 +5,20 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+import asyncpg
 import pytest
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import AgentCreate, RunView
+from tests.support.processes.channel_forks import ChannelForks, ForkedChannel
 from tests.support.processes.fleet import Fleet, FleetProcess, add_api_key
+from tests.support.servers.api_proxy import ApiProxy, api_proxy
 from tests.support.servers.telegram_server import TOKEN, TelegramServer, telegram_server
 from tests.support.waiting import until
 
@@ -24,26 +28,62 @@ ANN, BEN, MALLORY = 7, 8, 666
 soon = partial(until, timeout_s=60.0)
 
 
+@dataclass
 class Stage:
     """A Telegram with one bot, a tenant of its own, and the channel's processes.
 
     Attributes:
+        api: What the channel reaches the API through.
         env: Variables of the channel's processes.
+        processes: All of them, in the order of their starts.
     """
 
-    def __init__(self, telegram: TelegramServer, nova: NovaClient, env: dict[str, str], folder: Path) -> None:
-        self.telegram = telegram
-        self.nova = nova
-        self.env = env
-        self._folder = folder
-        self.processes: list[FleetProcess] = []
+    telegram: TelegramServer
+    nova: NovaClient
+    api: ApiProxy
+    env: dict[str, str]
+    tenant_id: str
+    database_url: str
+    folder: Path
+    forks: ChannelForks
+    processes: list[ForkedChannel | FleetProcess] = field(default_factory=list[ForkedChannel | FleetProcess])
 
-    def start(self, **env: str) -> FleetProcess:
+    def start(self, **env: str) -> ForkedChannel:
         """Start one process of the channel."""
+        process = self.forks.start(["telegram"], {**self.env, **env}, self._log())
+        self.processes.append(process)
+        return process
+
+    def start_by_command(self) -> FleetProcess:
+        """Start one process of the channel as people do, which takes seconds."""
         command = [sys.executable, "-m", "nova_workers.cli", "channels", "telegram"]
-        log = self._folder / f"telegram-{len(self.processes)}.log"
-        self.processes.append(FleetProcess("telegram", command, {**self.env, **env}, log))
-        return self.processes[-1]
+        process = FleetProcess("telegram", command, self.env, self._log())
+        self.processes.append(process)
+        return process
+
+    def kills(self, call: str, *, side: str = "after") -> None:
+        """Kill the newest process at its next call of this name, of Telegram or the API, before or after the effect."""
+        process = self.processes[-1]
+
+        async def kill(called: str, *_: object) -> None:
+            if called == call:
+                process.kill()
+
+        if " " in call:
+            self.api.after = kill
+        else:
+            setattr(self.telegram, side, kill)
+
+    async def restart(self, **env: str) -> None:
+        """Start another process when the newest one was killed, with its lease expired."""
+        await soon(lambda: self.processes[-1].has_ended)
+        self.telegram.before = self.telegram.after = self.api.after = None
+        connection = await asyncpg.connect(self.database_url)
+        try:
+            await connection.execute("UPDATE leases SET expires_at = now() WHERE tenant_id = $1", self.tenant_id)
+        finally:
+            await connection.close()
+        self.start(**env)
 
     def logs(self) -> str:
         """Return everything that the processes wrote."""
@@ -60,22 +100,31 @@ class Stage:
         threads = (await self.nova.threads.list(label=f"{channel}:{conversation}")).items
         return [run for thread in threads for run in (await self.nova.threads.runs(thread.id)).items]
 
+    def _log(self) -> Path:
+        return self.folder / f"telegram-{len(self.processes)}.log"
+
+
+@pytest.fixture(scope="session")
+def forks() -> Iterator[ChannelForks]:
+    with ChannelForks() as forks:
+        yield forks
+
 
 @pytest.fixture
-async def stage(fleet: Fleet, tmp_path: Path) -> AsyncIterator[Stage]:
-    key, _ = await add_api_key(fleet.env["NOVA_DATABASE_URL"])
-    async with telegram_server() as telegram, NovaClient(fleet.api_url, key) as nova:
+async def stage(fleet: Fleet, forks: ChannelForks, tmp_path: Path) -> AsyncIterator[Stage]:
+    database_url = fleet.env["NOVA_DATABASE_URL"]
+    key, tenant_id = await add_api_key(database_url)
+    async with telegram_server() as telegram, NovaClient(fleet.api_url, key) as nova, api_proxy(fleet.api_url) as api:
         env = {
             "NOVA_HOME": str(tmp_path),
-            "NOVA_API_URL": fleet.api_url,
+            "NOVA_API_URL": api.url,
             "NOVA_API_KEY": key,
             "NOVA_TELEGRAM__TOKEN": TOKEN,
             "NOVA_TELEGRAM__USERS": json.dumps([ANN, BEN]),
             "NOVA_TELEGRAM__BASE_URL": telegram.url,
-            "NOVA_TELEGRAM__LEASE_TTL_S": "2",
             "NOVA_TELEMETRY__LOG_FORMAT": "json",
         }
-        stage = Stage(telegram, nova, env, tmp_path)
+        stage = Stage(telegram, nova, api, env, tenant_id, database_url, tmp_path, forks)
         yield stage
         for process in stage.processes:
             process.kill()

@@ -48,7 +48,7 @@ async def test_a_channel_that_is_killed_loses_nothing_and_repeats_no_text(
     stage.telegram.says("one")
     stage.telegram.says("two")
     await soon(killed.is_set)
-    stage.start()
+    await stage.restart()
     wanted = ["You said: one", "You said: two"]
     await soon(lambda: sorted(text for text in telegram.texts() if text != "…") == wanted)
     await soon(lambda: telegram.unconfirmed == [])
@@ -66,7 +66,7 @@ async def test_an_answer_that_a_killed_channel_had_begun_is_finished_in_its_mess
     telegram.says(script({"say": "Begun "}, {"sleep_s": 3}, {"say": "and ended."}))
     await soon(lambda: "Begun" in "".join(telegram.texts()))
     first.kill()
-    stage.start()
+    await stage.restart()
     await soon(lambda: telegram.texts() == ["Begun and ended."])
     assert telegram.unconfirmed == []
     assert len(await stage.runs()) == 1
@@ -91,8 +91,8 @@ async def test_a_pressed_button_counts_once_when_the_channel_is_killed_over_it(
 
     setattr(telegram, side, kill)
     telegram.presses(next(message for message in telegram.messages if message.buttons), "coffee")
-    await soon(lambda: first.exit_code is not None)
-    stage.start(NOVA_TELEGRAM__AGENT=agent_id)
+    await soon(lambda: first.has_ended)
+    await stage.restart(NOVA_TELEGRAM__AGENT=agent_id)
     await soon(lambda: telegram.unconfirmed == [] and "It is coming." in telegram.texts())
     await soon(lambda: not any(message.buttons for message in telegram.messages))
     assert telegram.texts().count("It is coming.") == 1

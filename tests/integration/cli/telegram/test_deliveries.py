@@ -26,7 +26,7 @@ async def test_a_file_reaches_its_chat_once_also_after_a_restart(stage: Stage, s
     (file,) = [message for message in telegram.messages if message.kind == "document"]
     assert (file.file_name, file.content, file.text) == ("report.txt", b"All is well.", "The report")
     stage.processes[0].kill()
-    stage.start()
+    await stage.restart()
     telegram.says("again")
     await soon(lambda: "You said: again" in telegram.texts())
     assert len([message for message in telegram.messages if message.kind == "document"]) == 1
