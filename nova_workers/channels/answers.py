@@ -46,6 +46,8 @@ def answer_to(question: Question, update: Update, *, by: str) -> RunAnswer:
     Raises:
         InvalidInput: It is no answer to the question; the message says what is.
     """
+    if update.attachments:
+        raise InvalidInput("A question is answered with text. Send the answer without the file, and the file later.")
     text = question.option or update.text.strip()
     if not text:
         raise InvalidInput("A question is answered with text, and the update has none.")

@@ -39,11 +39,10 @@ class Commands:
             case "agents":
                 return await self._list(update)
             case "stop":
-                thread = await self._conversations.find(update.conversation)
                 stopped = 0
-                if thread is not None:
+                for thread in await self._conversations.writing(update.conversation):
                     done = await self._client.runs.cancel_many(BulkCancel(thread_id=thread.id))
-                    stopped = done.canceled + done.requested
+                    stopped += done.canceled + done.requested
                 return notice(origin, "Stopping." if stopped else "Nothing runs in this conversation.")
             case "help":
                 return notice(origin, HELP)

@@ -76,9 +76,14 @@ class Conversations:
             Unavailable: The API does not answer; submit it again.
         """
         if update.wait_id is not None and update.run_id is not None:
-            await self._answer_directly(update, update.run_id)
-            return None
-        thread = await self.find(update.conversation) or await self._create(update.conversation)
+            if update.choice is not None:
+                await self._choose(update, update.run_id)
+                return None
+            # The run may be one of another conversation.
+            asking = await self._client.runs.get(update.run_id)
+            thread = await self._client.threads.get(asking.thread_id)
+        else:
+            thread = await self.find(update.conversation) or await self._create(update.conversation)
         if await self._answer(thread, update):
             return None
         metadata = {
@@ -107,6 +112,12 @@ class Conversations:
         """Return the thread of a conversation; None before its first message."""
         return await self._labelled(self._label(conversation))
 
+    async def writing(self, conversation: str) -> list[ThreadView]:
+        """Return the threads whose runs write in a conversation: its own, and the one that `begin` replaced last."""
+        label = self._label(conversation)
+        found = [await self._labelled(label), await self._labelled(_former(label))]
+        return [thread for thread in found if thread is not None]
+
     async def begin(self, conversation: str, agent_id: str | None = None) -> str:
         """Give a conversation a new thread, and return its agent. A thread without a message is new enough.
 
@@ -121,7 +132,7 @@ class Conversations:
             ConfigurationError: There is no such agent.
         """
         label = self._label(conversation)
-        former_label = f"previous:{_digest(label)}"
+        former_label = _former(label)
         thread, former = await self._labelled(label), await self._labelled(former_label)
         last = thread or former
         wanted = agent_id or (self._agent_id if last is None else last.agent_id)
@@ -170,8 +181,8 @@ class Conversations:
                 f"The agent {agent_id!r} of channel {self._channel!r} is not there: {error.message}"
             ) from error
 
-    async def _answer_directly(self, update: Update, run_id: str) -> None:
-        """Give an update as the answer to a wait that it names. If that is over, nothing is left to do."""
+    async def _choose(self, update: Update, run_id: str) -> None:
+        """Give an option as the answer to the wait that the update names, unless that is answered already."""
         waits = [wait for wait in await self.open_waits(run_id) if wait.id == update.wait_id]
         if waits:
             question = Question.of(waits[0], update)
@@ -236,6 +247,11 @@ def _body(model: type[M], values: Mapping[str, Any]) -> M:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise InvalidInput(f"{place_of(first) or 'update'}: {problem_of(first, model)}") from error
+
+
+def _former(label: str) -> str:
+    """Return the label of the thread that a conversation had before."""
+    return f"previous:{_digest(label)}"
 
 
 def _digest(text: str) -> str:

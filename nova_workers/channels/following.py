@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 
 from nova_workers.channels.conversations import Conversations
@@ -35,8 +35,25 @@ class RunFollower:
     """Delivers what one run says, from its beginning to its end."""
 
     def __init__(
-        self, client: NovaClient, conversations: Conversations, deliverer: Deliverer, origin: Origin, run_id: str
+        self,
+        client: NovaClient,
+        conversations: Conversations,
+        deliverer: Deliverer,
+        origin: Origin,
+        run_id: str,
+        *,
+        shown: Collection[str] = (),
     ) -> None:
+        """Prepare to follow a run.
+
+        Args:
+            client: Of the tenant.
+            conversations: Of the channel.
+            deliverer: Of the channel.
+            origin: The update whose message the run has.
+            run_id: The run.
+            shown: Ids of replies that a former process has shown: its questions may have been answered since.
+        """
         self._client = client
         self._conversations = conversations
         self._deliverer = deliverer
@@ -45,8 +62,12 @@ class RunFollower:
         self._text = ""
         self._tools: dict[str, ToolLine] = {}
         self._shown_s = 0.0
-        self._asked: dict[str, Reply] = {}
-        self._closed: set[str] = set()
+        self._asked: set[str] = set()
+        question = text_reply("question", origin, "", run_id)
+        self._open: dict[str, Reply] = {
+            wait_id: question.model_copy(update={"id": wait_id}) for wait_id in shown if wait_id != run_id
+        }
+        """Questions that are shown and not reported as closed, by their id."""
 
     async def follow(self, settled: asyncio.Event) -> Reply | None:
         """Return the last reply. `settled` is set while the run waits for a person."""
@@ -93,21 +114,20 @@ class RunFollower:
         waits = await self._deliverer.answered(lambda: self._conversations.open_waits(self._run_id))
         for wait in waits:
             if wait.id not in self._asked:
-                self._asked[wait.id] = question_reply(self._origin, wait)
-                await self._deliverer.deliver(self._asked[wait.id])
+                self._asked.add(wait.id)
+                self._open[wait.id] = question_reply(self._origin, wait)
+                await self._deliverer.deliver(self._open[wait.id])
         return bool(waits)
 
     async def _close_answered(self, *, all_of_them: bool = False) -> None:
         """Report questions that were answered, here or elsewhere, as closed."""
         open_ids: set[str] = set()
-        left = [wait_id for wait_id in self._asked if wait_id not in self._closed]
-        if left and not all_of_them:
+        if self._open and not all_of_them:
             waits = await self._deliverer.answered(lambda: self._conversations.open_waits(self._run_id))
             open_ids = {wait.id for wait in waits}
-        for wait_id in left:
+        for wait_id in [*self._open]:
             if wait_id not in open_ids:
-                self._closed.add(wait_id)
-                await self._deliverer.show(closed_reply(self._asked[wait_id]))
+                await self._deliverer.show(closed_reply(self._open.pop(wait_id)))
 
     async def _events(self) -> AsyncGenerator[Event]:
         """Yield the events of the run, each once, also while the API is away for a long time."""

@@ -21,6 +21,9 @@ _log = structlog.get_logger(__name__)
 _LATE = timedelta(minutes=2)
 """An item may become visible this long after newer ones: its transaction was longer."""
 _PAGE = 50
+_AT_ONCE = 20
+_MAX_OPEN = 200
+"""Above so many replies that are not delivered, no more items are taken: the journal's state stays small."""
 _AFTER_FAULT_S = 30.0
 
 
@@ -80,11 +83,15 @@ class InboxFeed:
             await asyncio.sleep(self._every_s)
 
     async def _read(self) -> list[OpenUpdate]:
-        """Return the new items of this channel, recorded in the journal."""
+        """Return new items of this channel, recorded in the journal: the oldest ones, in a bounded number."""
         mark = self._journal.inbox
-        found = await self._new_items(mark)
-        if not found and mark is not None:
+        if len(self._journal.open_updates) >= _MAX_OPEN:
             return []
+        found = await self._new_items(mark)
+        if mark is not None:
+            found = found[-_AT_ONCE:]
+            if not found:
+                return []
         seen = {**({} if mark is None else mark.seen), **{item.id: item.created_at for item in found}}
         since = max(seen.values()) - _LATE if seen else None
         kept = {item_id: at for item_id, at in seen.items() if since is None or at >= since}
@@ -92,9 +99,9 @@ class InboxFeed:
         if mark is not None:
             # Items from before the first start are not delivered: they may be old.
             for item in reversed(found):
-                opened = await self._open(item)
-                if opened is not None:
-                    items.append(opened)
+                origin = await self._origin(item)
+                if origin is not None:
+                    items.append(OpenUpdate(origin=origin, is_item=True))
         await self._journal.accept_items(tuple(items), InboxMark(since=since, seen=kept))
         return items
 
@@ -113,16 +120,19 @@ class InboxFeed:
             if mark is None or cursor is None:
                 return found
 
-    async def _open(self, item: DeliveryView) -> OpenUpdate | None:
-        """Return what is to be delivered for an item; None if it is not for this channel."""
-        if item.status != "pending":
+    async def reply(self, origin: Origin) -> Reply | None:
+        """Return what is to be delivered for an item that was recorded; None if there is nothing any more."""
+        try:
+            return await self._reply(origin, await self._client.deliveries.get(origin.id))
+        except (NotFound, Gone):
             return None
-        conversation = await self._conversation(item)
+
+    async def _origin(self, item: DeliveryView) -> Origin | None:
+        """Return where an item goes; None if it is not for this channel."""
+        conversation = await self._conversation(item) if item.status == "pending" else None
         if conversation is None:
             return None
-        origin = Origin(id=item.id, conversation=conversation, sender=item.agent_id or "fleet")
-        reply = await self._reply(origin, item)
-        return None if reply is None else OpenUpdate(origin=origin, reply=reply)
+        return Origin(id=item.id, conversation=conversation, sender=item.agent_id or "fleet")
 
     async def _conversation(self, item: DeliveryView) -> str | None:
         """Return the conversation of an item's thread, else the home."""
@@ -159,20 +169,14 @@ class InboxFeed:
                 return None
 
     async def _note(self, origin: Origin, note_id: str) -> Reply | None:
-        try:
-            note = await self._client.notes.get(note_id)
-        except (NotFound, Gone):
-            return None
+        note = await self._client.notes.get(note_id)
         return text_reply("notification", origin, f"**{note.title}**\n\n{note.content}")
 
     async def _question(self, origin: Origin, item: DeliveryView, wait_id: str) -> Reply | None:
         """Return a question of a run that no conversation of this channel follows."""
         if item.run_id is None:
             return None
-        try:
-            run = await self._client.runs.get(item.run_id)
-        except (NotFound, Gone):
-            return None
+        run = await self._client.runs.get(item.run_id)
         if run.metadata.get("channel") == self._channel:
             return None
         return next((question_reply(origin, wait) for wait in run.waits if wait.id == wait_id), None)

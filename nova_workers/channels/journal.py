@@ -18,7 +18,7 @@ from nova_workers.channels.port import Origin, Reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
-from nova_workers.errors import Conflict, TooManyRequests, Unavailable
+from nova_workers.errors import Conflict, Forbidden, NovaError, TooManyRequests, Unauthenticated, Unavailable
 from nova_workers.ids import new_id
 
 __all__ = ["InboxMark", "Journal", "OpenUpdate"]
@@ -28,6 +28,8 @@ _log = structlog.get_logger(__name__)
 _KEPT_UPDATES = 500
 """Ids of updates that were accepted, which the channel may bring again: above one batch of any channel."""
 _PAUSES = Retry(base_s=0.2, max_s=2.0)
+_SAFE_PART = 2 / 3
+"""Of a lease's time after which its holder stops, since the clocks of two machines do not run alike."""
 
 
 class OpenUpdate(BaseModel):
@@ -35,6 +37,7 @@ class OpenUpdate(BaseModel):
 
     Attributes:
         run_id: The run to follow, whose answer is the reply.
+        is_item: The reply is the item of the inbox with the origin's id, and is read when it is delivered.
         reply: The reply itself, if it is known.
         messages: Ids of the channel's messages that show a reply, by the id of the reply.
     """
@@ -43,6 +46,7 @@ class OpenUpdate(BaseModel):
 
     origin: Origin
     run_id: str | None = None
+    is_item: bool = False
     reply: Reply | None = None
     messages: dict[str, tuple[str, ...]] = Field(default_factory=dict[str, tuple[str, ...]])
 
@@ -95,7 +99,9 @@ class Journal:
                 if not is_waiting:
                     _log.info("channel.standby", lease=self._name, why=error.message)
                 is_waiting = True
-            except (Unavailable, TooManyRequests) as error:
+            except (Unauthenticated, Forbidden):
+                raise
+            except NovaError as error:
                 _log.warning("channel.api_away", lease=self._name, error=error.message)
             else:
                 self._fence, self._renewed_s = lease.fence, began_s
@@ -109,15 +115,21 @@ class Journal:
         """Renew the lease; return when it is lost, since another process has it or it could not be renewed in time."""
         while True:
             await asyncio.sleep(self._ttl_s / 4)
+            problem = "no answer in time"
             try:
-                await self._renew()
-            except Conflict as error:
+                # Not longer than another process waits: a client waits for an answer longer than a lease lasts.
+                async with asyncio.timeout(self._safe_for_s()):
+                    await self._renew()
+            except TimeoutError:
+                pass
+            except (Conflict, Unauthenticated, Forbidden) as error:
                 _log.warning("channel.lease_lost", lease=self._name, error=error.message)
                 return
-            except (Unavailable, TooManyRequests) as error:
-                if not self._is_safe():
-                    _log.warning("channel.lease_lost", lease=self._name, error=error.message)
-                    return
+            except NovaError as error:
+                problem = error.message
+            if self._safe_for_s() <= 0:
+                _log.warning("channel.lease_lost", lease=self._name, error=problem)
+                return
 
     async def release(self) -> None:
         """Let another process acquire the lease at once, if this one still holds it."""
@@ -162,14 +174,39 @@ class Journal:
 
     async def settle(self, update_id: str) -> None:
         """Forget an update whose reply was delivered."""
-        if self._state.open.pop(update_id, None) is not None:
+        left = self._state.open.pop(update_id, None)
+        if left is not None:
+            try:
+                await self._save()
+            except BaseException:
+                # Its messages are still known, so that a repetition edits them.
+                self._state.open[update_id] = left
+                raise
+
+    async def replace_message(self, reply: Reply, old_id: str, new_id: str) -> None:
+        """Record that another message shows a part of a reply, since the old one was deleted."""
+        found = self._state.open.get(reply.update_id)
+        if found is not None:
+            shown = tuple(new_id if message_id == old_id else message_id for message_id in self.messages(reply))
+            sent = {**found.messages, reply.id: shown}
+            self._state.open[reply.update_id] = found.model_copy(update={"messages": sent})
             await self._save()
 
     async def accept_items(self, items: tuple[OpenUpdate, ...], mark: InboxMark) -> None:
-        """Record items of the inbox that are to be delivered, and how far it was read."""
+        """Record items of the inbox that are to be delivered, and how far it was read.
+
+        If that fails, the items are as if they had not been read.
+        """
+        before = self._state.inbox
         self._state.open |= {item.origin.id: item for item in items}
         self._state.inbox = mark
-        await self._save()
+        try:
+            await self._save()
+        except BaseException:
+            self._state.inbox = before
+            for item in items:
+                self._state.open.pop(item.origin.id, None)
+            raise
 
     async def _save(self) -> None:
         """Write the state. Changes that wait for each other are written together."""
@@ -183,9 +220,8 @@ class Journal:
                 try:
                     await self._renew(state)
                 except (Unavailable, TooManyRequests):
+                    # Also when another process may have the lease: then the fence refuses it, and `keep` ends.
                     failures += 1
-                    if not self._is_safe():
-                        raise
                     await asyncio.sleep(_PAUSES.delay_s(failures))
                 else:
                     self._saved = upto
@@ -196,9 +232,9 @@ class Journal:
         await self._put(LeaseRequest(holder=self._holder, ttl_s=self._ttl_s, fence=self._fence, state=state))
         self._renewed_s = began_s
 
-    def _is_safe(self) -> bool:
-        """Return whether no other process can have the lease yet."""
-        return time.monotonic() - self._renewed_s < self._ttl_s * 2 / 3
+    def _safe_for_s(self) -> float:
+        """Return for how long no other process can have the lease."""
+        return self._renewed_s + self._ttl_s * _SAFE_PART - time.monotonic()
 
     async def _put(self, request: LeaseRequest) -> LeaseView:
         return await self._client.leases.put(self._name, request)

@@ -87,6 +87,7 @@ class Relay:
         self._senders = senders if isinstance(senders, AllowList) else AllowList(senders)
         self._conversations = Conversations(client, channel.name, agent_id)
         self._commands = Commands(client, self._conversations, agent_id if not may_choose_agents else None)
+        self._patience = patience
         self._deliverer = Deliverer(client, channel, patience)
         self._journal = journal
         self._record: _Record = _Unrecorded(channel) if journal is None else _Recorded(channel, journal)
@@ -130,9 +131,15 @@ class Relay:
         else:
             try:
                 opened = await self._deliverer.answered(lambda: self._effect(update))
-            except (Unauthenticated, Forbidden, ConfigurationError):
+            except (Unauthenticated, Forbidden):
                 # The updates that remain are not lost: they come again when the cause is removed.
                 raise
+            except ConfigurationError as error:
+                # There is no such agent.
+                if self._journal is None:
+                    raise
+                _log.error("channel.update_refused", channel=self._channel.name, error=error.message)
+                opened = _refused(update, error.message)
             except Rejected as error:
                 opened = _refused(update, error.message)
             except NovaError as error:
@@ -156,29 +163,47 @@ class Relay:
         """Bring an update to its end, in a task of its own."""
         settled = asyncio.Event()
 
-        async def guarded() -> None:
+        task = asyncio.create_task(self._finish_in_the_end(opened, settled), name=f"channel-{self._channel.name}")
+        self._open[task] = settled
+        task.add_done_callback(lambda ended: self._open.pop(ended, None))
+
+    async def _finish_in_the_end(self, opened: OpenUpdate, settled: asyncio.Event) -> None:
+        """Finish an update despite faults. Without a journal it stays undone, and comes again after a restart."""
+        failures = 0
+        while True:
             try:
                 await self._finish(opened, settled)
             except DeliveryFailed as error:
                 _log.warning("channel.update_not_done", channel=self._channel.name, error=error.message)
             except Exception:
-                # The update stays undone, and comes again after a restart.
                 _log.exception("channel.update_failed", channel=self._channel.name, update_id=opened.origin.id)
-
-        task = asyncio.create_task(guarded(), name=f"channel-{self._channel.name}")
-        self._open[task] = settled
-        task.add_done_callback(lambda ended: self._open.pop(ended, None))
+            else:
+                return
+            if self._journal is None:
+                return
+            failures += 1
+            await asyncio.sleep(self._patience.delay_s(failures))
 
     async def _finish(self, opened: OpenUpdate, settled: asyncio.Event) -> None:
         """Follow the run of an update, deliver the last reply, and settle the update."""
         reply = opened.reply
         if opened.run_id is not None:
-            follower = RunFollower(self._client, self._conversations, self._deliverer, opened.origin, opened.run_id)
+            follower = RunFollower(
+                self._client,
+                self._conversations,
+                self._deliverer,
+                opened.origin,
+                opened.run_id,
+                shown=opened.messages,
+            )
             try:
                 reply = await follower.follow(settled)
             except (NotFound, Gone):
                 words = "The conversation was deleted, so there is no answer."
                 reply = text_reply("failure", opened.origin, words, opened.run_id)
+        if opened.is_item and self._inbox is not None:
+            inbox = self._inbox
+            reply = await self._deliverer.answered(lambda: inbox.reply(opened.origin))
         if reply is None or await self._deliverer.deliver(reply):
             await self._record.settle(opened.origin)
 

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 __all__ = ["Retry"]
 
 
+_MAX_DOUBLINGS = 30
+
+
 @dataclass(frozen=True, slots=True)
 class Retry:
     """Retries with exponential backoff and full jitter, so that clients do not retry in lockstep."""
@@ -18,5 +21,6 @@ class Retry:
 
     def delay_s(self, failures: int) -> float:
         """Return the wait after a number of consecutive failures (1 or more)."""
-        ceiling_s = min(self.max_s, self.base_s * 2 ** (failures - 1))
+        # Without the bound of the exponent, the thousandth wait would be too large for a float.
+        ceiling_s = min(self.max_s, self.base_s * 2 ** min(failures - 1, _MAX_DOUBLINGS))
         return random.uniform(ceiling_s / 2, ceiling_s)  # noqa: S311 - spreads load, guards nothing

@@ -19,14 +19,14 @@ from aiogram.exceptions import (
     TelegramRetryAfter,
     TelegramUnauthorizedError,
 )
-from aiogram.methods import GetUpdates, TelegramMethod
+from aiogram.methods import EditMessageMedia, EditMessageText, GetUpdates, TelegramMethod
 from aiogram.types import Update as TelegramUpdate
 from aiohttp import ClientError
 from pydantic import SecretStr, ValidationError
 
 from nova_workers.errors import ConfigurationError, DeliveryFailed
 
-__all__ = ["MAX_DOWNLOAD_BYTES", "BotApi", "ConflictingPoller", "Refused"]
+__all__ = ["MAX_DOWNLOAD_BYTES", "BotApi", "ConflictingPoller", "Refused", "is_gone"]
 
 _log = structlog.get_logger(__name__)
 
@@ -34,6 +34,7 @@ MAX_DOWNLOAD_BYTES = 20_000_000
 """What the Bot API lets a bot fetch."""
 _CALL_S = 60
 _PERMANENT = (TelegramForbiddenError, TelegramNotFound, TelegramEntityTooLarge, TelegramMigrateToChat)
+_GONE = ("message to edit not found", "message can't be edited", "MESSAGE_ID_INVALID")
 
 T = TypeVar("T")
 
@@ -42,6 +43,11 @@ class Refused(DeliveryFailed):
     """Telegram refuses the request itself (400); the message has its description."""
 
     code = "delivery_refused"
+
+
+def is_gone(error: Refused) -> bool:
+    """Return whether an edit was refused since its message is not there any more."""
+    return any(words in error.message for words in _GONE)
 
 
 class ConflictingPoller(DeliveryFailed):
@@ -81,8 +87,26 @@ class BotApi:
         """
         try:
             return await self._bot(method, request_timeout=timeout_s)
+        except TelegramMigrateToChat as error:
+            if getattr(method, "chat_id", None) == error.migrate_to_chat_id:
+                raise self._failure(error) from None
+            moved_to = error.migrate_to_chat_id
         except (TelegramAPIError, ClientDecodeError, ClientError, TimeoutError) as error:
             raise self._failure(error) from None
+        # The group became a supergroup, under another id. What was begun in it is finished there.
+        return await self(method.model_copy(update={"chat_id": moved_to}), timeout_s=timeout_s)
+
+    async def edit(self, method: EditMessageText | EditMessageMedia, *, timeout_s: int = _CALL_S) -> None:
+        """Edit a message. That it shows this already is no error.
+
+        Raises:
+            DeliveryFailed: Telegram refused it, or did not answer.
+        """
+        try:
+            await self(method, timeout_s=timeout_s)
+        except Refused as error:
+            if "not modified" not in error.message:
+                raise
 
     async def updates(self, method: GetUpdates, *, timeout_s: int) -> list[TelegramUpdate]:
         """Return a batch of updates. One that cannot be read is skipped, so that it does not block the others."""

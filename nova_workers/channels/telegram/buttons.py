@@ -11,6 +11,8 @@ __all__ = ["Press", "keyboard", "read_press", "reply_target"]
 _MAX_DATA_BYTES = 64
 _MAX_LABEL_CHARS = 60
 _MAX_BUTTONS = 60
+_MAX_CHOICE_DIGITS = 2
+"""A question has at most 20 options. Clients can send what no button has."""
 
 
 class Press(NamedTuple):
@@ -53,8 +55,10 @@ def read_press(data: str | None) -> Press | None:
     match (data or "").split(":"):
         case ["g", agent_id] if agent_id:
             return Press(agent_id=agent_id)
-        case ["q", run, wait, choice] if run and wait and (choice == "" or choice.isdecimal()):
-            return Press(None, f"run_{run}", f"wait_{wait}", int(choice[:3]) if choice else None)
+        case ["q", run, wait, ""] if run and wait:
+            return Press(None, f"run_{run}", f"wait_{wait}")
+        case ["q", run, wait, choice] if run and wait and choice.isdecimal() and len(choice) <= _MAX_CHOICE_DIGITS:
+            return Press(None, f"run_{run}", f"wait_{wait}", int(choice))
         case _:
             return None
 

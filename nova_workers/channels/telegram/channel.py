@@ -1,24 +1,35 @@
 """One bot as an inbound channel: replies become messages, which are edited as they grow."""
 
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator, Awaitable, Callable
 from contextlib import suppress
+from functools import partial
 
 import structlog
 from aiogram.methods import (
     AnswerCallbackQuery,
+    EditMessageMedia,
     EditMessageReplyMarkup,
     EditMessageText,
     SendChatAction,
     SendMessage,
 )
 from aiogram.types import InlineKeyboardMarkup, LinkPreviewOptions
+from aiogram.types import Update as TelegramUpdate
 
 from nova_workers.channels.journal import Journal
 from nova_workers.channels.port import File, Origin, Reply, Update
-from nova_workers.channels.telegram.api import BotApi, Refused
+from nova_workers.channels.telegram.api import BotApi, Refused, is_gone
 from nova_workers.channels.telegram.buttons import keyboard
-from nova_workers.channels.telegram.files import MAX_UPLOAD_BYTES, Chat, fits_caption, send_as_document, send_file
+from nova_workers.channels.telegram.files import (
+    MAX_UPLOAD_BYTES,
+    Chat,
+    fits_caption,
+    is_voice,
+    media_of,
+    send_voice,
+    upload_s,
+)
 from nova_workers.channels.telegram.intake import Intake, Pressed
 from nova_workers.channels.telegram.rendering import split_markdown, to_html
 from nova_workers.channels.telegram.sources import UpdateSource
@@ -58,12 +69,19 @@ class TelegramChannel:
         self._intake = intake
         self._source = source
         self._pressed = pressed
-        self._shown_at_s: dict[str, float] = {}
+        self._shown_at_s: dict[int, float] = {}
+        self._incoming: AsyncGenerator[TelegramUpdate] | None = None
 
     async def updates(self) -> AsyncIterator[Update]:
         """See `InboundChannel.updates`. Telegram forgets an update when the next one is requested here."""
-        async for raw in self._source.updates(self._api):
-            update = await self._intake.read(raw)
+        self._incoming = self._source.updates(self._api)
+        async for raw in self._incoming:
+            try:
+                update = await self._intake.read(raw)
+            except Exception:
+                # Of one update: it would come again, and stop the bot again.
+                _log.exception("telegram.update_not_read", channel=self.name, update_id=raw.update_id)
+                update = self._intake.unreadable(raw)
             if update is not None:
                 yield update
 
@@ -83,7 +101,7 @@ class TelegramChannel:
             case "refusal" | "notice":
                 await self._write(reply, reply.text, formatted=False)
             case "answer":
-                self._shown_at_s.pop(reply.conversation, None)
+                self._shown_at_s.pop(Chat.of(reply.conversation).id, None)
                 await self._write(reply, reply.text.strip() or "(The agent gave no text.)")
             case _ if reply.file is not None:
                 await self._send_file(reply, reply.file)
@@ -93,34 +111,40 @@ class TelegramChannel:
     async def done(self, update: Origin) -> None:
         """See `InboundChannel.done`. A pressed button goes away; after a message the chat shows that the bot writes."""
         query = self._pressed.take(update.id)
-        with suppress(DeliveryFailed):
-            if query is None:
-                chat = Chat.of(update.conversation)
+        if query is None:
+            chat = Chat.of(update.conversation)
+            with suppress(DeliveryFailed):
                 typing = SendChatAction(chat_id=chat.id, action="typing", message_thread_id=chat.topic)
                 await self._api(typing, timeout_s=_COURTESY_S)
-                return
+            return
+        with suppress(DeliveryFailed):  # Telegram refuses it after a minute or so.
             await self._api(AnswerCallbackQuery(callback_query_id=query.id), timeout_s=_COURTESY_S)
-            if query.message is not None:
+        if query.message is not None:
+            with suppress(DeliveryFailed):
                 await self._remove_buttons(Chat(query.message.chat.id, None), query.message.message_id)
 
     async def close(self) -> None:
         """See `InboundChannel.close`. The connections of the bot are its owner's."""
+        if self._incoming is not None:
+            # Now, and not when it is collected: a webhook takes no more updates from here on.
+            await self._incoming.aclose()
 
     async def _show_partial(self, reply: Reply) -> None:
         chat = Chat.of(reply.conversation)
         every_s = _PRIVATE_EVERY_S if chat.id > 0 else _GROUP_EVERY_S
         now_s = time.monotonic()
-        if now_s < self._shown_at_s.get(reply.conversation, 0.0) + every_s:
+        if now_s < self._shown_at_s.get(chat.id, 0.0) + every_s:
             return
         text = reply.text if len(reply.text) <= _PARTIAL_CHARS else f"…{reply.text[-_PARTIAL_CHARS:]}"
         tools = [f"{_TOOL_MARKS[tool.status]} `{tool.name}`" for tool in reply.tools[-_SHOWN_TOOLS:]]
         words = "\n\n".join(part for part in (text.strip(), "  \n".join(tools)) if part)
         if words:
-            self._shown_at_s[reply.conversation] = now_s
+            self._shown_at_s[chat.id] = now_s
             try:
+                # If a person has deleted the message, the answer comes in a new one at the end.
                 await self._edit(chat, await self._message(reply, 0), words)
             except DeliveryFailed as error:
-                self._shown_at_s[reply.conversation] = now_s + (error.retry_after_s or 0.0)
+                self._shown_at_s[chat.id] = now_s + (error.retry_after_s or 0.0)
                 raise
 
     async def _write(self, reply: Reply, text: str, *, formatted: bool = True) -> None:
@@ -129,18 +153,36 @@ class TelegramChannel:
         parts = split_markdown(text) or [_EMPTY]
         for number, part in enumerate(parts):
             is_last = number == len(parts) - 1
-            message_id, buttons = await self._message(reply, number), keyboard(reply) if is_last else None
-            await self._edit(chat, message_id, part, buttons, formatted=formatted)
+            fill = partial(
+                self._edit, chat, text=part, buttons=keyboard(reply) if is_last else None, formatted=formatted
+            )
+            await self._fill(reply, number, fill)
 
     async def _message(self, reply: Reply, number: int) -> int:
         """Return the message for a part of a reply; sent empty if there is none yet."""
         sent = self._journal.messages(reply)
         if number < len(sent):
             return int(sent[number])
-        chat = Chat.of(reply.conversation)
+        message_id = await self._send_empty(Chat.of(reply.conversation))
+        await self._journal.add_message(reply, str(message_id))
+        return message_id
+
+    async def _send_empty(self, chat: Chat) -> int:
         message = await self._api(SendMessage(chat_id=chat.id, text=_EMPTY, message_thread_id=chat.topic))
-        await self._journal.add_message(reply, str(message.message_id))
         return message.message_id
+
+    async def _fill(self, reply: Reply, number: int, fill: Callable[[int], Awaitable[None]]) -> None:
+        """Give a part of a reply its content, by an edit that may be repeated."""
+        message_id = await self._message(reply, number)
+        try:
+            await fill(message_id)
+        except Refused as error:
+            if not is_gone(error):
+                raise
+            # A person has deleted it.
+            another_id = await self._send_empty(Chat.of(reply.conversation))
+            await self._journal.replace_message(reply, str(message_id), str(another_id))
+            await fill(another_id)
 
     async def _edit(
         self,
@@ -158,38 +200,21 @@ class TelegramChannel:
         )
         if html:
             try:
-                await self._api(plain.model_copy(update={"text": html, "parse_mode": "HTML"}))
+                await self._api.edit(plain.model_copy(update={"text": html, "parse_mode": "HTML"}))
             except Refused as error:
-                if "not modified" in error.message:
-                    return
+                if is_gone(error):
+                    raise
                 _log.info("telegram.formatting_refused", channel=self.name, error=error.message)
             else:
                 return
-        await self._edit_plain(chat, plain)
-
-    async def _edit_plain(self, chat: Chat, edit: EditMessageText) -> None:
-        try:
-            await self._api(edit)
-        except Refused as error:
-            if "not modified" in error.message:
-                return
-            if "message to edit not found" not in error.message and "can't be edited" not in error.message:
-                raise
-            # A person has deleted it.
-            buttons = edit.reply_markup
-            await self._api(
-                SendMessage(
-                    chat_id=chat.id, text=edit.text or _EMPTY, message_thread_id=chat.topic, reply_markup=buttons
-                )
-            )
+        await self._api.edit(plain)
 
     async def _remove_buttons(self, chat: Chat, message_id: int) -> None:
         with suppress(Refused):
             await self._api(EditMessageReplyMarkup(chat_id=chat.id, message_id=message_id))
 
     async def _send_file(self, reply: Reply, file: File) -> None:
-        """Send a file. Between sending and recording a crash repeats it."""
-        chat = Chat.of(reply.conversation)
+        """Send a file, as texts are sent: it replaces the text of an empty message."""
         if file.size_bytes > MAX_UPLOAD_BYTES:
             words = f"{file.name} has {file.size_bytes} bytes; Telegram takes 50 MB. `nova files get {file.id}` has it."
             await self._write(reply, f"{reply.text}\n\n{words}".strip())
@@ -198,11 +223,39 @@ class TelegramChannel:
         texts = split_markdown(reply.text) if caption is None else []
         if texts:
             await self._write(reply, reply.text)
-        if len(self._journal.messages(reply)) > len(texts):
-            return
+        if not await self._send_voice(reply, file, caption, number=len(texts)):
+            await self._fill(reply, len(texts), partial(self._put_file, reply, file, caption))
+
+    async def _send_voice(self, reply: Reply, file: File, caption: str | None, *, number: int) -> bool:
+        """Send a recording as a voice message. No other message can become one, so that a crash may repeat it.
+
+        Returns:
+            Whether it is shown so; False if it is another kind of file, or its receiver takes no voice messages.
+        """
+        chat = Chat.of(reply.conversation)
+        if not is_voice(file):
+            return False
+        if len(self._journal.messages(reply)) > number:
+            return True
         try:
-            message = await self._api(send_file(chat, file, caption))
+            message = await self._api(send_voice(chat, file, caption), timeout_s=upload_s(file))
         except Refused:
-            # Such as a picture with odd dimensions.
-            message = await self._api(send_as_document(chat, file, caption))
+            return False
         await self._journal.add_message(reply, str(message.message_id))
+        return True
+
+    async def _put_file(self, reply: Reply, file: File, caption: str | None, message_id: int) -> None:
+        """Let a message show a file, as its kind or else as a document. Repeating it changes nothing."""
+        chat = Chat.of(reply.conversation)
+        for media in media_of(file, caption):
+            change = EditMessageMedia(chat_id=chat.id, message_id=message_id, media=media)
+            try:
+                await self._api.edit(change, timeout_s=upload_s(file))
+            except Refused as error:
+                if is_gone(error):
+                    raise
+                # Such as a picture with odd dimensions.
+                _log.info("telegram.file_refused", channel=self.name, kind=media.type, error=error.message)
+            else:
+                return
+        await self._edit(chat, message_id, f"Telegram does not take {file.name}. `nova files get {file.id}` has it.")

@@ -2,13 +2,13 @@
 
 from typing import NamedTuple
 
-from aiogram.methods import SendAudio, SendDocument, SendPhoto, SendVoice
-from aiogram.types import BufferedInputFile
+from aiogram.methods import SendVoice
+from aiogram.types import BufferedInputFile, InputMediaAudio, InputMediaDocument, InputMediaPhoto
 
 from nova_workers.channels.port import File
 from nova_workers.channels.telegram.rendering import units
 
-__all__ = ["MAX_UPLOAD_BYTES", "Chat", "fits_caption", "send_as_document", "send_file"]
+__all__ = ["MAX_UPLOAD_BYTES", "Chat", "fits_caption", "is_voice", "media_of", "send_voice", "upload_s"]
 
 MAX_UPLOAD_BYTES = 50_000_000
 _MAX_PHOTO_BYTES = 10_000_000
@@ -16,6 +16,8 @@ _MAX_CAPTION_UNITS = 1_024
 _PHOTOS = frozenset({"image/jpeg", "image/png", "image/webp"})
 _VOICE = frozenset({"audio/ogg", "audio/opus"})
 _MUSIC = frozenset({"audio/mpeg", "audio/mp4"})
+_UPLOAD_S = 60
+_SLOWEST_BYTES_PER_S = 100_000
 
 
 class Chat(NamedTuple):
@@ -36,21 +38,30 @@ def fits_caption(text: str) -> bool:
     return units(text) <= _MAX_CAPTION_UNITS
 
 
-def send_as_document(chat: Chat, file: File, caption: str | None) -> SendDocument:
-    """Return the request that sends a file as it is."""
-    return SendDocument(chat_id=chat.id, message_thread_id=chat.topic, caption=caption, document=_upload(file))
+def upload_s(file: File) -> int:
+    """Return how long an upload may take, also on a slow line."""
+    return _UPLOAD_S + file.size_bytes // _SLOWEST_BYTES_PER_S
 
 
-def send_file(chat: Chat, file: File, caption: str | None) -> SendDocument | SendPhoto | SendVoice | SendAudio:
-    """Return the request that sends a file by its type: pictures are shown, recordings are played."""
-    upload, thread = _upload(file), chat.topic
+def is_voice(file: File) -> bool:
+    """Return whether a file can be a voice message."""
+    return file.media_type in _VOICE
+
+
+def send_voice(chat: Chat, file: File, caption: str | None) -> SendVoice:
+    """Return the request that sends a recording as a voice message."""
+    return SendVoice(chat_id=chat.id, message_thread_id=chat.topic, caption=caption, voice=_upload(file))
+
+
+def media_of(file: File, caption: str | None) -> list[InputMediaPhoto | InputMediaAudio | InputMediaDocument]:
+    """Return what a message may show for a file, the best first: pictures are shown, music is played."""
+    upload = _upload(file)
+    document = InputMediaDocument(media=upload, caption=caption)
     if file.media_type in _PHOTOS and file.size_bytes <= _MAX_PHOTO_BYTES:
-        return SendPhoto(chat_id=chat.id, message_thread_id=thread, caption=caption, photo=upload)
-    if file.media_type in _VOICE:
-        return SendVoice(chat_id=chat.id, message_thread_id=thread, caption=caption, voice=upload)
+        return [InputMediaPhoto(media=upload, caption=caption), document]
     if file.media_type in _MUSIC:
-        return SendAudio(chat_id=chat.id, message_thread_id=thread, caption=caption, audio=upload)
-    return send_as_document(chat, file, caption)
+        return [InputMediaAudio(media=upload, caption=caption), document]
+    return [document]
 
 
 def _upload(file: File) -> BufferedInputFile:

@@ -6,7 +6,7 @@ from typing import Any, Final, get_args
 
 import structlog
 from aiogram.methods import AnswerCallbackQuery, SendMessage
-from aiogram.types import CallbackQuery, Message
+from aiogram.types import CallbackQuery, Message, User
 from aiogram.types import Update as TelegramUpdate
 
 from nova_workers.channels.allow_list import AllowList
@@ -23,6 +23,7 @@ _log = structlog.get_logger(__name__)
 _COMMAND: Final = re.compile(r"/([a-z_]{1,32})(?:@([A-Za-z0-9_]+))?(?:\s+(.*))?\Z", re.DOTALL)
 _COMMANDS: Final[dict[str, Command]] = {**{name: name for name in get_args(Command)}, "start": "help"}
 _UNSUPPORTED = "This kind of message cannot be taken. Send text, a photo, a document or a voice message."
+_UNREADABLE = "This message could not be read, by a fault of this bot. Send it again, or in another form."
 
 
 class Pressed:
@@ -59,14 +60,17 @@ class Intake:
             return await self._press(update_id, raw.callback_query)
         return None
 
+    def unreadable(self, raw: TelegramUpdate) -> Update | None:
+        """Return the refusal of an update that `read` failed on; None if it is no message of a permitted person."""
+        message = raw.message
+        if message is None or message.from_user is None or not self._allowed.permits(str(message.from_user.id)):
+            return None
+        return Update(**_origin(f"{self._api.id}:{raw.update_id}", message, message.from_user), refusal=_UNREADABLE)
+
     async def _message(self, update_id: str, message: Message) -> Update | None:
         if message.from_user is None or message.from_user.is_bot:
             return None
-        origin: dict[str, Any] = {
-            "id": update_id,
-            "conversation": _conversation(message),
-            "sender": str(message.from_user.id),
-        }
+        origin = _origin(update_id, message, message.from_user)
         if not self._allowed.permits(origin["sender"]):
             await self._refuse_stranger(message, origin["sender"])
             return None
@@ -95,7 +99,7 @@ class Intake:
         question = None if asked is None else reply_target(asked.reply_markup)
         if question is None:
             return Update(**origin, text=text, attachments=attachments)
-        return Update(**origin, text=text, run_id=question.run_id, wait_id=question.wait_id)
+        return Update(**origin, text=text, attachments=attachments, run_id=question.run_id, wait_id=question.wait_id)
 
     async def _press(self, update_id: str, query: CallbackQuery) -> Update | None:
         press, sender = read_press(query.data), str(query.from_user.id)
@@ -133,6 +137,10 @@ class Intake:
     async def _toast(self, query: CallbackQuery, words: str, *, alert: bool = False) -> None:
         with suppress(DeliveryFailed):
             await self._api(AnswerCallbackQuery(callback_query_id=query.id, text=words, show_alert=alert))
+
+
+def _origin(update_id: str, message: Message, sender: User) -> dict[str, Any]:
+    return {"id": update_id, "conversation": _conversation(message), "sender": str(sender.id)}
 
 
 def _conversation(message: Message) -> str:

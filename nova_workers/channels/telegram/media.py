@@ -86,18 +86,23 @@ class MediaReader:
         return text.strip()
 
     async def _fetch(self, file_id: str, size_bytes: int | None) -> bytes:
-        if (size_bytes or 0) > MAX_DOWNLOAD_BYTES:
-            raise InvalidInput(f"Telegram lets bots fetch files up to 20 MB, and this one has {size_bytes} bytes.")
+        _check_size(size_bytes)
         failures = 0
         while True:
             try:
                 file = await self._api(GetFile(file_id=file_id))
+                _check_size(file.file_size)
                 return await self._api.download(file.file_path or "")
             except DeliveryFailed as error:
                 failures += 1
                 if not error.retryable or failures >= _FETCHING.attempts:
                     raise InvalidInput("The file could not be fetched from Telegram. Send it again.") from error
                 await asyncio.sleep(error.retry_after_s or _FETCHING.delay_s(failures))
+
+
+def _check_size(size_bytes: int | None) -> None:
+    if (size_bytes or 0) > MAX_DOWNLOAD_BYTES:
+        raise InvalidInput(f"Telegram lets bots fetch files up to 20 MB, and this one has {size_bytes} bytes.")
 
 
 def _attachment(media_type: str, content: bytes) -> Attachment:

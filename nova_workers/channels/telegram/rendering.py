@@ -49,7 +49,8 @@ def to_html(text: str) -> str:
 
 def _blocks(text: str) -> list[str]:
     """Return the top-level blocks of a Markdown text, in its own words."""
-    lines = text.splitlines()
+    # The lines of the parser: `splitlines` has more, such as after U+2028.
+    lines = text.replace("\r\n", "\n").replace("\r", "\n").split("\n")
     starts = sorted({token.map[0] for token in _MARKDOWN.parse(text) if token.level == 0 and token.map is not None})
     if not starts:
         return [text.strip()] if text.strip() else []

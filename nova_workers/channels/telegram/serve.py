@@ -25,7 +25,15 @@ from nova_workers.channels.telegram.sources import Polling, UpdateSource, Webhoo
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.config import AudioSettings, Settings
-from nova_workers.errors import ConfigurationError, DeliveryFailed, NovaError, TooManyRequests, Unavailable
+from nova_workers.errors import (
+    ConfigurationError,
+    DeliveryFailed,
+    Forbidden,
+    NovaError,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
 from nova_workers.stopping import stop_tasks
 
 __all__ = ["serve_telegram"]
@@ -71,7 +79,14 @@ async def serve_telegram(client: NovaClient, settings: Settings) -> None:
         tasks: list[asyncio.Task[None]] = []
         stack.push_async_callback(stop_tasks, tasks)
         for bot in bots:
-            api = BotApi(bot.token, telegram.base_url)
+            try:
+                api = BotApi(bot.token, telegram.base_url)
+            except ConfigurationError as error:
+                if len(bots) == 1:
+                    raise
+                # The others are served.
+                _log.error("telegram.bot_left_out", channel=bot.channel, error=error.message)
+                continue
             stack.push_async_callback(api.close)
             source: UpdateSource = Polling()
             if telegram.webhook_url is not None:
@@ -115,12 +130,25 @@ class _ServedBot:
             finally:
                 await stop_tasks([serving, keeping])
                 await self._journal.release()
-            if not serving.cancelled() and (error := serving.exception()) is not None:
-                if not isinstance(error, NovaError):
-                    raise error
-                # Such as an agent that is not there: the other bots are served, and this one when that is removed.
+            for task in (serving, keeping):
+                if not task.cancelled() and (error := task.exception()) is not None:
+                    await self._pause(error)
+
+    async def _pause(self, error: BaseException) -> None:
+        """Wait after a fault. The other bots are served meanwhile, and this one when its cause is removed.
+
+        Raises:
+            Unauthenticated: The API does not know the key, for no bot.
+            Forbidden: The key lacks a scope.
+        """
+        match error:
+            case Unauthenticated() | Forbidden():
+                raise error
+            case NovaError():
                 _log.error("telegram.bot_stopped", channel=self._bot.channel, error=error.message, again_s=_AGAIN_S)
-                await asyncio.sleep(_AGAIN_S)
+            case _:
+                _log.error("telegram.bot_stopped", channel=self._bot.channel, again_s=_AGAIN_S, exc_info=error)
+        await asyncio.sleep(_AGAIN_S)
 
     async def _relay(self) -> None:
         username = await self._username()

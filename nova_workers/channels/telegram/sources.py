@@ -2,7 +2,7 @@
 
 import asyncio
 import hmac
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Protocol
 
@@ -32,15 +32,15 @@ _PROOF_HEADER = "X-Telegram-Bot-Api-Secret-Token"
 class UpdateSource(Protocol):
     """The updates of one bot in order. An update that the consumer does not return from comes again."""
 
-    def updates(self, api: BotApi) -> AsyncIterator[TelegramUpdate]:
-        """Yield updates until canceled."""
+    def updates(self, api: BotApi) -> AsyncGenerator[TelegramUpdate]:
+        """Yield updates until canceled or closed."""
         ...
 
 
 class Polling:
     """Asks Telegram for updates."""
 
-    async def updates(self, api: BotApi) -> AsyncIterator[TelegramUpdate]:
+    async def updates(self, api: BotApi) -> AsyncGenerator[TelegramUpdate]:
         """See `UpdateSource.updates`."""
         await _insist(api, DeleteWebhook(drop_pending_updates=False))
         offset: int | None = None
@@ -75,7 +75,7 @@ class Webhook:
         self._queue: asyncio.Queue[tuple[TelegramUpdate, asyncio.Future[bool]]] | None = None
         self._api: BotApi | None = None
 
-    async def updates(self, api: BotApi) -> AsyncIterator[TelegramUpdate]:
+    async def updates(self, api: BotApi) -> AsyncGenerator[TelegramUpdate]:
         """See `UpdateSource.updates`."""
         # One connection at a time keeps the order of a chat.
         setting = SetWebhook(url=self._url, secret_token=self._secret, allowed_updates=_ALLOWED, max_connections=1)

@@ -67,7 +67,9 @@ class TelegramServer:
     Attributes:
         calls: Every call in order: method and parameters.
         failures: Planned errors by method; each is the answer to one call.
-        before: Runs when a call arrives, before it has an effect; `after` runs before its answer.
+        before: Runs when a call arrives, before it has an effect; `after` runs before its answer. A file is fetched by
+            the call ``download``.
+        moved: New ids of groups that became supergroups, by the old ones.
     """
 
     def __init__(self, token: str = TOKEN) -> None:
@@ -81,6 +83,7 @@ class TelegramServer:
         self.commands: list[str] = []
         self.messages: list[Shown] = []
         self.toasts: list[str] = []
+        self.moved: dict[int, int] = {}
         self._updates: list[Params] = []
         self._files: dict[str, bytes] = {}
         self._next_update, self._next_message = 1000, 1
@@ -99,19 +102,33 @@ class TelegramServer:
         self._files[file_id] = content
         file: Params = {"file_id": file_id, "file_unique_id": file_id, "file_size": len(content)}
         caption = fields.pop("caption", None)
+        asked = {"reply_to_message": fields.pop("reply_to_message")} if "reply_to_message" in fields else {}
         about = file | {"photo": {"width": 9, "height": 9}, "voice": {"duration": 1}}.get(kind, {}) | fields
-        message = self._message(user, None, **{kind: [about] if kind == "photo" else about})
+        message = self._message(user, None, **{kind: [about] if kind == "photo" else about}, **asked)
         return self._arrive("message", message | ({"caption": caption} if caption else {}))
 
     def presses(self, message: Shown, label: str, user: int = 7) -> int:
         """Let a person press a button."""
-        data = next(button["callback_data"] for button in message.buttons if label in button["text"])
+        return self.presses_data(
+            message, next(button["callback_data"] for button in message.buttons if label in button["text"]), user
+        )
+
+    def presses_data(self, message: Shown, data: str, user: int = 7) -> int:
+        """Let a client press a button with any data, as an odd one can."""
         query = {"id": str(self._next_update), "from": _user(user), "chat_instance": "1", "data": data}
         return self._arrive("callback_query", query | {"message": self._view(message)})
 
     def replies_to(self, message: Shown, text: str, user: int = 7) -> int:
         """Let a person write as a reply to a message of the bot."""
         return self.says(text, user, reply_to_message=self._view(message))
+
+    def replies_with_photo(self, message: Shown, content: bytes, user: int = 7) -> int:
+        """Let a person send a photo as a reply to a message of the bot."""
+        return self.sends("photo", content, user, reply_to_message=self._view(message))
+
+    def deletes(self, message: Shown) -> None:
+        """Let a person delete a message of the bot."""
+        self.messages.remove(message)
 
     # What they see
 
@@ -142,6 +159,9 @@ class TelegramServer:
                 await self.before(method, params)
             if self.failures.get(method):
                 raise self.failures[method].pop(0)
+            if (moved_to := self.moved.get(int(params.get("chat_id", 0)))) is not None:
+                words = "Bad Request: group chat was upgraded to a supergroup chat"
+                raise BotApiError(400, words, migrate_to_chat_id=moved_to)
             result = await getattr(self, f"_{method}")(params)
             if self.after is not None:
                 await self.after(method, params)
@@ -151,6 +171,8 @@ class TelegramServer:
 
     async def download(self, request: Request) -> Response:
         """Serve a file."""
+        if self.before is not None:
+            await self.before("download", {})
         known = request.path_params["token"] == self.token and request.path_params["path"] in self._files
         return Response(self._files[request.path_params["path"]]) if known else Response(status_code=404)
 
@@ -208,11 +230,13 @@ class TelegramServer:
         message.buttons = _buttons(params)
         return self._view(message)
 
-    async def _sendDocument(self, params: Params) -> Params:
-        return self._view(self._show(params, "document"))
-
-    async def _sendPhoto(self, params: Params) -> Params:
-        return self._view(self._show(params, "photo"))
+    async def _editMessageMedia(self, params: Params) -> Params:
+        message = self._found(params)
+        media = json.loads(params["media"])
+        message.file_name, message.content = params[media["media"].removeprefix("attach://")]
+        message.kind, message.text, message.html = media["type"], media.get("caption", ""), None
+        message.edits += 1
+        return self._view(message)
 
     async def _sendVoice(self, params: Params) -> Params:
         return self._view(self._show(params, "voice"))

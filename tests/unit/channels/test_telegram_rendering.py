@@ -58,3 +58,9 @@ def test_a_long_code_block_is_a_code_block_in_each_message() -> None:
 def test_a_code_block_with_a_first_line_without_an_end_is_cut_too() -> None:
     parts = split_markdown(f"```{'x' * 9_000}\n{'y' * 9_000}\n```")
     assert all(units(part) <= 3_600 for part in parts)
+
+
+def test_a_line_separator_in_a_code_block_ends_no_line_of_markdown() -> None:
+    code = "\n".join(["Before.", "", "```", *(f"a\u2028b {number}" for number in range(9)), "```", "", "After."])
+    assert split_markdown(code, limit=60)[0] == "Before."
+    assert all(part.count("```") in {0, 2} for part in split_markdown(code, limit=60))

@@ -8,7 +8,8 @@ import pytest
 
 from nova_workers.contracts.waits import RunAnswer
 from tests.integration.cli.telegram.conftest import ANN, BEN, MALLORY, Script, Stage, soon
-from tests.support.servers.telegram_server import Shown
+from tests.support.data.media_samples import JPEG
+from tests.support.servers.telegram_server import BotApiError, Shown
 from tests.support.waiting import stays
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet"), pytest.mark.timeout(240)]
@@ -84,6 +85,33 @@ async def test_an_approval_is_given_by_a_button_once(served: Stage, script: Scri
     assert [memory.content for memory in (await served.nova.memories.list(contains=fact)).items] == [fact]
     await soon(lambda: telegram.unconfirmed == [])
     await stays(lambda: not any("refus" in text for text in telegram.texts()), for_s=0.3)
+
+
+async def test_odd_answers_to_a_question_are_refused_and_stop_nothing(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    await _with_agent(served, capabilities={"user": {}})
+    telegram.says(script(FREE, {"say": "One."}))
+    asked = await _asked(served, "Which cup?")
+    telegram.replies_with_photo(asked, JPEG)
+    await soon(lambda: any("answered with text" in text for text in telegram.texts()))
+    run, wait = asked.buttons[0]["callback_data"].split(":")[1:3]
+    telegram.presses_data(asked, f"q:{run}:{wait}:999")
+    telegram.presses_data(asked, "x" * 64)
+    await soon(lambda: telegram.toasts.count("This button is not known any more.") == 2)
+    pressed = asked.buttons
+    telegram.replies_to(asked, "the blue one")
+    await soon(lambda: "One." in telegram.texts())
+    await soon(lambda: asked.buttons == [])
+    # As a client shows it that has not seen that the question is closed.
+    asked.buttons = pressed
+    telegram.replies_to(asked, "the red one")
+    await soon(lambda: any("no longer open" in text for text in telegram.texts()))
+    asked.buttons = pressed
+    telegram.failures["answerCallbackQuery"] = [BotApiError(400, "Bad Request: query is too old")]
+    telegram.presses_data(asked, f"q:{run}:{wait}:0")
+    await soon(lambda: asked.buttons == [])
+    await soon(lambda: telegram.unconfirmed == [])
+    assert len(await served.runs()) == 1
 
 
 @pytest.mark.long

@@ -44,6 +44,46 @@ async def test_an_answer_grows_by_edits_of_one_message_with_its_tools(served: St
     assert telegram.messages[1].html == "<b>Second</b> part."
 
 
+async def test_an_answer_whose_message_a_person_deletes_comes_in_one_new_message(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    telegram.says(script({"say": "First "}, {"sleep_s": 1.2}, {"say": "second "}, {"sleep_s": 1.2}, {"say": "third."}))
+    await soon(lambda: telegram.texts() == ["First"])
+    telegram.deletes(telegram.messages[0])
+    await soon(lambda: telegram.texts()[-1:] == ["First second third."])
+    assert len(telegram.texts()) == 1
+    assert len(telegram.named("sendMessage")) == 2
+
+
+async def test_an_answer_in_a_group_that_becomes_a_supergroup_is_finished_there(served: Stage, script: Script) -> None:
+    telegram = served.telegram
+    telegram.says(script({"say": "First "}, {"sleep_s": 1.5}, {"say": "second."}), ANN, chat=-5)
+    await soon(lambda: telegram.texts(-5) == ["First"])
+    telegram.moved[-5] = -1005
+    await soon(lambda: telegram.texts(-1005) == ["First second."])
+
+
+async def test_a_deleted_agent_refuses_its_messages_and_stops_no_other_conversation(
+    served: Stage, script: Script
+) -> None:
+    telegram = served.telegram
+    agent_id = await served.agent()
+    telegram.says(f"/agent {agent_id}", BEN)
+    await soon(lambda: telegram.texts(BEN) == [f"You talk with {agent_id} now."])
+    telegram.says("hello", BEN)
+    await soon(lambda: telegram.texts(BEN)[-1] == "You said: hello")
+    await served.nova.agents.delete(agent_id)
+    telegram.says("/new", BEN)
+    await soon(lambda: f"{agent_id!r}" in telegram.texts(BEN)[-1])
+    telegram.says("hello", ANN)
+    await soon(lambda: telegram.texts(ANN) == ["You said: hello"])
+    telegram.says(script({"say": "Long "}, {"sleep_s": 60}, {"say": "never"}), ANN)
+    await soon(lambda: telegram.texts(ANN)[-1] == "Long")
+    telegram.says("/new", ANN)
+    # It writes on in this chat.
+    telegram.says("/stop", ANN)
+    await soon(lambda: any("canceled" in text for text in telegram.texts(ANN)))
+
+
 @pytest.mark.long
 async def test_a_long_answer_is_split_between_its_blocks(served: Stage, script: Script) -> None:
     telegram = served.telegram
@@ -151,7 +191,8 @@ async def test_the_bot_of_one_agent_talks_for_that_agent_only(stage: Stage) -> N
 
 async def test_two_processes_have_one_poller_and_the_other_takes_over(stage: Stage) -> None:
     telegram = stage.telegram
-    first, second = stage.start(), stage.start()
+    stage.env["NOVA_TELEGRAM__LEASE_TTL_S"] = "2"
+    first, second = stage.start_by_command(), stage.start()
     telegram.says("one")
     await soon(lambda: telegram.texts() == ["You said: one"])
     await soon(lambda: stage.logs().count("channel.standby") == 1)

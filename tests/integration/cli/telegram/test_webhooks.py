@@ -7,9 +7,21 @@ import json
 
 import httpx2
 import pytest
+from aiohttp.test_utils import TestServer
+from pydantic import SecretStr
 
+from nova_workers.channels.allow_list import AllowList
+from nova_workers.channels.journal import Journal
+from nova_workers.channels.telegram.api import BotApi
+from nova_workers.channels.telegram.channel import TelegramChannel
+from nova_workers.channels.telegram.intake import Intake, Pressed
+from nova_workers.channels.telegram.media import MediaReader
+from nova_workers.channels.telegram.sources import Webhook
+from nova_workers.client.client import NovaClient
+from nova_workers.config import AudioSettings
 from tests.integration.cli.telegram.conftest import Stage, soon
 from tests.support.processes.fleet import free_port
+from tests.support.servers.telegram_server import TOKEN, telegram_server
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet"), pytest.mark.timeout(240)]
 
@@ -40,3 +52,33 @@ async def test_a_webhook_takes_updates_with_its_secret_only_and_each_once(stage:
         await soon(lambda: telegram.texts() == ["You said: hello"])
     assert len(await stage.runs()) == 1
     assert telegram.named("getUpdates") == []
+
+
+async def test_a_webhook_whose_channel_is_closed_refuses_at_once_what_it_has_not_confirmed() -> None:
+    async with telegram_server() as telegram, NovaClient("http://127.0.0.1:9", "key") as nova:
+        api, webhook, pressed = (
+            BotApi(SecretStr(TOKEN), telegram.url),
+            Webhook("https://a.example/b", "secret"),
+            Pressed(),
+        )
+        intake = Intake(api, "bot", AllowList(["7"]), MediaReader(api, AudioSettings()), pressed)
+        journal = Journal(nova, "channel:test")
+        channel = TelegramChannel("telegram", api, journal, intake=intake, source=webhook, pressed=pressed)
+        async with TestServer(Webhook.application({"/b": webhook})) as server, httpx2.AsyncClient() as client:
+
+            async def send(text: str) -> int:
+                telegram.says(text)
+                headers = {"X-Telegram-Bot-Api-Secret-Token": "secret"}
+                url = str(server.make_url("/b"))
+                return (await client.post(url, headers=headers, json=telegram.last_update(), timeout=20)).status_code
+
+            updates = channel.updates()
+            first = asyncio.ensure_future(anext(updates))
+            await soon(lambda: telegram.webhook is not None)
+            sending = asyncio.create_task(send("one"))
+            assert (await first).text == "one"
+            # As when the relay fails over an update: no other is requested.
+            await channel.close()
+            assert await sending == 503
+            assert await send("two") == 503
+        await api.close()
