@@ -126,7 +126,8 @@ async def list_runs(
     """Return runs, newest first, from before the run `before`."""
     conditions, values = conditions_of(which, before=before)
     query = f"{_VIEW} WHERE {conditions} ORDER BY r.id DESC LIMIT :limit"
-    return [_view(row) for row in await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)]
+    rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit, media=True)
+    return [_view(row) for row in rows]
 
 
 async def list_thread_runs(
