@@ -56,7 +56,7 @@ def _become(uid: int, gid: int, *, override_access: bool) -> None:
         _check(raised, "prctl(PR_CAP_AMBIENT_RAISE)")
 
 
-def _die_with_parent(parent: int, death_signal: int) -> None:
+def die_with_parent(parent: int, death_signal: int = signal.SIGKILL) -> None:
     """Ask the kernel for `death_signal` when the parent dies, however it dies. Linux only."""
     if sys.platform == "linux":
         libc = ctypes.CDLL(None, use_errno=True)
@@ -79,7 +79,7 @@ def main(arguments: list[str]) -> None:
         uid, gid = options.user.split(":")
         _become(int(uid), int(gid), override_access=options.override_access)
     # After the change of user: the kernel forgets the death signal when credentials change.
-    _die_with_parent(options.parent, options.death_signal)
+    die_with_parent(options.parent, options.death_signal)
     os.execvp(options.program[0], options.program)  # noqa: S606 - replacing this process is the purpose
 
 

@@ -84,7 +84,7 @@ async def _worker(url: str, *, slots: int) -> AsyncGenerator[FleetProcess]:
         *("--queues", _QUEUE, "--without-gossip", "--without-mingle", "--loglevel", "warning"),
     ]
     with TemporaryDirectory(prefix="nova-bench-") as logs:
-        worker = FleetProcess("bare-worker", command, {URL: url}, Path(logs) / "bare-worker.log")
+        worker = FleetProcess("bare-worker", command, {URL: url}, Path(logs) / "bare-worker.log", preloaded=False)
         try:
             yield worker
         except BaseException:

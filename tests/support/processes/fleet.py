@@ -37,6 +37,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import create_key
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
+from tests.support.processes.preloaded import PreloadedProcess
 
 __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
 
@@ -82,15 +83,25 @@ async def add_api_key(
 class FleetProcess:
     """One process of the fleet, in a session of its own.
 
-    Attributes:
+    Args:
         name: Its role and number, such as ``worker-0``.
+        command: A command line of Python with ``-m``.
+        env: Variables on top of ours.
         log: The file of its output.
+        preloaded: Whether it begins with the fleet's modules imported. Not for measurements, and not possible for a
+            library that must be loaded before all others.
     """
 
-    def __init__(self, name: str, command: list[str], env: Mapping[str, str], log: Path) -> None:
+    def __init__(
+        self, name: str, command: list[str], env: Mapping[str, str], log: Path, *, preloaded: bool = True
+    ) -> None:
         self.name = name
         self.log = log
         spec = ProcessSpec(name=name, argv=tuple(command), env=env)
+        if preloaded and "LD_PRELOAD" not in env:
+            assert command[:2] == [sys.executable, "-m"], command
+            self._process = PreloadedProcess(command[2], command[3:], env=spec.environment(), log=log, cwd=ROOT)
+            return
         with log.open("ab") as sink:
             self._process = subprocess.Popen(
                 spec.command(),
@@ -149,7 +160,9 @@ class FleetProcess:
             # The session was made for this process, so its group holds only it and its children.
             os.killpg(self.pid, number)
         except ProcessLookupError:
-            pass
+            if self.exit_code is None:
+                # It has not made its session yet.
+                os.kill(self.pid, number)
 
 
 class Fleet:
@@ -163,6 +176,7 @@ class Fleet:
         api: Whether to start an API; without one there is no `client`, and workers are not waited for.
         api_key: A key that is in the database; None makes a tenant and a key with every scope.
         log_dir: Where logs go; None makes a temporary folder that is deleted after a clean end.
+        preloaded: See `FleetProcess`.
 
     Attributes:
         client: A client with the key.
@@ -183,7 +197,9 @@ class Fleet:
         api: bool = True,
         api_key: str | None = None,
         log_dir: Path | None = None,
+        preloaded: bool = True,
     ) -> None:
+        self._preloaded = preloaded
         self._count = workers
         self._with_api = api
         self._with_beat = beat
@@ -306,7 +322,8 @@ class Fleet:
             await self.worker_ready(worker)
 
     def _spawn(self, name: str, command: list[str], env: Mapping[str, str]) -> FleetProcess:
-        return FleetProcess(name, command, {**self.env, **env}, self._logs / f"{name}.log")
+        log = self._logs / f"{name}.log"
+        return FleetProcess(name, command, {**self.env, **env}, log, preloaded=self._preloaded)
 
     def _check(self, process: FleetProcess, deadline_s: float, what: str) -> None:
         if process.exit_code is not None:
