@@ -7,12 +7,12 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.contracts.http.fleet import WorkerView
+from nova_workers.contracts.http.fleet import QueuedGroup, WorkerView
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, RunView
 from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.runs.reads import FREE_WORKER
 
-__all__ = ["live_workers", "name_missing_worker"]
+__all__ = ["live_workers", "name_missing_worker", "name_missing_workers"]
 
 _log = structlog.get_logger(__name__)
 
@@ -28,11 +28,32 @@ async def name_missing_worker(redis: Redis, run: RunView) -> RunView:
     """Replace "a free worker" as the reason why a run waits, if no worker of its queue is alive."""
     if run.waiting_for != FREE_WORKER:
         return run
-    workers = await _read(redis)
-    if workers is None or any(run.queue in worker.queues and not worker.draining for worker in workers):
+    served = await _served_queues(redis)
+    if served is None or run.queue in served:
         return run
     lack = f"{NO_WORKER_ALIVE} for the queue {run.queue!r}: start one with `nova worker`"
     return run.model_copy(update={"waiting_for": lack})
+
+
+async def name_missing_workers(redis: Redis, groups: list[QueuedGroup]) -> list[QueuedGroup]:
+    """Replace `worker` as the reason of queued runs, where no worker of their queue is alive."""
+    if all(group.reason != "worker" for group in groups):
+        return groups
+    served = await _served_queues(redis)
+    return [
+        group.model_copy(update={"reason": "no_worker"})
+        if group.reason == "worker" and served is not None and group.queue not in served
+        else group
+        for group in groups
+    ]
+
+
+async def _served_queues(redis: Redis) -> frozenset[str] | None:
+    """Return the queues that a live worker takes runs of; None if Redis does not answer."""
+    workers = await _read(redis)
+    if workers is None:
+        return None
+    return frozenset(queue for worker in workers if not worker.draining for queue in worker.queues)
 
 
 async def _read(redis: Redis) -> list[WorkerView] | None:

@@ -62,6 +62,7 @@ __all__ = [
     "PermissionMode",
     "PresentationMode",
     "Queue",
+    "QueuedReason",
     "RankingSource",
     "ReasoningEffort",
     "ResolvedWaitStatus",
@@ -108,6 +109,21 @@ FinishStatus = Literal["succeeded", "failed", "canceled"]
 EndedRunStatus = Literal[FinishStatus, "merged"]
 """``merged``: its message joined a running turn."""
 RunStatus = Literal[OpenRunStatus, EndedRunStatus]
+
+QueuedReason = Literal[
+    "fleet_paused",
+    "tenant_paused",
+    "agent_paused",
+    "agent_renamed",
+    "thread_busy",
+    "behind_in_thread",
+    "tenant_full",
+    "agent_full",
+    "no_worker",
+    "worker",
+]
+"""Why a queued run does not run yet; the first that applies. ``full``: as many runs at once as it may have.
+``no_worker``: no worker of its queue is alive; ``worker``: only a free slot is missing."""
 
 OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]
 """What a message does when its thread is busy."""

@@ -34,7 +34,7 @@ from nova_workers.client.resources.work_orders import WorkOrderPolicies, WorkOrd
 from nova_workers.client.retry import Retry
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.fleet import FleetPause, FleetView
+from nova_workers.contracts.http.fleet import FleetPause, FleetView, QueuedView
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 from nova_workers.contracts.http.overview.forks import ForkTreeView
@@ -275,6 +275,10 @@ class Fleet:
     async def view(self) -> FleetView:
         """Return runs by status, queues, workers and pauses."""
         return await self._transport.fetch(FleetView, "GET", "/v1/fleet")
+
+    async def queued(self) -> QueuedView:
+        """Return why queued runs wait."""
+        return await self._transport.fetch(QueuedView, "GET", "/v1/fleet/queued")
 
     async def pause(self, pause: FleetPause) -> FleetView:
         """Stop new claims in the scope. Queued runs stay queued."""

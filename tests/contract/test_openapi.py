@@ -94,6 +94,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "POST /v1/agents/{agent_id}/rename agents",
             "POST /v1/agents/{agent_id}/prompt agents",
             "GET /v1/fleet",
+            "GET /v1/fleet/queued",
             "POST /v1/fleet/pause",
             "POST /v1/fleet/resume",
             "POST /v1/keys keys",

@@ -6,10 +6,11 @@ from api.auth import AnyCaller, Caller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.state import ApiState, State
-from api.workers import live_workers
-from nova_workers.contracts.http.fleet import FleetPause, FleetView
+from api.workers import live_workers, name_missing_workers
+from nova_workers.contracts.http.fleet import FleetPause, FleetView, QueuedView
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.runs import fleet as ledger
+from nova_workers.ledger.runs.queued import count_queued
 from nova_workers.ledger.workspace import agents
 
 __all__ = ["router"]
@@ -24,6 +25,15 @@ async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
     Workers are shown to operators only.
     """
     return await _view(caller, state)
+
+
+@router.get("/queued", responses=problems())
+async def get_queued(caller: AnyCaller, state: State) -> QueuedView:
+    """Get why queued runs wait: how many of each queue for which reason."""
+    tenant_id = None if caller.may("operator") else caller.tenant_id
+    async with state.services.database.connection() as connection:
+        groups = await count_queued(connection, tenant_id)
+    return QueuedView(groups=await name_missing_workers(state.services.redis, groups))
 
 
 @router.post("/pause", responses=problems(404, 410, body=True))

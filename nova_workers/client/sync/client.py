@@ -35,7 +35,7 @@ from nova_workers.client.sync.resources.webhooks import Webhooks
 from nova_workers.client.sync.resources.work_orders import WorkOrderPolicies, WorkOrders, WorkOrderSecrets
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.fleet import FleetPause, FleetView
+from nova_workers.contracts.http.fleet import FleetPause, FleetView, QueuedView
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 from nova_workers.contracts.http.overview.forks import ForkTreeView
@@ -276,6 +276,10 @@ class Fleet:
     def view(self) -> FleetView:
         """Return runs by status, queues, workers and pauses."""
         return self._transport.fetch(FleetView, "GET", "/v1/fleet")
+
+    def queued(self) -> QueuedView:
+        """Return why queued runs wait."""
+        return self._transport.fetch(QueuedView, "GET", "/v1/fleet/queued")
 
     def pause(self, pause: FleetPause) -> FleetView:
         """Stop new claims in the scope. Queued runs stay queued."""

@@ -7,9 +7,18 @@ from pydantic import StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
-from nova_workers.vocabulary import PauseScope
+from nova_workers.vocabulary import PauseScope, QueuedReason, RunQueue
 
-__all__ = ["FleetPause", "FleetView", "QueueDepth", "SwitchView", "WorkerView"]
+__all__ = [
+    "MAX_QUEUED_COUNTED",
+    "FleetPause",
+    "FleetView",
+    "QueueDepth",
+    "QueuedGroup",
+    "QueuedView",
+    "SwitchView",
+    "WorkerView",
+]
 
 
 class QueueDepth(View):
@@ -18,6 +27,27 @@ class QueueDepth(View):
     queue: str
     queued: int
     oldest_queued_age_s: float | None
+
+
+MAX_QUEUED_COUNTED = 5_000
+"""Of how many queued runs, the oldest, the reasons are counted."""
+
+
+class QueuedGroup(View):
+    """Queued runs of one queue that wait for the same reason."""
+
+    queue: RunQueue
+    reason: QueuedReason
+    runs: int
+    oldest_age_s: float
+    """Since the run that is queued longest of these was queued."""
+
+
+class QueuedView(View):
+    """Why queued runs wait: of the key's tenant, or of all with the `operator` scope."""
+
+    groups: list[QueuedGroup]
+    """The largest first. Of at most the 5,000 oldest queued runs."""
 
 
 class WorkerView(View):

@@ -8,9 +8,12 @@ import pytest
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.ledger.database import Database
-from tests.integration.api.manual_worker import Tenant, make_tenant
+from tests.integration.api.conftest import worker
+from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.console.conftest import Console
 from tests.support.servers.asgi import serving
+
+__all__ = ["worker"]
 
 
 @pytest.mark.parametrize("path", ["/", "/runs"])
@@ -27,6 +30,24 @@ async def test_runs_are_listed_with_what_was_asked_and_filtered(console: Console
     assert "Which &lt;b&gt;birds&lt;/b&gt; can swim?" in page
     assert "queued" in page
     assert "No run fits" in (await browser.get("/runs?status=failed")).text
+
+
+async def test_home_says_why_runs_are_queued_and_plots_by_agent_and_model(
+    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+) -> None:
+    thread = await console.api.thread()
+    await console.api.run(thread, "first")
+    await worker.play(thread)
+    await console.api.run(thread, "second", queue="background")
+    page = (await browser.get("/")).text
+    assert "no worker of this queue is alive" in page
+    assert 'href="/runs?status=queued&amp;queue=background"' in page
+    assert "Runs that ended, by hour" in page
+    by_agent = (await browser.get("/?by=agent&over=hour")).text
+    assert "Runs that ended, by minute and agent" in by_agent
+    assert '<li class="c0">nova <strong>1</strong></li>' in by_agent
+    assert "Model calls, by day and model" in (await browser.get("/?by=model&over=month")).text
+    assert "Runs that ended, by hour" in (await browser.get("/?by=nonsense&over=century")).text
 
 
 async def test_a_list_has_pages(console: Console, browser: httpx2.AsyncClient) -> None:

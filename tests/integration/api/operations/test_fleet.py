@@ -27,6 +27,45 @@ async def test_the_fleet_view_shows_queued_and_running_runs(api: Api, worker: Ma
     assert fleet["switches"] == []
 
 
+async def test_queued_runs_are_counted_by_the_reason_why_they_wait(
+    api: Api, worker: ManualWorker, other_tenant: Tenant, redis: Redis, database: Database
+) -> None:
+    narrow = await make_tenant(database, ("runs",), api.tenant.id)
+
+    async def reasons() -> dict[tuple[str, str], int]:
+        async with api.client(narrow.key) as mine:
+            groups = (await mine.get("/v1/fleet/queued")).json()["groups"]
+        assert all(group["oldest_age_s"] >= 0 for group in groups)
+        return {(group["queue"], group["reason"]): group["runs"] for group in groups}
+
+    async with api.client(other_tenant.key) as other:
+        await other.post("/v1/runs", json={"message": "of another tenant"})
+        assert await reasons() == {}
+        assert len((await other.get("/v1/fleet/queued")).json()["groups"]) == 1
+    busy, free = await api.thread(), await api.thread()
+    await api.run(busy)
+    await worker.claim(busy)
+    await api.run(busy)
+    for _ in range(3):
+        await api.run(free, queue="background")
+    assert await reasons() == {
+        ("background", "behind_in_thread"): 2,
+        ("background", "no_worker"): 1,
+        ("interactive", "thread_busy"): 1,
+    }
+    record = {
+        "id": "wkr_1", "host": "h", "pid": 7, "queues": ["background"], "slots": 8, "busy": 8, "draining": False,
+        "seen_at": "2026-01-01T00:00:00Z",
+    }  # fmt: skip
+    await redis.zadd(workers_index(), {"wkr_1": 1})
+    await redis.set(worker_presence("wkr_1"), orjson.dumps(record))
+    assert (await reasons())["background", "worker"] == 1
+    await api.http.patch("/v1/agents/nova", json={"max_running": 1})
+    assert (await reasons())["background", "agent_full"] == 1
+    await api.http.post("/v1/fleet/pause", json={"scope": "agent", "agent_id": "nova"})
+    assert await reasons() == {("background", "agent_paused"): 3, ("interactive", "agent_paused"): 1}
+
+
 async def test_statuses_come_in_the_same_order_every_time(api: Api, database: Database) -> None:
     ended = ["succeeded", "merged", "failed", "canceled"]
     for status in ended:

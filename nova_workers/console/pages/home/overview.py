@@ -1,0 +1,115 @@
+"""Home: what needs a person, what runs and waits now, today's cost, and plots."""
+
+import asyncio
+from collections.abc import Collection, Mapping, Sequence
+from typing import Final, NamedTuple
+
+from starlette.requests import Request
+from starlette.responses import Response
+
+from nova_workers.client.client import NovaClient
+from nova_workers.console.access import if_allowed
+from nova_workers.console.pages.home.plots import PERIODS, Plot, plots_by_key, plots_of_all
+from nova_workers.console.paging import filter_of
+from nova_workers.console.rendering import render
+from nova_workers.console.state import client_of
+from nova_workers.contracts.http.overview.activity import ActivityGrouping
+from nova_workers.contracts.http.overview.attention import AttentionGroup, AttentionItem, AttentionView
+from nova_workers.vocabulary import QueuedReason
+
+__all__ = ["show"]
+
+_ROWS = 6
+_GROUPINGS: Final[Mapping[str, ActivityGrouping]] = {"agent": "agent", "model": "model"}
+REASONS: Final[Mapping[QueuedReason, tuple[str, str]]] = {
+    "fleet_paused": ("the fleet is paused", "warn"),
+    "tenant_paused": ("the tenant is paused", "warn"),
+    "agent_paused": ("their agent is paused", "warn"),
+    "agent_renamed": ("their agent is being renamed", "warn"),
+    "thread_busy": ("a run of their conversation is under way", "idle"),
+    "behind_in_thread": ("earlier messages of their conversation go first", "idle"),
+    "tenant_full": ("the tenant has as many runs at once as it may", "warn"),
+    "agent_full": ("their agent has as many runs at once as it may", "warn"),
+    "no_worker": ("no worker of this queue is alive", "bad"),
+    "worker": ("no worker slot is free yet", "live"),
+}
+"""Words and colour of each reason for which queued runs wait."""
+
+
+class Needed(NamedTuple):
+    """Things of one kind that need a person. `links` are the pages of `items`, in their order."""
+
+    title: str
+    tone: str
+    total: int
+    entries: Sequence[tuple[str, AttentionItem]]
+    href: str
+
+
+async def show(request: Request) -> Response:
+    """Show the overview."""
+    client = client_of(request)
+    over, by = _chosen(request, "over", PERIODS) or "day", _chosen(request, "by", _GROUPINGS)
+    attention, running, recent, (fleet, queued), budgets, plots = await asyncio.gather(
+        client.overview.attention(limit=_ROWS),
+        if_allowed(client.runs.list(status="running", limit=_ROWS), None),
+        if_allowed(client.runs.list(limit=_ROWS), None),
+        asyncio.gather(client.fleet.view(), client.fleet.queued()),
+        if_allowed(client.tenants.budgets(), None),
+        if_allowed(_plots(client, over, by), ()),
+    )
+    return render(
+        request,
+        "home/show.html",
+        needed=_needed(attention),
+        running=running.items if running else (),
+        recent=recent.items if recent else (),
+        fleet=fleet,
+        queued=queued.groups,
+        reasons=REASONS,
+        own_budget=budgets.items[0] if budgets else None,
+        plots=plots,
+        over=over,
+        by=by,
+        periods=[(word, title) for word, (title, _) in PERIODS.items()],
+        may_read_runs=recent is not None,
+    )
+
+
+async def _plots(client: NovaClient, over: str, by: str | None) -> Sequence[Plot]:
+    bucket = PERIODS[over][1]
+    if by is None:
+        return plots_of_all(await client.overview.activity(bucket))
+    activity, grouped = await asyncio.gather(
+        client.overview.activity(bucket), client.overview.activity(bucket, group_by=_GROUPINGS[by])
+    )
+    return plots_by_key(grouped, activity.buckets)
+
+
+def _chosen(request: Request, name: str, words: Collection[str]) -> str | None:
+    """Return a choice of the address; None for one that there is not."""
+    given = filter_of(request, name)
+    return given if given in words else None
+
+
+def _needed(attention: AttentionView) -> list[Needed]:
+    """Return the groups that have something; questions and approvals first."""
+    return [
+        Needed(title, tone, group.count, [(f"{base}{_id(item, by)}", item) for item in group.items], href)
+        for title, tone, group, base, by, href in _groups(attention)
+        if group is not None and group.count
+    ]
+
+
+def _groups(view: AttentionView) -> Sequence[tuple[str, str, AttentionGroup | None, str, str, str]]:
+    return (
+        ("Questions", "warn", view.questions, "/runs/", "run_id", "/inbox?kind=question"),
+        ("Approvals", "warn", view.approvals, "/runs/", "run_id", "/inbox?kind=approval"),
+        ("Paused triggers", "bad", view.triggers, "/triggers/", "id", "/triggers"),
+        ("Parked tasks", "warn", view.tasks, "/tasks/", "id", "/tasks"),
+        ("Failing webhooks", "bad", view.webhooks, "/webhooks/", "id", "/webhooks"),
+    )
+
+
+def _id(item: AttentionItem, by: str) -> str:
+    return (item.run_id or item.id) if by == "run_id" else item.id

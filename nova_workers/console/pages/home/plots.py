@@ -1,0 +1,161 @@
+"""Plots of what happened: in all, or by agent or model."""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from datetime import datetime
+from typing import Final, NamedTuple
+from zoneinfo import ZoneInfo
+
+from markupsafe import Markup
+
+from nova_workers.console.drawing.charts import Series, lines, stacked_bars
+from nova_workers.console.formats import duration, tokens, usd
+from nova_workers.contracts.http.overview.activity import ActivityBucket, ActivityView, BucketSize
+
+__all__ = ["PERIODS", "Plot", "plots_by_key", "plots_of_all"]
+
+PERIODS: Final[Mapping[str, tuple[str, BucketSize]]] = {
+    "hour": ("Last hour", "minute"),
+    "day": ("Last day", "hour"),
+    "month": ("Last 30 days", "day"),
+}
+"""By the word of the address: the title, and the buckets."""
+_MOST_KEYS = 5
+"""Agents or models with a colour of their own: those with the most; the others are one."""
+_OTHERS = "others"
+
+_Value = Callable[[ActivityBucket], float | None]
+
+
+class Plot(NamedTuple):
+    """A plot with its legend: of each series the class of its colour, its name, and its total in words."""
+
+    title: str
+    svg: Markup
+    legend: Sequence[tuple[str, str, str | Markup]]
+
+
+def plots_of_all(activity: ActivityView) -> list[Plot]:
+    """Return what happened in all, from activity without a grouping."""
+    buckets, labels, unit = activity.buckets, _labels(activity), f"by {activity.bucket}"
+
+    def bars(title: str, shown: Callable[[float], str | Markup], name: str, *parts: tuple[str, str, _Value]) -> Plot:
+        series = [Series(part, kind, [value(bucket) for bucket in buckets]) for part, kind, value in parts]
+        legend = [(each.kind, each.title, shown(_sum(each.values))) for each in series]
+        return Plot(f"{title}, {unit}", stacked_bars(f"{title}, {unit}", labels, series, name), legend)
+
+    spread = [
+        Series("median", "main", [bucket.duration_s.p50 if bucket.duration_s else None for bucket in buckets]),
+        Series("95 of 100", "second", [bucket.duration_s.p95 if bucket.duration_s else None for bucket in buckets]),
+    ]
+    took = f"Time of a run, {unit}"
+    return [
+        bars(
+            "Runs that ended",
+            _number,
+            "runs",
+            ("succeeded", "good", lambda bucket: float((bucket.ended or {}).get("succeeded", 0))),
+            ("failed", "bad", lambda bucket: float((bucket.ended or {}).get("failed", 0))),
+        ),
+        Plot(took, lines(took, labels, spread, "s"), [(each.kind, each.title, _highest(each)) for each in spread]),
+        bars(
+            "Tokens",
+            tokens_in_words,
+            "tokens",
+            ("input", "main", lambda bucket: float(bucket.input_tokens)),
+            ("output", "second", lambda bucket: float(bucket.output_tokens)),
+        ),
+        bars("Cost", usd, "USD", ("USD", "main", lambda bucket: bucket.cost_usd)),
+    ]
+
+
+def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> list[Plot]:
+    """Return what happened by agent or model.
+
+    Args:
+        activity: With a grouping: only buckets in which something happened.
+        periods: All buckets of the same time, without the grouping.
+    """
+    at = {bucket.since: place for place, bucket in enumerate(periods)}
+    keys = _largest(activity.buckets)
+    labels, unit = _labels(activity, periods), f"by {activity.bucket} and {activity.group_by}"
+
+    def series(value: _Value, *, with_others: bool) -> list[Series]:
+        rows: dict[str, list[float | None]] = {}
+        for bucket in activity.buckets:
+            name = _name(bucket) if _name(bucket) in keys else _OTHERS
+            found = value(bucket)
+            if bucket.since in at and found is not None and (with_others or name != _OTHERS):
+                row = rows.setdefault(name, [None] * len(periods))
+                row[at[bucket.since]] = (row[at[bucket.since]] or 0.0) + found
+        order = [*keys, _OTHERS]
+        return [Series(name, f"c{order.index(name)}", rows[name]) for name in order if any(rows.get(name, ()))]
+
+    def bars(title: str, unit_name: str, shown: Callable[[float], str | Markup], value: _Value) -> Plot:
+        made, full = series(value, with_others=True), f"{title}, {unit}"
+        legend = [(each.kind, each.title, shown(_sum(each.values))) for each in made]
+        return Plot(full, stacked_bars(full, labels, made, unit_name), legend)
+
+    medians, took = series(_median, with_others=False), f"Median time of a run, {unit}"
+    done = (
+        bars("Model calls", "calls", _number, lambda bucket: float(bucket.model_calls))
+        if activity.group_by == "model"
+        else bars("Runs that ended", "runs", _number, _ended)
+    )
+    return [
+        done,
+        Plot(took, lines(took, labels, medians, "s"), [(each.kind, each.title, _highest(each)) for each in medians]),
+        bars("Tokens", "tokens", tokens_in_words, _all_tokens),
+        bars("Cost", "USD", usd, lambda bucket: bucket.cost_usd),
+    ]
+
+
+def tokens_in_words(count: float) -> str | Markup:
+    """Return a number of tokens, rounded."""
+    return tokens(round(count))
+
+
+def _largest(buckets: Iterable[ActivityBucket]) -> list[str]:
+    """Return the names with the most tokens, and with the most runs among those without any."""
+    sizes: dict[str, tuple[float, float]] = {}
+    for bucket in buckets:
+        size, runs = sizes.get(_name(bucket), (0.0, 0.0))
+        sizes[_name(bucket)] = (size + _all_tokens(bucket), runs + _ended(bucket))
+    return sorted(sizes, key=lambda name: (*(-size for size in sizes[name]), name))[:_MOST_KEYS]
+
+
+def _labels(activity: ActivityView, periods: Sequence[ActivityBucket] | None = None) -> list[str]:
+    zone, form = ZoneInfo(activity.timezone), "%m-%d" if activity.bucket == "day" else "%H:%M"
+
+    def label(at: datetime) -> str:
+        return f"{at.astimezone(zone):{form}}"
+
+    return [label(bucket.since) for bucket in (activity.buckets if periods is None else periods)]
+
+
+def _name(bucket: ActivityBucket) -> str:
+    return bucket.key or "unknown"
+
+
+def _ended(bucket: ActivityBucket) -> float:
+    return float(sum((bucket.ended or {}).values()))
+
+
+def _median(bucket: ActivityBucket) -> float | None:
+    return bucket.duration_s.p50 if bucket.duration_s else None
+
+
+def _all_tokens(bucket: ActivityBucket) -> float:
+    return float(bucket.input_tokens + bucket.output_tokens)
+
+
+def _sum(values: Iterable[float | None]) -> float:
+    return sum(value or 0.0 for value in values)
+
+
+def _highest(series: Series) -> str | Markup:
+    known = [value for value in series.values if value is not None]
+    return f"at most {duration(max(known))}" if known else "-"
+
+
+def _number(value: float) -> str:
+    return f"{round(value):,}"
