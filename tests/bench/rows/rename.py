@@ -3,11 +3,13 @@
 import time
 from collections.abc import Sequence
 
+from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.agents import create_agent
 from nova_workers.upkeep.agent_moves import AgentMoves
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.service import PERSON, Agents
 from tests.bench.figures import Figure, Result
 from tests.bench.servers import filling
@@ -60,7 +62,9 @@ async def measure_rename(bench: Bench) -> Result:
         database = Database(url, pool_size=2)
         try:
             began_s = time.perf_counter()
-            rename = await Agents(database, lambda _: None).begin_rename(_TENANT, _OLD, _NEW, actor=PERSON)
+            rename = await Agents(database, lambda _: None, CeilingRules.of(Settings())).begin_rename(
+                _TENANT, _OLD, _NEW, actor=PERSON
+            )
             begun_s = time.perf_counter() - began_s
             assert await AgentMoves(database, _NoDoorbells()).start(rename, patience_s=_PATIENCE_S)
             took_s = time.perf_counter() - began_s

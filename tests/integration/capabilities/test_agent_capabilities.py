@@ -18,6 +18,7 @@ from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import Gone
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace import agents as ledger
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.service import PERSON, Agents
 from tests.requirements import proves
 
@@ -35,7 +36,7 @@ class Team:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
-        self.agents = Agents(database, self._registry.validate)
+        self.agents = Agents(database, self._registry.validate, CeilingRules.of(Settings()))
 
     async def add(self, agent_id: str, tenant: str = "ten_1", **spec: Any) -> None:
         """Create an agent as a person."""

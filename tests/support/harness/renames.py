@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.renames import Rename
 from nova_workers.upkeep.agent_moves import AgentMoves
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.service import PERSON, Agents
 from tests.support.harness.workers import Harness
 
@@ -13,7 +15,7 @@ __all__ = ["begin_rename", "move_all", "rename"]
 
 async def begin_rename(harness: Harness, old: str, new: str, *, database: Database | None = None) -> Rename:
     """Give an agent another id; its rows stay where they are."""
-    agents = Agents(database or harness.database, lambda _: None)
+    agents = Agents(database or harness.database, lambda _: None, CeilingRules.of(Settings()))
     return await agents.begin_rename(harness.tenant_id, old, new, actor=PERSON)
 
 
