@@ -2,7 +2,7 @@
 
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, field_validator
 
 from nova_workers.config.sections import Seconds, Section
 
@@ -41,5 +41,12 @@ class TelegramSettings(Section):
     """The public address that a proxy passes on to the channel; unset: the channel polls."""
     webhook_host: str = "127.0.0.1"
     webhook_port: Annotated[int, Field(ge=0, le=65535)] = 8730
+
+    @field_validator("token", mode="before")
+    @classmethod
+    def _empty_is_unset(cls, token: object) -> object:
+        # Secrets of deployments have each key, also of a bot that is not there.
+        return token or None
+
     lease_ttl_s: Annotated[Seconds, Field(le=600)] = 15.0
     """After a crash another process takes over when this has passed."""

@@ -33,7 +33,9 @@ _SECRETS: Final[Mapping[FleetProcessKind, frozenset[str]]] = {
     "beat": frozenset({"NOVA_REDIS_URL"}),
     "flower": frozenset({"NOVA_REDIS_URL", "NOVA_FLOWER__PASSWORD"}),
     "console": frozenset({"NOVA_CONSOLE__SECRET", "NOVA_API_KEY"}),
-    "channel": frozenset({"NOVA_TELEGRAM__TOKEN", "NOVA_TELEGRAM__BOTS", "NOVA_API_KEY"}),
+    "channel": frozenset(
+        {"NOVA_TELEGRAM__TOKEN", "NOVA_TELEGRAM__BOTS", "NOVA_API_KEY", "NOVA_AUDIO__TRANSCRIPTION_API_KEY"}
+    ),
 }
 """The secrets that each process uses."""
 

@@ -149,7 +149,8 @@ def telegram_spec(settings: Settings, *, url: str, key: str) -> ProcessSpec | No
         )
     command = (sys.executable, "-m", "nova_workers.channels", "telegram")
     env = {"NOVA_API_URL": url, "NOVA_API_KEY": key, "PYTHONUNBUFFERED": "1"}
-    return ProcessSpec("telegram", command, env, environment_for("channel", os.environ, settings))
+    inherited = environment_for("channel", os.environ, settings)
+    return ProcessSpec("telegram", command, env, inherited, optional=True)
 
 
 def model_spec(*, host: str, port: int, url: str) -> ProcessSpec:

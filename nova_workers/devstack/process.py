@@ -44,6 +44,7 @@ class ProcessSpec:
         death_signal: What the kernel sends it when the parent dies without stopping it. By default SIGKILL: the
             protocol recovers its work.
         user: The account to run as; None keeps the parent's.
+        optional: The other processes run on without it. It is started again however often it fails.
     """
 
     name: str
@@ -56,6 +57,7 @@ class ProcessSpec:
     stop_timeout_s: float = 10.0
     death_signal: signal.Signals = signal.SIGKILL
     user: OsUser | None = None
+    optional: bool = False
 
     def command(self) -> list[str]:
         """Return the whole command line, for a child of this very process."""

@@ -96,6 +96,7 @@ def _welcome(state: StackState, stack: Stack, sink: LineSink) -> None:
         "the fleet is up",
         f"  API     {state.api_url}  (reference: {state.api_url}/docs)",
         *_console_lines(state, stack),
+        *_telegram_lines(stack),
         f"  Flower  {state.flower_url}  (user {FLOWER_USER}; password: {stack.flower_password_hint()})",
         f"  key     {stack.key_file}",
     ]
@@ -104,6 +105,19 @@ def _welcome(state: StackState, stack: Stack, sink: LineSink) -> None:
     lines += ["  try     nova chat", "  stop    Ctrl-C"]
     for line in lines:
         sink.say(line)
+
+
+def _telegram_lines(stack: Stack) -> list[str]:
+    """Return how many bots are served, and for how many people."""
+    bots, people = stack.telegram_bots, stack.telegram_people
+    if not bots:
+        return []
+    who = (
+        f"for {people} {'person' if people == 1 else 'people'}"
+        if people
+        else "which refuses everyone, with their id for NOVA_TELEGRAM__USERS"
+    )
+    return [f"  Telegram {bots} {'bot' if bots == 1 else 'bots'}, {who}"]
 
 
 def _console_lines(state: StackState, stack: Stack) -> list[str]:

@@ -167,6 +167,18 @@ class Stack:
         except OSError:
             return None
 
+    @property
+    def telegram_bots(self) -> int:
+        """The number of Telegram bots that are served."""
+        telegram = self._settings.telegram
+        return (telegram.token is not None) + len(telegram.bots)
+
+    @property
+    def telegram_people(self) -> int:
+        """The number of people who may write to a bot."""
+        telegram = self._settings.telegram
+        return len({*telegram.users, *(user for bot in telegram.bots.values() for user in bot.users)})
+
     async def failed(self) -> str:
         """Wait until a process fails too often, and return the error for the operator."""
         return (await self._supervisor.failed()).message

@@ -15,6 +15,9 @@ from nova_workers.errors import NovaError
 __all__ = ["ProcessGaveUp", "RestartPolicy", "Supervisor"]
 
 
+_MAX_DOUBLINGS = 30
+
+
 class ProcessGaveUp(NovaError):
     """A process failed too often; the operator must act. ``fields['process']`` names it."""
 
@@ -29,7 +32,7 @@ class RestartPolicy:
         first_delay_s: Pause before the first restart; doubled with each consecutive failure.
         longest_delay_s: Bound of the pause.
         healthy_after_s: A process that ran this long starts a new count of failures.
-        give_up_after: Consecutive failures after which the supervisor stops restarting.
+        give_up_after: Consecutive failures after which the supervisor stops restarting a process that is not optional.
     """
 
     first_delay_s: float = 0.5
@@ -39,7 +42,8 @@ class RestartPolicy:
 
     def delay_s(self, failures: int) -> float:
         """Return the pause before the restart after the n-th consecutive failure, from 1."""
-        return min(self.first_delay_s * 2 ** (failures - 1), self.longest_delay_s)
+        # Without the bound of the exponent, the thousandth pause would be too large for a float.
+        return min(self.first_delay_s * 2 ** min(failures - 1, _MAX_DOUBLINGS), self.longest_delay_s)
 
 
 class _Kept:
@@ -128,7 +132,7 @@ class Supervisor:
             if kept.stopping.is_set():
                 return
             failures = 1 if time.monotonic() - began_s > self._policy.healthy_after_s else failures + 1
-            if failures >= self._policy.give_up_after:
+            if failures >= self._policy.give_up_after and not kept.spec.optional:
                 self._give_up(name, f"{name} {what}, {failures} times in a row")
                 return
             delay_s = self._policy.delay_s(failures)

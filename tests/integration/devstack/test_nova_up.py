@@ -45,6 +45,17 @@ PROGRAMS = {
     b"stand_in.server:": "model",
     b"valkey-server": "valkey",
     b"postgres": "postgres",
+    b"nova_workers.channels\0telegram": "telegram",
+}
+
+
+AUDIO_KEY = "sk-of-the-transcription"
+BOT_TOKEN = "4242:AAtest-token-that-must-never-be-in-a-log"
+# No Bot API is there: the channel starts, and waits for it.
+BOT = {
+    "NOVA_TELEGRAM__TOKEN": BOT_TOKEN,
+    "NOVA_TELEGRAM__USERS": "[7]",
+    "NOVA_TELEGRAM__BASE_URL": "http://127.0.0.1:9",
 }
 
 
@@ -53,7 +64,7 @@ def environment(home: Path) -> dict[str, str]:
         **os.environ,
         "NOVA_HOME": str(home),
         "OPENAI_API_KEY": PROVIDER_KEY,
-        "NOVA_AUDIO__TRANSCRIPTION_API_KEY": PROVIDER_KEY,
+        "NOVA_AUDIO__TRANSCRIPTION_API_KEY": AUDIO_KEY,
         "GITHUB_TOKEN": OTHER_SECRET,
     }
 
@@ -76,10 +87,11 @@ def until(happened: Callable[[], bool], what: str, log: Path, timeout_s: float =
 
 
 @contextmanager
-def nova_up(home: Path) -> Generator[tuple[subprocess.Popen[bytes], StackState, Path]]:
+def nova_up(home: Path, **env: str) -> Generator[tuple[subprocess.Popen[bytes], StackState, Path]]:
     log = home.with_suffix(".log")
     with log.open("ab") as output:
-        process = subprocess.Popen(COMMAND, env=environment(home), stdout=output, stderr=output, start_new_session=True)
+        given = {**environment(home), **env}
+        process = subprocess.Popen(COMMAND, env=given, stdout=output, stderr=output, start_new_session=True)
     try:
 
         def serves() -> bool:
@@ -98,7 +110,7 @@ def nova_up(home: Path) -> Generator[tuple[subprocess.Popen[bytes], StackState, 
 
 @proves("secrets.placed")
 def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_none_behind(home: Path) -> None:
-    with nova_up(home) as (process, state, log):
+    with nova_up(home, **BOT) as (process, state, log):
         key_file = home / "api_key"
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
         assert stat.S_IMODE((home / "nova.json").stat().st_mode) == 0o600
@@ -125,10 +137,14 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
         assert programs_with(PROVIDER_KEY, everyone) == {"worker"}
         assert programs_with(OTHER_SECRET, everyone) == {"worker"}
         assert programs_with(password, everyone) == {"flower"}
-        assert programs_with(key_file.read_text().strip(), everyone) == {"console"}
+        assert programs_with(key_file.read_text().strip(), everyone) == {"console", "telegram"}
+        assert programs_with(AUDIO_KEY, everyone) == {"worker", "telegram"}
+        assert programs_with(BOT_TOKEN, everyone) == {"telegram"}
         assert programs_with("NOVA_DATABASE_URL", everyone) == {"api", "worker"}
         assert programs_with("NOVA_HOME=", everyone) == {"api", "worker", "console"}
-        for secret in (key_file.read_text().strip(), master_key, PROVIDER_KEY, password):
+        assert "  Telegram 1 bot, for 1 person" in log.read_text()
+        until(lambda: "telegram.away" in log.read_text(), "the channel with the lease of its bot", log)
+        for secret in (key_file.read_text().strip(), master_key, PROVIDER_KEY, AUDIO_KEY, BOT_TOKEN, password):
             assert secret not in log.read_text()
 
         second = subprocess.run(COMMAND, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
