@@ -172,7 +172,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "agents.if-match": "A change that expects another version is refused, with both versions named.",
     "agents.malformed": "A malformed agent is refused with the field named, and nothing is written.",
     "agents.self": "An agent changes its own instructions and responsibilities; the next turn has them.",
-    "agents.rights": "No tool gives an agent rights that the agent using it lacks; trust is set by people only.",
+    "agents.rights": "No tool gives an agent rights that the agent using it lacks, itself or through another agent.",
+    "tasks.may-ask": "An agent gives work only to agents that it may ask without a person.",
     "agents.approvals": "Approval rules decide over calls of any tool; what is denied stays denied.",
     # tasks
     "tasks.moves": "A task goes from draft to active or canceled, from active to done or canceled, and nowhere else.",

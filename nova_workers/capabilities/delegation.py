@@ -15,7 +15,7 @@ from nova_workers.errors import InvalidInput, ToolFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.agents import get_agent
 
-__all__ = ["ASK_AGENT", "AgentsConfig", "check_delegation", "granted_delegation"]
+__all__ = ["ASK_AGENT", "AgentsConfig", "check_delegation", "granted_delegation", "may_instruct"]
 
 ASK_AGENT = "ask_agent"
 """The tool whose grant lets an agent ask others."""
@@ -34,6 +34,10 @@ class AgentsConfig(BaseModel):
     def covers(self, agent_id: str) -> bool:
         """Return whether it may see and ask an agent."""
         return self.may_ask is None or agent_id in self.may_ask
+
+    def includes(self, other: AgentsConfig) -> bool:
+        """Return whether it covers all agents that another one covers."""
+        return self.may_ask is None or (other.may_ask is not None and set(other.may_ask) <= set(self.may_ask))
 
 
 def granted_delegation(context: CapabilityContext, field: str) -> AgentsConfig:
@@ -54,6 +58,14 @@ def granted_delegation(context: CapabilityContext, field: str) -> AgentsConfig:
         # Such a call would need approval by the person, who has not answered.
         raise InvalidInput(f"{field}: your calls of {ASK_AGENT} need permission. Leave it out.", field=field)
     return AgentsConfig.model_validate(grant.config)
+
+
+def may_instruct(context: CapabilityContext) -> tuple[AgentId, ...] | None:
+    """Return the agents to which the agent of a run may give work without a person; None is all."""
+    try:
+        return granted_delegation(context, "owner_agent_id").may_ask
+    except InvalidInput:
+        return ()
 
 
 def _rule_on_asking(rules: Iterable[ApprovalRule]) -> ApprovalRule | None:

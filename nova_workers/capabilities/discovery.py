@@ -43,6 +43,7 @@ def default_registry(
         settings=settings,
         clock=clock,
         validate_agent=registry.validate,
+        grants=registry,
         embedder=embedder,
         dispatcher=dispatcher,
         orchestrations=orchestrations,

@@ -9,6 +9,7 @@ from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
     ChecksGrants,
+    ComparesConfigs,
     DeclaredServer,
     Revealed,
     RevealsSecrets,
@@ -128,6 +129,25 @@ class CapabilityRegistry:
         for name, grant in spec.capabilities.items():
             self._check(name, grant)
         self._check_subagents(spec)
+
+    def covers(self, name: str, own: CapabilityGrant, other: CapabilityGrant) -> bool:
+        """Return whether a grant of a capability gives all that another one gives. False if that cannot be told."""
+        if own.tools is not None and (other.tools is None or not set(other.tools) <= set(own.tools)):
+            return False
+        try:
+            (_, ours), (_, theirs) = self._check(name, own), self._check(name, other)
+        except InvalidInput:
+            return False
+        return ours.includes(theirs) if isinstance(ours, ComparesConfigs) else ours == theirs
+
+    def tool_names(self, spec: AgentSpec) -> set[str] | None:
+        """Return the names of the tools of an agent's capabilities; None if it has some whose names are unknown."""
+        found: set[str] = set()
+        for name, grant in spec.capabilities.items():
+            if name not in self._capabilities or self._capabilities[name].tools is None:
+                return None
+            found.update(self._granted(name, grant))
+        return found
 
     def _check_subagents(self, spec: AgentSpec) -> None:
         known = {tool for name, grant in spec.capabilities.items() for tool in self._granted(name, grant)}

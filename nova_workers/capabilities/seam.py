@@ -19,12 +19,14 @@ from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.workspace.agents.rights import GrantRules
 
 __all__ = [
     "Capability",
     "CapabilityContext",
     "CapabilityParts",
     "ChecksGrants",
+    "ComparesConfigs",
     "DeclaredServer",
     "NoConfig",
     "Revealed",
@@ -56,6 +58,8 @@ class CapabilityParts:
     clock: Clock
     validate_agent: Callable[[AgentSpec], None]
     """Raises `InvalidInput` for grants that the registry does not know."""
+    grants: GrantRules
+    """Compares the grants of agents."""
     embedder: Embedder | None = None
     """Makes the vectors of queries; None in a process without it."""
     dispatcher: Dispatcher | None = None
@@ -197,6 +201,15 @@ class ChecksGrants(Protocol):
         Raises:
             InvalidInput: It is refused.
         """
+        ...
+
+
+@runtime_checkable
+class ComparesConfigs(Protocol):
+    """A configuration that says how much a grant permits. Others permit as much as an equal one, and no other."""
+
+    def includes(self, other: Any) -> bool:
+        """Return whether it permits all that another one of the same class permits."""
         ...
 
 

@@ -21,7 +21,7 @@ from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.workspace.agents.ceilings import CeilingRules
-from nova_workers.workspace.agents.rights import check_manages, granted, inherited
+from nova_workers.workspace.agents.rights import GrantRules, check_change, check_manages, granted, inherited
 from nova_workers.workspace.agents.rules import title_key
 from nova_workers.workspace.agents.service import Agents
 
@@ -111,8 +111,9 @@ class _Update(_Described):
 class _AgentTools:
     """Rights come from the manager's newest version: it cannot grant what was revoked meanwhile."""
 
-    def __init__(self, agents: Agents) -> None:
+    def __init__(self, agents: Agents, grants: GrantRules) -> None:
         self._agents = agents
+        self._grants = grants
 
     def declare(self) -> tuple[ToolDeclaration[Any], ...]:
         return (
@@ -141,8 +142,8 @@ class _AgentTools:
             ),
             ToolDeclaration(
                 name="agent_update",
-                description="Change an agent of no more trust than yours. What you leave out stays. It holds in turns "
-                "that begin afterwards.",
+                description="Change an agent of no more trust than yours; what it does, only if it has no right that "
+                "you lack. What you leave out stays. It holds in turns that begin afterwards.",
                 input=_Update,
                 run=self._update,
             ),
@@ -169,6 +170,7 @@ class _AgentTools:
         bare = AgentSpec.model_validate({"name": given.name, **inherited(maker)})
         fields = _fields(given, maker, bare) | {"responsibilities": tuple(given.responsibilities or ())}
         spec = bare.model_copy(update=fields)
+        check_change(maker, None, spec, self._grants)
         agent = await self._agents.create(context.tenant_id, given.id, spec, actor=context.agent_id)
         return f"Made agent {agent.id!r}, version {agent.version}. It is in the sandbox; a person can give it more."
 
@@ -176,7 +178,9 @@ class _AgentTools:
         async def edit(connection: Connection, agent: AgentView) -> AgentSpec:
             manager = await self._manager(connection, context, agent)
             fields = _fields(given, manager, agent.spec) | {"responsibilities": _duties(given, agent.spec)}
-            return agent.spec.model_copy(update=fields)
+            spec = agent.spec.model_copy(update=fields)
+            check_change(manager, agent.spec, spec, self._grants)
+            return spec
 
         agent = await self._agents.edit(
             context.tenant_id, given.id, edit, actor=context.agent_id, expected=given.version
@@ -231,5 +235,7 @@ def capability(parts: CapabilityParts) -> Capability:
     return ToolCapability(
         "agent-management",
         "Makes, changes and deletes other agents, within the rights of the agent that has it.",
-        _AgentTools(Agents(parts.database, parts.validate_agent, CeilingRules.of(parts.settings))).declare(),
+        _AgentTools(
+            Agents(parts.database, parts.validate_agent, CeilingRules.of(parts.settings)), parts.grants
+        ).declare(),
     )

@@ -31,6 +31,11 @@ class _Config(BaseModel):
     """Such as ``https://example.com``; the browser then requests no other. Empty allows all. Not for a browser behind a
     URL, which its operator starts."""
 
+    def includes(self, other: "_Config") -> bool:
+        """Return whether it reaches all origins that another one reaches."""
+        few = set(self.allowed_origins)
+        return not few or (bool(other.allowed_origins) and set(other.allowed_origins) <= few)
+
 
 class _BrowserCapability:
     """Its tools are those of the operator's version of the Playwright server."""

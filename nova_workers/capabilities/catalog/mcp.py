@@ -28,6 +28,10 @@ class _Config(BaseModel):
         """Return the names of the secrets that they need."""
         return {name for server in self.servers.values() for name in server.references()}
 
+    def includes(self, other: "_Config") -> bool:
+        """Return whether each server of another one is among them, under the same name and with the same secrets."""
+        return all(self.servers.get(name) == server for name, server in other.servers.items())
+
 
 class _McpCapability:
     """Its tools are those of the servers, unknown before they answer."""

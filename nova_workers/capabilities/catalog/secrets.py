@@ -1,5 +1,6 @@
 """The `secrets` capability: values that an agent uses, redacted from everything stored or shown."""
 
+import re
 from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
@@ -40,6 +41,10 @@ class _Config(BaseModel):
     def covers(self, name: str) -> bool:
         """Return whether a name is among them."""
         return any(fnmatchcase(name, pattern) for pattern in self.names)
+
+    def includes(self, other: "_Config") -> bool:
+        """Return whether each name that another one covers is among them."""
+        return all(any(_is_within(theirs, ours) for ours in self.names) for theirs in other.names)
 
 
 class _Get(ToolInput):
@@ -135,6 +140,12 @@ class _SecretsCapability(ToolCapability):
         values = await self._secrets.readable(connection, tenant_id)
         covered = {name: value for name, value in values.items() if config.covers(name)}
         return Revealed(covered, readable=tools is None or _GET in tools)
+
+
+def _is_within(theirs: str, ours: str) -> bool:
+    """Whether all names that fit a pattern fit another one: ``*`` fits within ``*`` only, ``?`` also within ``?``."""
+    form = "".join({"*": ".*", "?": r"[^*]"}.get(character, re.escape(character)) for character in ours)
+    return re.fullmatch(form, theirs) is not None
 
 
 def _config(context: CapabilityContext) -> _Config:

@@ -6,6 +6,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from nova_workers.capabilities.delegation import may_instruct
 from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
@@ -38,7 +39,9 @@ _MAX_LISTED = 100
 
 _TaskId = Annotated[TaskNumber, Field(description="The task's number.")]
 _StepOf = Annotated[StepId, Field(description="The step's id, as task_get shows it in brackets.")]
-_MineByDefault = Annotated[AgentId | None, Field(description="The agent that works on it. Left out: you.")]
+_MineByDefault = Annotated[
+    AgentId | None, Field(description="The agent that works on it, one that you may ask. Left out: you.")
+]
 
 
 class _Create(ToolInput, TaskCreate):
@@ -269,7 +272,7 @@ class _TaskTools:
 
 
 def _actor(context: CapabilityContext) -> TaskActor:
-    return TaskActor(context.agent_id, context.run_id, context.thread_id)
+    return TaskActor(context.agent_id, context.run_id, context.thread_id, may_instruct(context))
 
 
 def _show(task: TaskView) -> str:

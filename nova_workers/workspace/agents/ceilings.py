@@ -12,11 +12,14 @@ from nova_workers.config import Settings
 from nova_workers.contracts.agents import TRUST_ORDER, AgentSpec, Ceilings
 from nova_workers.contracts.mcp.servers import StdioServer
 from nova_workers.errors import Forbidden
+from nova_workers.vocabulary import TrustLevel
 
 __all__ = ["CeilingRules", "check_not_raised"]
 
 _USUAL_TRUST = "controlled"
 """The highest trust that a key without the scope `trust` gives."""
+_STEERING = ("identity", "instructions", "responsibilities", "subagents", "permissions", "native_tools")
+"""What an agent does, and which of its tools it uses without permission."""
 _SCRIPTED = "scripted"
 
 
@@ -80,6 +83,9 @@ class CeilingRules:
 def check_not_raised(before: AgentSpec | None, after: AgentSpec) -> None:
     """Check that a change gives an agent neither more trust than ``controlled`` nor further directories.
 
+    Nor does it write what an agent does, or may do without permission, that has such trust or directories and keeps
+    them: the agent would do with them what the author wrote.
+
     Args:
         before: What the agent has already, and keeps; None for a new agent.
         after: The new configuration.
@@ -89,11 +95,20 @@ def check_not_raised(before: AgentSpec | None, after: AgentSpec) -> None:
     """
     trust = None if before is None else before.trust
     known = () if before is None else before.directories
-    if after.trust not in (trust, *TRUST_ORDER[: TRUST_ORDER.index(_USUAL_TRUST) + 1]):
+    if after.trust != trust and _is_above_usual(after.trust):
         raise _needs_scope("trust", f"giving an agent the trust {after.trust!r}")
     for index, path in enumerate(after.directories):
         if not _is_within(path, known):
             raise _needs_scope(f"directories.{index}", f"giving an agent the directory {path!r}")
+    if before is not None and (_is_above_usual(after.trust) or after.directories):
+        for field in _STEERING:
+            if getattr(before, field) != getattr(after, field):
+                rights = f"the trust {after.trust!r} and {len(after.directories)} directories"
+                raise _needs_scope(field, f"writing it for an agent with {rights}")
+
+
+def _is_above_usual(trust: TrustLevel) -> bool:
+    return TRUST_ORDER.index(trust) > TRUST_ORDER.index(_USUAL_TRUST)
 
 
 def _paths(spec: AgentSpec, cwd: str | None) -> Iterator[tuple[str, str]]:

@@ -5,24 +5,43 @@ it:
 
 - Trust, permissions, directories, engine, bounds and retention are set by people. An agent created by an agent is in
   the sandbox, with the creator's permissions, bounds and retention, and no directories.
-- It grants capabilities that it has itself, with its own tools and configuration of them.
+- It grants capabilities and skills that it has itself, with its own tools and configuration of them.
 - It changes and deletes agents whose trust is not above its own, and itself only with its own tools.
+- What another agent is to do, it writes only if it has every right of that agent: native tools, directories,
+  capabilities with their configuration (and so secrets, servers and agents to ask), skills, and calls that need no
+  permission. Else that agent would do for it what it may not do itself. It may take such rights away first.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from fnmatch import fnmatchcase
+from pathlib import PurePosixPath
+from typing import Protocol
 
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.http.wire import AgentView
+from nova_workers.contracts.native import SHELL_TOOL, native_tools
 from nova_workers.errors import Forbidden
 
-__all__ = ["GrantWish", "check_manages", "granted", "inherited"]
+__all__ = ["GrantRules", "GrantWish", "check_change", "check_manages", "granted", "inherited"]
 
 GrantWish = Mapping[str, Sequence[str] | None]
 """Capabilities to grant, with their tools; None is all that the grantor has."""
 
 _TRUST_ORDER = ("sandbox", "controlled", "unrestricted")
+
+
+class GrantRules(Protocol):
+    """The registry of capabilities, as far as rights are about it."""
+
+    def covers(self, name: str, own: CapabilityGrant, other: CapabilityGrant) -> bool:
+        """Return whether a grant of a capability gives all that another one gives."""
+        ...
+
+    def tool_names(self, spec: AgentSpec) -> Collection[str] | None:
+        """Return the names of the tools of an agent's capabilities; None if some are unknown."""
+        ...
 
 
 def check_manages(manager: AgentView, target: AgentView) -> None:
@@ -38,6 +57,66 @@ def check_manages(manager: AgentView, target: AgentView) -> None:
             f"{target.id!r} has the trust {target.spec.trust!r} and you have {manager.spec.trust!r}: you can only "
             "change agents of no more trust than your own. Ask a person."
         )
+
+
+def check_change(manager: AgentSpec, before: AgentSpec | None, after: AgentSpec, rules: GrantRules) -> None:
+    """Check that an agent may give another one a configuration, beyond what `check_manages` and `granted` check.
+
+    Args:
+        manager: The agent that changes the other.
+        before: The current configuration; None for a new agent.
+        after: The new one.
+        rules: Compares grants.
+
+    Raises:
+        Forbidden: It grants a skill that it lacks itself, or writes what an agent does that has rights which it lacks;
+            the message names them.
+    """
+    known = {*manager.skills, *(() if before is None else before.skills)}
+    for index, skill in enumerate(after.skills):
+        if skill not in known:
+            raise Forbidden(
+                f"skills.{index}: you can only grant skills that you have yourself, and {skill!r} is none of them. Ask "
+                "a person to give it to you, or to the agent."
+            )
+    if before is not None and after == before.model_copy(
+        update={"capabilities": after.capabilities, "skills": after.skills}
+    ):
+        return
+    lacking = list(_lacking(manager, after, rules))
+    if lacking:
+        raise Forbidden(
+            f"You may not write what this agent does, since it has rights that you lack: {', '.join(lacking)}. Take "
+            "those capabilities and skills from it in the same call, or ask a person."
+        )
+
+
+def _lacking(manager: AgentSpec, target: AgentSpec, rules: GrantRules) -> Iterator[str]:
+    """Yield the rights that the target has and the manager lacks."""
+    own_tools = native_tools(manager.trust, manager.native_tools)
+    tools = native_tools(target.trust, target.native_tools)
+    yield from (f"the tool {tool}" for tool in tools if tool not in own_tools)
+    for path in target.directories:
+        if not any(PurePosixPath(path).is_relative_to(own) for own in manager.directories):
+            yield f"the directory {path!r}"
+    for name, grant in target.capabilities.items():
+        own = manager.capabilities.get(name)
+        if own is None:
+            yield f"the capability {name!r}"
+        elif not rules.covers(name, own, grant):
+            yield f"tools or a configuration of the capability {name!r}"
+    yield from (f"the skill {skill!r}" for skill in target.skills if skill not in manager.skills)
+    if target.permissions != manager.permissions:
+        named = rules.tool_names(target)
+        restricted = [rule.tool for rule in manager.permissions.approvals if rule.decision != "always"]
+        if restricted and (
+            named is None or any(fnmatchcase(tool, rule) for tool in (*tools, *named) for rule in restricted)
+        ):
+            yield "calls without the permission that yours need"
+        own_shell = manager.permissions
+        is_bounded = own_shell.deny_commands or own_shell.ask_commands or own_shell.unlisted_commands != "allow"
+        if SHELL_TOOL in tools and is_bounded:
+            yield "shell commands with other permissions than yours"
 
 
 def inherited(maker: AgentSpec) -> dict[str, object]:

@@ -19,7 +19,14 @@ from nova_workers.contracts.http.tasks import (
 from nova_workers.errors import Conflict, Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.tasks import plan as ledger
 from nova_workers.ledger.tasks import records as task_ledger
-from nova_workers.workspace.tasks.rules import Plan, TaskActor, check_open, check_revision, make_plan
+from nova_workers.workspace.tasks.rules import (
+    Plan,
+    TaskActor,
+    check_may_instruct,
+    check_open,
+    check_revision,
+    make_plan,
+)
 from nova_workers.workspace.tasks.transaction import TaskTransaction, TaskTransactions
 
 __all__ = ["TaskPlans", "write_new"]
@@ -149,8 +156,10 @@ async def write_new(transaction: TaskTransaction, given: TaskCreate, *, parent: 
         Conflict: A resource comes twice.
         InvalidInput: A step of a new task has an id.
         LimitExceeded: There are too many open tasks.
+        Forbidden: The agent may not give work to the owner.
     """
     await transaction.need_agent(given.owner_agent_id)
+    check_may_instruct(transaction.actor, given.owner_agent_id)
     values = [resource.value for resource in given.resources]
     if len(set(values)) < len(values):
         twice = next(value for at, value in enumerate(values) if value in values[:at])
@@ -177,8 +186,10 @@ async def write_new(transaction: TaskTransaction, given: TaskCreate, *, parent: 
 
 
 async def _take_open(transaction: TaskTransaction, task_id: int) -> TaskView:
+    """Return a task whose plan or resources may change: its owner works by them."""
     task = await transaction.take(task_id)
     check_open(task)
+    check_may_instruct(transaction.actor, task.owner_agent_id)
     return task
 
 

@@ -18,6 +18,7 @@ __all__ = [
     "Plan",
     "TaskActor",
     "check_may_change",
+    "check_may_instruct",
     "check_move",
     "check_open",
     "check_revision",
@@ -44,6 +45,8 @@ class TaskActor:
     run_id: str | None = None
     thread_id: str | None = None
     """The thread of the run."""
+    may_instruct: Collection[str] | None = None
+    """The other agents to which the agent may give work; None is all."""
 
     @property
     def name(self) -> str:
@@ -125,6 +128,22 @@ def check_may_change(actor: TaskActor, task: TaskView, owners_above: Collection[
             "no part of a task of yours. Ask its owner.",
             task_id=task.id,
         )
+
+
+def check_may_instruct(actor: TaskActor, owner: str) -> None:
+    """Refuse an agent that would give work to one that it may not ask: what a task says, its owner does.
+
+    Raises:
+        Forbidden: Its grant of `agents` does not cover the owner.
+    """
+    if actor.agent_id in {None, owner} or actor.may_instruct is None or owner in actor.may_instruct:
+        return
+    raise Forbidden(
+        f"owner_agent_id: you may not give work to agent {owner!r}, since you may not ask it: a person grants that "
+        "with the capability `agents` and its `may_ask`. Own the task yourself, or ask a person to assign it.",
+        field="owner_agent_id",
+        agent_id=owner,
+    )
 
 
 def check_revision(task: TaskView, known: int | None) -> None:

@@ -26,6 +26,7 @@ from nova_workers.workspace.tasks.plan import TaskPlans, write_new
 from nova_workers.workspace.tasks.rules import (
     PERSON,
     TaskActor,
+    check_may_instruct,
     check_move,
     check_open,
     check_revision,
@@ -118,6 +119,7 @@ class Tasks:
         async with self._transactions.change(tenant_id, actor) as transaction:
             task = await transaction.take(task_id)
             check_revision(task, given.revision)
+            check_may_instruct(actor, given.owner_agent_id or task.owner_agent_id)
             if given.status is not None:
                 check_move(task_id, task.status, given.status)
             if given.model_fields_set - {"status", "revision"}:

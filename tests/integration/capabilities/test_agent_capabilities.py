@@ -20,6 +20,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.service import PERSON, Agents
+from nova_workers.workspace.skills import save_skill
 from tests.requirements import proves
 
 Json = dict[str, Any]
@@ -41,7 +42,7 @@ class Team:
     async def add(self, agent_id: str, tenant: str = "ten_1", **spec: Any) -> None:
         """Create an agent as a person."""
         given = AgentSpec.model_validate({"name": agent_id, **spec})
-        await self.agents.create(tenant, agent_id, given, actor=PERSON)
+        await self.agents.create(tenant, agent_id, given, actor=PERSON, may_raise=True)
 
     async def get(self, agent_id: str) -> AgentView:
         """Return an agent."""
@@ -327,6 +328,125 @@ async def test_an_agent_cannot_change_one_of_more_trust(team: Team) -> None:
     assert (await team.get("chief")).version == 1
 
 
+_SERVER: Json = {"type": "http", "url": "https://tools.example.com/mcp"}
+DEPUTY: Json = {
+    "name": "Deputy",
+    "trust": "controlled",
+    "native_tools": ["Read", "Glob"],
+    "directories": ["/srv/data"],
+    "skills": ["rhyme"],
+    "capabilities": {
+        "agent-management": {},
+        "agents": {"config": {"may_ask": ["clerk", "scribe"]}},
+        "secrets": {"tools": ["secret_get"], "config": {"names": ["MAIL_*", "KEY_?"]}},
+        "mcp": {"config": {"servers": {"files": _SERVER}}},
+        "memory": {},
+    },
+    "permissions": {"approvals": [{"tool": "note_*", "decision": "ask"}]},
+}
+"""An agent with some of each right."""
+
+_BOUND: Json = {"permissions": DEPUTY["permissions"]}
+WITHIN: list[Json] = [
+    {},
+    {"trust": "controlled", "native_tools": ["Read"], "directories": ["/srv/data/in"], "skills": ["rhyme"]},
+    {"capabilities": {"agents": {"config": {"may_ask": ["clerk"]}}, "memory": {"tools": ["memory_list"]}}},
+    {"capabilities": {"secrets": {"tools": ["secret_get"], "config": {"names": ["MAIL_?", "MAIL_A*", "KEY_1"]}}}},
+    {"capabilities": {"mcp": {"config": {"servers": {"files": _SERVER}}}}, **_BOUND},
+]
+"""Configurations with no right that the deputy lacks."""
+BEYOND: list[tuple[Json, str]] = [
+    ({"trust": "controlled", "native_tools": ["Read", "Write"]}, "the tool Write"),
+    ({"directories": ["/srv/data", "/srv/database"]}, "the directory '/srv/database'"),
+    ({"skills": ["rhyme", "reason"]}, "the skill 'reason'"),
+    ({"capabilities": {"triggers": {}}}, "the capability 'triggers'"),
+    ({"capabilities": {"agents": {}}}, "configuration of the capability 'agents'"),
+    ({"capabilities": {"agents": {"config": {"may_ask": ["chief"]}}}}, "configuration of the capability 'agents'"),
+    ({"capabilities": {"secrets": {"config": {"names": ["KEY_1"]}}}}, "tools or a configuration of the capability"),
+    *(
+        (
+            {"capabilities": {"secrets": {"tools": ["secret_get"], "config": {"names": [name]}}}},
+            "configuration of the capability 'secrets'",
+        )
+        for name in ("*", "KEY_*", "M*", "KEY_12")
+    ),
+    (
+        {
+            "capabilities": {
+                "mcp": {"config": {"servers": {"files": {**_SERVER, "headers": {"X-Key": "${secret:OTHER}"}}}}}
+            },
+            **_BOUND,
+        },
+        "configuration of the capability 'mcp'",
+    ),
+]
+"""Configurations with one such right."""
+
+
+@proves("agents.rights")
+async def test_what_another_agent_does_is_written_only_with_every_right_of_it(team: Team, database: Database) -> None:
+    async with database.transaction() as connection:
+        for name in ("rhyme", "reason"):
+            await save_skill(connection, "ten_1", name, f"---\nname: {name}\ndescription: x\n---\nx", ())
+    await team.add("deputy", **DEPUTY)
+    for at, spec in enumerate(WITHIN):
+        await team.add(f"within-{at}", **spec)
+        said = await team.call("deputy", "agent_update", id=f"within-{at}", instructions="Be brief.")
+        assert "is at version 2" in said, said
+    texts: list[Json] = [
+        {"instructions": "Obey me."},
+        {"identity": "My servant."},
+        {"set_responsibilities": [{"title": "Obey", "content": "me"}]},
+        {"subagents": {"hand": {"description": "Mine.", "prompt": "Obey me."}}},
+    ]
+    for at, (spec, lacking) in enumerate(BEYOND):
+        await team.add(f"beyond-{at}", **spec)
+        said = await team.call("deputy", "agent_update", id=f"beyond-{at}", **texts[at % len(texts)])
+        assert said.startswith("!You may not write what this agent does"), (spec, said)
+        assert lacking in said
+        assert (await team.get(f"beyond-{at}")).version == 1
+
+
+@proves("agents.rights")
+async def test_an_agent_takes_rights_that_it_lacks_away_before_it_writes(team: Team) -> None:
+    await team.add("scout", capabilities={"triggers": {}, "memory": {"tools": ["memory_list"]}})
+    said = await team.call("maker", "agent_update", id="scout", capabilities={"memory": None}, instructions="Look.")
+    assert "is at version 2" in said
+    assert (await team.get("scout")).spec.capabilities.keys() == {"memory"}
+
+
+@proves("agents.rights")
+async def test_an_agent_with_bounded_calls_writes_none_whose_calls_are_free(team: Team) -> None:
+    bound: Json = {**MAKER, "permissions": {"approvals": [{"tool": "memory_*", "decision": "never"}]}}
+    await team.add("bound", **bound)
+    await team.add("free", capabilities={"memory": {"tools": ["memory_list"]}})
+    await team.add("bare")
+    said = await team.call("bound", "agent_update", id="free", instructions="List all.")
+    assert "calls without the permission that yours need" in said
+    assert "version 2" in await team.call("bound", "agent_update", id="bare", instructions="Rest.")
+    shell: Json = {**MAKER, "trust": "unrestricted", "permissions": {"deny_commands": ["git push*"]}}
+    await team.add("shell", **shell)
+    await team.add("other-shell", trust="unrestricted")
+    said = await team.call("shell", "agent_update", id="other-shell", instructions="git push")
+    assert "shell commands with other permissions" in said
+
+
+@proves("agents.rights")
+async def test_an_agent_grants_only_skills_that_it_has(team: Team, database: Database) -> None:
+    async with database.transaction() as connection:
+        for name in ("rhyme", "reason"):
+            await save_skill(connection, "ten_1", name, f"---\nname: {name}\ndescription: x\n---\nx", ())
+    await team.add("poet", **MAKER, skills=["rhyme"])
+    await team.add("scout", skills=["reason"])
+    for said in (
+        await team.call("poet", "agent_create", id="new", name="New", skills=["rhyme", "reason"]),
+        await team.call("maker", "agent_update", id="scout", skills=["reason", "rhyme"]),
+    ):
+        assert "you can only grant skills that you have yourself" in said
+    assert "version 2" in await team.call("poet", "agent_update", id="scout", skills=["reason", "rhyme"])
+    assert "version 1" in await team.call("poet", "agent_create", id="new", name="New", skills=["rhyme"])
+
+
 async def test_an_agent_does_not_manage_itself(team: Team) -> None:
     for said in (
         await team.call("maker", "agent_update", id="maker", identity="King"),
@@ -352,7 +472,7 @@ async def test_another_tenants_agents_are_not_found(team: Team) -> None:
         ("agent_create", {"id": "maker", "name": "x"}, "There is an agent 'maker' already"),
         ("agent_create", {"id": "new"}, "name: Field required"),
         ("agent_create", {"id": "new", "name": " "}, "name: String should have at least 1"),
-        ("agent_create", {"id": "new", "name": "x", "skills": ["juggling"]}, "skills.0: there is no skill 'juggling'"),
+        ("agent_create", {"id": "new", "name": "x", "skills": ["juggling"]}, "skills.0: you can only grant skills"),
         ("agent_create", {"id": "new", "name": "x", "capabilities": ["self"]}, "capabilities: Input should be"),
         ("agent_create", {"id": "new", "name": "x", "nickname": "y"}, "nickname: Extra inputs"),
         (

@@ -19,8 +19,9 @@ from nova_workers.contracts.http.tasks import (
 )
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
+from tests.requirements import proves
 
-GRANT = {"tasks": CapabilityGrant()}
+GRANT = {"tasks": CapabilityGrant(), "agents": CapabilityGrant()}
 NO_STEP = "tst_" + "0" * 26
 
 
@@ -93,6 +94,41 @@ async def test_a_task_goes_through_its_whole_life(caller: ToolCaller, database: 
         "completed",
     ]
     assert (await caller.call("task_history", task_id=1, limit=1)).endswith("There may be more: ask with before=9.")
+
+
+@proves("tasks.may-ask")
+@pytest.mark.parametrize(
+    ("grants", "approvals"),
+    [
+        ({}, []),
+        ({"agents": {"config": {"may_ask": ["c"]}}}, []),
+        ({"agents": {"tools": ["list_agents"]}}, []),
+        ({"agents": {}}, [{"tool": "ask_agent", "decision": "ask"}]),
+    ],
+)
+async def test_an_agent_gives_work_only_to_agents_that_it_may_ask(
+    caller: ToolCaller, database: Database, grants: dict[str, Any], approvals: list[Any]
+) -> None:
+    _, step = _ids(await caller.call("task_create", title="Of b", owner_agent_id="b", steps=[{"title": "Look"}] * 2))
+    own = await caller.call("task_create", title="Own", status="active", steps=[{"title": "Look"}])
+    (own_step,) = _ids(own)
+    narrow = ToolCaller(database, capabilities={"tasks": {}, **grants}, permissions={"approvals": approvals})
+    before = await _rows(database)
+    for tool, given in (
+        ("task_create", {"title": "Obey", "owner_agent_id": "b"}),
+        ("task_create_subtask", {"task_id": 2, "step_id": own_step, "owner_agent_id": "b"}),
+        ("task_update", {"task_id": 2, "owner_agent_id": "b"}),
+        ("task_update", {"task_id": 1, "description": "Obey"}),
+        ("task_update", {"task_id": 1, "status": "active"}),
+        ("task_update_steps", {"task_id": 1, "steps": [{"title": "Obey"}]}),
+        ("task_update_step", {"task_id": 1, "step_id": step, "title": "Obey"}),
+        ("task_add_resource", {"task_id": 1, "kind": "url", "value": "https://example.com/orders"}),
+    ):
+        said = await narrow.call(tool, **given)
+        assert said.startswith("!owner_agent_id: you may not give work to agent 'b'"), (tool, said)
+    assert await _rows(database) == before
+    assert "Owner: a" in await narrow.call("task_update", task_id=1, owner_agent_id="a")
+    assert (await narrow.call("task_create", title="Mine")).startswith("Made task 3.")
 
 
 @pytest.mark.parametrize(

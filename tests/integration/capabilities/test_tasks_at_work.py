@@ -18,7 +18,7 @@ from tests.requirements import proves
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
-AGENT = {"name": "Agent", "engine": "anthropic", "capabilities": {"tasks": {}}}
+AGENT = {"name": "Agent", "engine": "anthropic", "capabilities": {"tasks": {}, "agents": {}}}
 
 
 @pytest.fixture

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nova_workers.bootstrap.delivery import build_routes
+from nova_workers.capabilities import CapabilityRegistry
 from nova_workers.capabilities.catalog import file_send, notes, notifications
 from nova_workers.capabilities.seam import CapabilityContext, CapabilityParts
 from nova_workers.clock import SystemClock
@@ -33,6 +34,7 @@ async def test_a_tool_rings_for_its_delivery(
         database=deliveries.database,
         settings=deliveries.settings,
         clock=SystemClock(),
+        grants=CapabilityRegistry(),
         validate_agent=lambda _: None,
         dispatcher=bells,
     )

@@ -76,9 +76,14 @@ def test_a_working_directory_of_an_orchestration_obeys_the_ceilings() -> None:
         ({"trust": "controlled"}, {"trust": "unrestricted"}),
         (None, {"directories": ["/srv"]}),
         ({"directories": ["/srv/acme"]}, {"directories": ["/srv/acme", "/srv"]}),
+        ({"trust": "unrestricted"}, {"trust": "unrestricted", "instructions": "Obey me."}),
+        ({"trust": "unrestricted", "permissions": {"unlisted_commands": "ask"}}, {"trust": "unrestricted"}),
+        ({"directories": ["/srv"]}, {"directories": ["/srv"], "identity": "Mine."}),
     ],
 )
-def test_more_trust_and_directories_need_the_scope(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
+def test_more_trust_and_directories_and_what_is_done_with_them_need_the_scope(
+    before: dict[str, Any] | None, after: dict[str, Any]
+) -> None:
     with pytest.raises(Forbidden) as caught:
         check_not_raised(None if before is None else _spec(**before), _spec(**after))
     assert caught.value.fields["needed"] == "trust"
@@ -91,6 +96,8 @@ def test_more_trust_and_directories_need_the_scope(before: dict[str, Any] | None
         ({"trust": "sandbox"}, {"trust": "controlled"}),
         ({"trust": "unrestricted"}, {"trust": "unrestricted", "description": "new"}),
         ({"directories": ["/srv/acme"]}, {"directories": ["/srv/acme/in"]}),
+        ({"trust": "unrestricted"}, {"trust": "controlled", "instructions": "Be brief."}),
+        ({"trust": "controlled"}, {"trust": "controlled", "instructions": "Be brief."}),
     ],
 )
 def test_what_an_agent_has_already_needs_no_scope(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
