@@ -101,7 +101,7 @@ class Confinement:
             raise ValueError(f"{str(target)!r} is not a regular file")
         directory = self._open_directory(target.parent, make=make)
         try:
-            file = os.open(target.name, flags | _NO_WAIT | (os.O_CREAT if make else 0), 0o666, dir_fd=directory)
+            file = _open(directory, target.name, flags, make=make)
         finally:
             os.close(directory)
         if not stat.S_ISREG(os.fstat(file).st_mode):
@@ -135,6 +135,24 @@ class Confinement:
         raise ValueError(f"{str(target)!r} is outside")
 
 
+def _open(directory: int, name: str, flags: int, *, make: bool) -> int:
+    try:
+        return os.open(name, flags | _NO_WAIT, dir_fd=directory)
+    except FileNotFoundError:
+        if not make:
+            raise
+    file = os.open(name, flags | _NO_WAIT | os.O_CREAT, 0o666, dir_fd=directory)
+    _give_to_owner(file, directory)
+    return file
+
+
+def _give_to_owner(made: int, directory: int) -> None:
+    """Give what root made to the owner of the directory: the agent's commands may run as that user."""
+    if os.geteuid() == 0:
+        owner = os.fstat(directory)
+        os.fchown(made, owner.st_uid, owner.st_gid)
+
+
 def _step(directory: int, part: str, *, make: bool) -> int:
     try:
         return os.open(part, _DIRECTORY, dir_fd=directory)
@@ -145,5 +163,7 @@ def _step(directory: int, part: str, *, make: bool) -> int:
         os.mkdir(part, dir_fd=directory)
     except FileExistsError:
         # Another call of this step made it.
-        pass
-    return os.open(part, _DIRECTORY, dir_fd=directory)
+        return os.open(part, _DIRECTORY, dir_fd=directory)
+    made = os.open(part, _DIRECTORY, dir_fd=directory)
+    _give_to_owner(made, directory)
+    return made

@@ -24,7 +24,7 @@ from nova_workers.contracts.ports import ShellRunner
 from nova_workers.engines.anthropic import AnthropicEngine, Profile, Windows
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
-from nova_workers.engines.native import CommandRunner, NativeTools, ShellSandbox, ShellSettings, WebSearchSettings
+from nova_workers.engines.native import CommandRunner, NativeTools, ShellSettings, WebSearchSettings
 from nova_workers.engines.resilience import (
     ANY_MODEL,
     HealthKeys,
@@ -36,8 +36,10 @@ from nova_workers.engines.resilience import (
     SharedHealth,
 )
 from nova_workers.engines.scripted import ScriptedEngine
+from nova_workers.errors import ConfigurationError
 from nova_workers.observability.metrics import Metrics
 from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.shell_sandbox import ShellSandbox
 from nova_workers.tools import WebPages
 
 __all__ = ["EngineWindows", "build_engines", "build_shell"]
@@ -47,8 +49,9 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
     """Return the engines of a worker by the names used in agent configuration."""
     model = settings.model
     profiles = _profiles(model)
-    connections = ConnectionPool(make_transport=_mcp_guard(settings).transport)
-    native = _native_tools(settings)
+    shell = _shell(settings)
+    connections = ConnectionPool(make_transport=_mcp_guard(settings).transport, sandbox=shell.enclosing)
+    native = _native_tools(settings, shell)
     connected = (redis, clock, metrics)
     by_name = [(profile.name, profile.api_key or "") for profile in profiles]
     limits = {resolve_model(name, model.aliases): limit for name, limit in model.rate_limits.items()}
@@ -81,7 +84,7 @@ def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metri
     if settings.environment != "production":
         engines["scripted"] = ScriptedEngine(environment=settings.environment, connections=connections)
     if find_spec("claude_agent_sdk") is not None:
-        engines["claude_agent"] = _claude_agent(settings, profiles, connections, resilience)
+        engines["claude_agent"] = _claude_agent(settings, profiles, connections, resilience, shell)
     return engines
 
 
@@ -106,7 +109,11 @@ def _anthropic_windows(model: ModelSettings) -> Windows:
 
 
 def _claude_agent(
-    settings: Settings, profiles: tuple[Profile, ...], connections: ConnectionPool, resilience: Resilience
+    settings: Settings,
+    profiles: tuple[Profile, ...],
+    connections: ConnectionPool,
+    resilience: Resilience,
+    shell: ShellSettings,
 ) -> Engine:
     """Build the engine of the extra. It is imported by name, because its module needs the extra."""
     model, own = settings.model, settings.claude_agent
@@ -123,9 +130,10 @@ def _claude_agent(
         max_processes=own.max_processes,
         program=own.program,
         fetcher=_fetcher(settings),
-        shell=_shell(settings),
+        shell=shell,
         prices={name: model_price(price) for name, price in model.prices.items()},
         connections=connections,
+        private=_private_files(settings),
     )
 
 
@@ -174,16 +182,39 @@ def _resilience(
 
 def _shell(settings: Settings) -> ShellSettings:
     tools = settings.tools
-    sandbox = None
-    if tools.shell_sandbox == "bubblewrap":
-        sandbox = ShellSandbox.find(network=tools.shell_sandbox_network, hidden=(str(settings.home),))
+    enclosing, why_none = _find_sandbox(settings)
+    if enclosing is None and tools.shell_sandbox == "bubblewrap":
+        raise ConfigurationError(
+            f"NOVA_TOOLS__SHELL_SANDBOX is 'bubblewrap'. {why_none} Or set it to 'off', and give the workers a "
+            "container of their own."
+        )
     return ShellSettings(
         timeout_s=tools.shell_timeout_s,
         max_timeout_s=tools.shell_max_timeout_s,
         output_bytes=tools.shell_output_bytes,
         passed_on=tools.shell_environment,
-        sandbox=sandbox,
+        sandbox=enclosing if tools.shell_sandbox == "bubblewrap" else None,
+        enclosing=enclosing,
+        why_none=why_none,
     )
+
+
+def _find_sandbox(settings: Settings) -> tuple[ShellSandbox | None, str]:
+    """Return this machine's sandbox; or None, and why there is none."""
+    private = _private_files(settings)
+    try:
+        sandbox = ShellSandbox.find(
+            network=settings.tools.shell_sandbox_network,
+            hidden=(str(private.home), str(private.workspace)),
+            private=private,
+        )
+    except ConfigurationError as error:
+        return None, error.message
+    return sandbox, ""
+
+
+def _private_files(settings: Settings) -> PrivateFiles:
+    return PrivateFiles(settings.home, settings.workspace_root)
 
 
 def build_shell(settings: Settings) -> ShellRunner:
@@ -191,13 +222,13 @@ def build_shell(settings: Settings) -> ShellRunner:
     return CommandRunner(_shell(settings))
 
 
-def _native_tools(settings: Settings) -> NativeTools:
+def _native_tools(settings: Settings, shell: ShellSettings) -> NativeTools:
     tools = settings.tools
     return NativeTools(
         fetcher=_fetcher(settings),
-        shell=_shell(settings),
+        shell=shell,
         web_search=WebSearchSettings(max_uses=tools.web_search_max_uses) if tools.web_search else None,
-        private=PrivateFiles(settings.home, settings.workspace_root),
+        private=_private_files(settings),
     )
 
 

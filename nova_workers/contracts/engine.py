@@ -107,6 +107,8 @@ class StdioMcpServer:
     """Whether turns may share one child process. False for a server that keeps state per conversation."""
     qualified: bool = False
     """Whether its tools are always known as ``<server>__<tool>``, so that none takes a name that means another."""
+    enclosure: Enclosure | None = None
+    """The bounds of a tenant with ceilings, whose agent chose the command."""
 
 
 @dataclass(frozen=True, slots=True)

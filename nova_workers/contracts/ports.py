@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
+from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.orchestration import Origin, Started
@@ -191,7 +192,13 @@ class ShellRunner(Protocol):
     """Runs shell commands as the native Bash does: same shell, environment, sandbox, limits and supervisor."""
 
     async def run(
-        self, command: str, *, cwd: str, writable: Sequence[str], timeout_s: float | None = None
+        self,
+        command: str,
+        *,
+        cwd: str,
+        writable: Sequence[str],
+        timeout_s: float | None = None,
+        enclosure: Enclosure | None = None,
     ) -> ShellOutcome:
         """Run a command.
 
@@ -200,8 +207,9 @@ class ShellRunner(Protocol):
             cwd: Its working directory.
             writable: Further directories that a sandboxed command may write to.
             timeout_s: Its time limit; None takes the default. The operator's limit applies to both.
+            enclosure: The bounds of a tenant with ceilings.
 
         Raises:
-            ToolFailure: The command cannot be started.
+            ToolFailure: The command cannot be started; or not in the sandbox that the enclosure requires.
         """
         ...

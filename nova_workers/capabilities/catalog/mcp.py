@@ -1,12 +1,14 @@
 """The `mcp` capability: tools of external servers, by configuration."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Revealed, Servers
 from nova_workers.config import ToolSettings
+from nova_workers.contracts.engine import McpServer, StdioMcpServer
 from nova_workers.contracts.mcp.servers import McpServerForm, ServerName
 from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
@@ -66,7 +68,14 @@ class _McpCapability:
             values = await self._secrets.require(context.tenant_id, given.references())
         except NotFound as error:
             raise InvalidInput(f"capabilities.mcp needs what is not there. {error.message}", **error.fields) from error
-        return {f"mcp__{name}": server.resolve(context.tenant_id, values) for name, server in given.servers.items()}
+        return {
+            f"mcp__{name}": _enclosed(server.resolve(context.tenant_id, values), context)
+            for name, server in given.servers.items()
+        }
+
+
+def _enclosed(server: McpServer, context: CapabilityContext) -> McpServer:
+    return replace(server, enclosure=context.enclosure) if isinstance(server, StdioMcpServer) else server
 
 
 def _servers(config: BaseModel) -> _Config:

@@ -35,6 +35,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
@@ -83,6 +84,7 @@ class ClaudeAgentEngine:
         shell: ShellSettings | None = None,
         prices: Mapping[str, ModelPrice] | None = None,
         connections: ConnectionPool | None = None,
+        private: PrivateFiles | None = None,
     ) -> None:
         """Set up what turns share. Each turn starts its program, so a missing program does not fail the worker.
 
@@ -105,6 +107,7 @@ class ClaudeAgentEngine:
                 gets no shell of its own, and its tools on files keep to the directories. None refuses what waited.
             prices: Overrides of the price list, by alias or id.
             connections: The process's MCP connections, which the engine closes; None makes some of its own.
+            private: Files that no tool opens.
         """
         sweep()
         policy = Policy(max_retries=max_retries) if resilience is None else resilience.policy
@@ -118,8 +121,10 @@ class ClaudeAgentEngine:
             max_retries=min(_OWN_RETRIES, policy.max_retries) if len(known) == 1 else 0,
             request_timeout_s=request_timeout_s,
         )
-        self._native = NativeTools(fetcher=fetcher, shell=shell)
+        self._native = NativeTools(fetcher=fetcher, shell=shell, private=private)
         self._confines_commands = shell is not None and shell.sandbox is not None
+        self._enclosing = None if shell is None else shell.enclosing
+        self._why_none = "No sandbox is set up." if shell is None else shell.why_none
         by_id = {resolve_model(name, aliases): price for name, price in (prices or {}).items()}
         self._shared = Shared(
             asyncio.Semaphore(max_processes),
@@ -141,6 +146,17 @@ class ClaudeAgentEngine:
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
         content = (text_block(message),) if isinstance(message, str) else message
+        enclosed = options.enclosure is not None and options.enclosure.sandbox
+        if enclosed and self._enclosing is None:
+            return self._failed(
+                EngineFailure(
+                    "The program of the engine 'claude_agent' runs in the sandbox for this tenant, and this worker has "
+                    f"none. {self._why_none}",
+                    kind="unknown",
+                    retryable=True,
+                )
+            )
+        confines_commands = self._confines_commands or enclosed
         if options.temperature is not None:
             problem = (
                 "The engine 'claude_agent' takes no temperature, and the agent has one. Take it away, or give the "
@@ -157,10 +173,16 @@ class ClaudeAgentEngine:
                 self._shared,
                 options,
                 callbacks or TurnListener(),
-                launcher=Launcher(self._settings, options, self._left_to_the_program(trust), home),
+                launcher=Launcher(
+                    self._settings,
+                    options,
+                    _left_to_the_program(trust, confines_commands=confines_commands),
+                    home,
+                    self._enclosing,
+                ),
                 home=home,
                 # The program has its own file tools, and its own shell unless commands are confined.
-                native=own.only("WebFetch", *((SHELL_TOOL,) if self._confines_commands else ())),
+                native=own.only("WebFetch", *((SHELL_TOOL,) if confines_commands else ())),
                 own=own,
                 session_id=session_id,
             )
@@ -176,10 +198,6 @@ class ClaudeAgentEngine:
         settings = self._settings
         return {"": await why_not_started(settings.program, settings.environment, timeout_s=timeout_s)}
 
-    def _left_to_the_program(self, trust: TrustLevel) -> TrustLevel:
-        """Return the program's trust: if commands are confined, it must not run them itself."""
-        return "controlled" if trust == "unrestricted" and self._confines_commands else trust
-
     async def close(self) -> None:
         """Close threads and connections. Programs end with their turns."""
         self._native.close()
@@ -189,6 +207,11 @@ class ClaudeAgentEngine:
     def _failed(self, failure: EngineFailure) -> EngineResult:
         error = EngineError(failure.kind, failure.message, failure.retryable)
         return EngineResult(text="", stop_reason="error", provider=self.name, error=error)
+
+
+def _left_to_the_program(trust: TrustLevel, *, confines_commands: bool) -> TrustLevel:
+    """Return the program's trust: if commands are confined, it must not run them itself."""
+    return "controlled" if trust == "unrestricted" and confines_commands else trust
 
 
 def _complete(profiles: Sequence[Profile], base_url: str | None, environment: Mapping[str, str]) -> tuple[Profile, ...]:

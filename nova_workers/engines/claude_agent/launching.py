@@ -2,7 +2,8 @@
 
 import json
 import uuid
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from nova_workers.engines.claude_agent.trust import Permissions, permissions
 from nova_workers.engines.models import ALIASES, resolve_model
 from nova_workers.engines.resilience import Route
 from nova_workers.engines.turn.answer import answer_request
+from nova_workers.shell_sandbox import Enclosed, ShellSandbox
 
 __all__ = ["Launcher", "ProgramSettings"]
 
@@ -58,7 +60,15 @@ class ProgramSettings:
 class Launcher:
     """Creates the launches of one turn."""
 
-    def __init__(self, settings: ProgramSettings, options: EngineOptions, trust: TrustLevel, home: Home) -> None:
+    def __init__(
+        self,
+        settings: ProgramSettings,
+        options: EngineOptions,
+        trust: TrustLevel,
+        home: Home,
+        sandbox: ShellSandbox | None = None,
+    ) -> None:
+        self._sandbox = sandbox
         self._settings = settings
         self._options = options
         self._trust: TrustLevel = trust
@@ -104,7 +114,26 @@ class Launcher:
         if interrupted:
             more[_RESUME_INTERRUPTED] = "1"
         environment = self._home.environment(self._settings.environment, more)
-        return Launch(command, environment, str(self._home.cwd), profile.api_key)
+        return Launch(command, environment, str(self._home.cwd), profile.api_key, self._confine)
+
+    def _confine(self, command: Sequence[str]) -> AbstractContextManager[Enclosed]:
+        """Enclose the program of a tenant with ceilings; hide NOVA_HOME from others. The engine checked the sandbox."""
+        home, enclosure, sandbox = self._home, self._options.enclosure, self._sandbox
+        if sandbox is None:
+            return nullcontext(Enclosed(list(command), ()))
+        if enclosure is None or not enclosure.sandbox:
+            return nullcontext(Enclosed(sandbox.hide(command, str(home.cwd)), ()))
+        return sandbox.enclosed(
+            command,
+            enclosure,
+            cwd=str(home.cwd),
+            writable=tuple(map(str, home.roots)),
+            own=(str(home.base),),
+            readable=(command[0],),
+            network=True,
+            # Its files in the home are the worker's.
+            other_user=False,
+        )
 
     def _prompt(self) -> str:
         schema = self._options.output_schema

@@ -13,7 +13,8 @@ import contextlib
 import os
 import signal
 from collections import deque
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,6 +23,7 @@ from claude_agent_sdk import Transport
 from nova_workers.child_process import end_supervised, supervised
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.lines import json_object, read_lines
+from nova_workers.shell_sandbox import Enclosed
 
 __all__ = ["KEY_FD_VARIABLE", "ClaudeProcess", "Launch"]
 
@@ -39,6 +41,8 @@ class Launch:
     environment: Mapping[str, str]
     cwd: str
     api_key: str | None = None
+    confine: Callable[[Sequence[str]], AbstractContextManager[Enclosed]] | None = None
+    """Puts the command into the sandbox; None starts it as it is."""
 
 
 class ClaudeProcess(Transport):
@@ -72,18 +76,22 @@ class ClaudeProcess(Transport):
         if self._launch.api_key is not None:
             inherited = (_readable(self._launch.api_key),)
             environment[KEY_FD_VARIABLE] = str(inherited[0])
+        confine = self._launch.confine or _as_it_is
         try:
-            self._process = await asyncio.create_subprocess_exec(
-                # In one group with its supervisor, so that `freeze` stops both.
-                *supervised(self._launch.command, environment, own_session=False),
-                stdin=asyncio.subprocess.PIPE,
-                stdout=asyncio.subprocess.PIPE,
-                stderr=asyncio.subprocess.PIPE,
-                cwd=self._launch.cwd,
-                env=environment,
-                pass_fds=inherited,
-                start_new_session=True,
-            )
+            with confine(self._launch.command) as line:
+                self._process = await asyncio.create_subprocess_exec(
+                    # In one group with its supervisor, so that `freeze` stops both.
+                    *supervised(line.command, environment, own_session=False),
+                    stdin=asyncio.subprocess.PIPE,
+                    stdout=asyncio.subprocess.PIPE,
+                    stderr=asyncio.subprocess.PIPE,
+                    cwd=self._launch.cwd,
+                    env=environment,
+                    pass_fds=(*inherited, *line.descriptors),
+                    start_new_session=True,
+                )
+        except ValueError as error:
+            raise OSError(str(error)) from error
         finally:
             for descriptor in inherited:
                 os.close(descriptor)
@@ -160,6 +168,10 @@ class ClaudeProcess(Transport):
         if self._process is None:
             raise ConnectionError("The Claude Code program was not started")
         return self._process
+
+
+def _as_it_is(command: Sequence[str]) -> AbstractContextManager[Enclosed]:
+    return nullcontext(Enclosed(list(command), ()))
 
 
 def _readable(secret: str) -> int:

@@ -28,6 +28,7 @@ from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.observability.redaction import current_redactor, hiding
 from nova_workers.observability.redactor import Redactor
 from nova_workers.outbound import ResponseBounds, bound_responses
+from nova_workers.shell_sandbox import ShellSandbox
 
 __all__ = ["MakeTransport", "OnProgress", "ServerConnection"]
 
@@ -62,8 +63,15 @@ _Result = TypeVar("_Result")
 class ServerConnection:
     """A connection to an MCP server. Any number of turns may use it concurrently."""
 
-    def __init__(self, name: str, server: McpServer, make_transport: MakeTransport | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        server: McpServer,
+        make_transport: MakeTransport | None = None,
+        sandbox: ShellSandbox | None = None,
+    ) -> None:
         self.name = name
+        self._sandbox = sandbox
         self._server = server
         self._make_transport = make_transport
         self._client: Client | None = None
@@ -273,7 +281,7 @@ class ServerConnection:
     async def _keep(self, redactor: Redactor | None) -> None:
         with hiding(Redactor() if redactor is None else redactor):
             try:
-                async with _client(self.name, self._server, self._make_transport) as client:
+                async with _client(self.name, self._server, self._make_transport, self._sandbox) as client:
                     client.session.validate_tool_result = self._check_result
                     self._client = client
                     self._opened.set()
@@ -289,7 +297,9 @@ class ServerConnection:
 
 
 @asynccontextmanager
-async def _client(name: str, server: McpServer, make_transport: MakeTransport | None) -> AsyncGenerator[Client]:
+async def _client(
+    name: str, server: McpServer, make_transport: MakeTransport | None, sandbox: ShellSandbox | None
+) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
         match server:
             case InProcessMcpServer():
@@ -297,7 +307,8 @@ async def _client(name: str, server: McpServer, make_transport: MakeTransport | 
                 client = Client(server.server, cache=None)
             case StdioMcpServer():
                 output = await stack.enter_async_context(logged_output(name))
-                client = Client(stdio_transport(server, output), read_timeout_seconds=server.timeout_s, cache=None)
+                transport = stdio_transport(server, output, sandbox)
+                client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
             case HttpMcpServer():
                 timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))
                 guarded = None if make_transport is None else make_transport()

@@ -18,6 +18,7 @@ from mcp.types import CallToolResult, Tool
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.connection import MakeTransport, OnProgress, ServerConnection
+from nova_workers.shell_sandbox import ShellSandbox
 
 __all__ = ["ConnectionPool", "Lease", "PooledConnection"]
 
@@ -61,7 +62,12 @@ class ConnectionPool:
     """One object serves a process, on one event loop."""
 
     def __init__(
-        self, *, idle_s: float = _IDLE_S, avoid_s: float = _AVOID_S, make_transport: MakeTransport | None = None
+        self,
+        *,
+        idle_s: float = _IDLE_S,
+        avoid_s: float = _AVOID_S,
+        make_transport: MakeTransport | None = None,
+        sandbox: ShellSandbox | None = None,
     ) -> None:
         """Connect to nothing yet.
 
@@ -69,7 +75,10 @@ class ConnectionPool:
             idle_s: How long an unused connection stays open.
             avoid_s: How long a server that did not answer is not tried again.
             make_transport: Creates the HTTP transport for servers behind a URL; None uses the HTTP client's own.
+            sandbox: Encloses the programs of tenants with ceilings, and hides NOVA_HOME from those of others; without
+                one those of tenants with ceilings are not started.
         """
+        self._sandbox = sandbox
         self._make_transport = make_transport
         self._idle_s = idle_s
         self._avoid_s = avoid_s
@@ -103,7 +112,9 @@ class ConnectionPool:
             held = None
         reused = held is not None
         if held is None:
-            held = PooledConnection(ServerConnection(name, server, self._make_transport), key, retired=key is None)
+            held = PooledConnection(
+                ServerConnection(name, server, self._make_transport, self._sandbox), key, retired=key is None
+            )
             held.connection.start()
             if key is not None:
                 self._shared[key] = held
@@ -266,7 +277,7 @@ def _key(server: McpServer) -> _Key | None:
     match server:
         case StdioMcpServer(reuse=True):
             env = tuple(sorted(server.env.items()))
-            return ("stdio", server.scope, server.command, server.args, env, server.cwd)
+            return ("stdio", server.scope, server.command, server.args, env, server.cwd, server.enclosure)
         case HttpMcpServer(reuse=True):
             return ("http", server.scope, server.url, tuple(sorted(server.headers.items())))
         case _:

@@ -6,8 +6,8 @@ grows with the square of it: a line of 300 MB held a worker for minutes.
 
 import asyncio
 import os
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncGenerator, Generator
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Final, TextIO
 
 import anyio
@@ -20,6 +20,7 @@ from mcp.types import jsonrpc_message_adapter
 from nova_workers.child_process import end_supervised, supervised
 from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.engines.lines import LineTooLong, read_lines
+from nova_workers.shell_sandbox import Enclosed, ShellSandbox
 
 __all__ = ["stdio_transport"]
 
@@ -31,29 +32,42 @@ _EXIT_S: Final = 2.0
 _GRACE_S: Final = 1.5
 """For a server to exit after SIGTERM; then its supervisor kills it."""
 
+_ENCLOSED_HOME: Final = "/tmp"  # noqa: S108 - a directory of the sandbox, which is its own
+
 _Outgoing = MemoryObjectReceiveStream[SessionMessage]
 _Incoming = MemoryObjectSendStream[SessionMessage | Exception]
 Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObjectSendStream[SessionMessage]]
 
 
 @asynccontextmanager
-async def stdio_transport(server: StdioMcpServer, errors: TextIO) -> AsyncGenerator[Streams]:
+async def stdio_transport(
+    server: StdioMcpServer, errors: TextIO, sandbox: ShellSandbox | None = None
+) -> AsyncGenerator[Streams]:
     """Start a server, and connect to it. It and its children end with the connection or with this process.
+
+    Args:
+        server: The server.
+        errors: Takes what it writes to stderr.
+        sandbox: Encloses it, if its tenant has ceilings; otherwise hides NOVA_HOME from it.
 
     Raises:
         OSError: It cannot be started.
+        ConnectionError: It needs a sandbox, and there is none.
+        ValueError: Its working directory is outside the directories of its tenant.
     """
     environment = {**get_default_environment(), **server.env}
     environment.setdefault("PATH", os.defpath)
-    process = await asyncio.create_subprocess_exec(
-        *supervised((server.command, *server.args), environment, grace_s=_GRACE_S, own_session=False),
-        stdin=asyncio.subprocess.PIPE,
-        stdout=asyncio.subprocess.PIPE,
-        stderr=errors,
-        env=environment,
-        cwd=server.cwd,
-        start_new_session=True,
-    )
+    with _confined(server, environment, sandbox) as line:
+        process = await asyncio.create_subprocess_exec(
+            *supervised(line.command, environment, grace_s=_GRACE_S, own_session=False),
+            stdin=asyncio.subprocess.PIPE,
+            stdout=asyncio.subprocess.PIPE,
+            stderr=errors,
+            env=environment,
+            cwd=server.cwd,
+            pass_fds=line.descriptors,
+            start_new_session=True,
+        )
     incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     try:
@@ -80,6 +94,25 @@ async def stdio_transport(server: StdioMcpServer, errors: TextIO) -> AsyncGenera
     finally:
         for stream in (incoming, to_session, from_session, outgoing):
             stream.close()
+
+
+@contextmanager
+def _confined(server: StdioMcpServer, environment: dict[str, str], sandbox: ShellSandbox | None) -> Generator[Enclosed]:
+    command = [server.command, *server.args]
+    enclosure = server.enclosure
+    if enclosure is not None and enclosure.sandbox:
+        if sandbox is None:
+            raise ConnectionError("It runs in the sandbox, and this worker has none. Install bubblewrap there.")
+        # Its own home is hidden.
+        environment["HOME"] = _ENCLOSED_HOME
+        writable = () if server.cwd is None else (server.cwd,)
+        cwd = server.cwd or _ENCLOSED_HOME
+        with sandbox.enclosed(command, enclosure, cwd=cwd, writable=writable, network=True) as enclosed:
+            yield enclosed
+    elif sandbox is not None:
+        yield Enclosed(sandbox.hide(command, server.cwd or os.getcwd()), ())
+    else:
+        yield Enclosed(command, ())
 
 
 async def _read(

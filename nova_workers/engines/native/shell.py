@@ -6,21 +6,23 @@ state to lose, needs no cleanup between calls, and allows a step's calls to run 
 """
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated
 
 from pydantic import Field
 
 from nova_workers.child_process import Bounds, ChildResult, run_child
+from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import ShellOutcome
 from nova_workers.engines.mcp.toolbox import ToolDefinition
-from nova_workers.engines.native.sandbox import ShellSandbox
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
+from nova_workers.shell_sandbox import Enclosed, ShellSandbox
 
 __all__ = ["CommandRunner", "Shell", "ShellSettings"]
 
@@ -45,7 +47,10 @@ class ShellSettings:
         max_timeout_s: Longest time limit that the model may set.
         output_bytes: Limit of the output for the model: half from its beginning, half from its end.
         passed_on: Names of further environment variables for commands.
-        sandbox: None runs them unconfined.
+        sandbox: Confines the commands of every tenant; None does not.
+        enclosing: Confines those of tenants with ceilings, and hides NOVA_HOME from those of others; None if this
+            worker has no sandbox.
+        why_none: Why it has none.
     """
 
     timeout_s: float = 120.0
@@ -53,6 +58,8 @@ class ShellSettings:
     output_bytes: int = 32_768
     passed_on: tuple[str, ...] = ()
     sandbox: ShellSandbox | None = None
+    enclosing: ShellSandbox | None = None
+    why_none: str = "No sandbox is set up."
 
 
 class _BashInput(ToolInput):
@@ -67,7 +74,13 @@ class CommandRunner:
         self._settings = settings
 
     async def run(
-        self, command: str, *, cwd: str, writable: Sequence[str], timeout_s: float | None = None
+        self,
+        command: str,
+        *,
+        cwd: str,
+        writable: Sequence[str],
+        timeout_s: float | None = None,
+        enclosure: Enclosure | None = None,
     ) -> ShellOutcome:
         """Run a command. See `ShellRunner.run`."""
         if "\x00" in command:
@@ -75,28 +88,59 @@ class CommandRunner:
         settings = self._settings
         timeout_s = min(settings.timeout_s if timeout_s is None else timeout_s, settings.max_timeout_s)
         half = settings.output_bytes // 2
-        line = [_SHELL, "--noprofile", "--norc", "-c", command]
-        if settings.sandbox is not None:
-            line = settings.sandbox.wrap(line, cwd, (cwd, *writable))
         try:
-            result = await run_child(
-                line,
-                Bounds(timeout_s, half, half),
-                env=_environment(cwd, settings.passed_on, os.environ),
-                cwd=cwd,
-                with_errors=True,
-            )
+            with self._confined([_SHELL, "--noprofile", "--norc", "-c", command], cwd, writable, enclosure) as line:
+                result = await run_child(
+                    line.command,
+                    Bounds(timeout_s, half, half),
+                    env=_environment(cwd, settings.passed_on, os.environ),
+                    cwd=cwd,
+                    passed=line.descriptors,
+                    with_errors=True,
+                )
         except OSError as error:
             raise ToolFailure(
                 f"{SHELL_TOOL}: the command cannot be started: {error.strerror}", tool=SHELL_TOOL
             ) from error
+        except ValueError as error:
+            raise ToolFailure(f"{SHELL_TOOL}: {error}", tool=SHELL_TOOL) from error
         return _outcome(result, timeout_s)
+
+    @contextmanager
+    def _confined(
+        self, line: list[str], cwd: str, writable: Sequence[str], enclosure: Enclosure | None
+    ) -> Generator[Enclosed]:
+        settings = self._settings
+        if enclosure is not None and enclosure.sandbox:
+            if settings.enclosing is None:
+                raise ToolFailure(
+                    f"{SHELL_TOOL}: commands of this tenant run in the sandbox, and this worker has none. "
+                    f"{settings.why_none}",
+                    tool=SHELL_TOOL,
+                )
+            with settings.enclosing.enclosed(line, enclosure, cwd=cwd, writable=(cwd, *writable)) as enclosed:
+                yield enclosed
+        elif settings.sandbox is not None:
+            yield Enclosed(settings.sandbox.wrap(line, cwd, (cwd, *writable)), ())
+        elif settings.enclosing is not None:
+            yield Enclosed(settings.enclosing.hide(line, cwd), ())
+        else:
+            yield Enclosed(line, ())
 
 
 class Shell:
     """The native tool: runs the commands of one turn."""
 
-    def __init__(self, settings: ShellSettings, cwd: str, directories: Sequence[str], *, max_timeout_s: float) -> None:
+    def __init__(
+        self,
+        settings: ShellSettings,
+        cwd: str,
+        directories: Sequence[str],
+        *,
+        max_timeout_s: float,
+        enclosure: Enclosure | None = None,
+    ) -> None:
+        self._enclosure = enclosure
         self._runner = CommandRunner(replace(settings, max_timeout_s=min(settings.max_timeout_s, max_timeout_s)))
         self._cwd = cwd
         self._directories = tuple(directories)
@@ -110,7 +154,13 @@ class Shell:
     async def _run(self, given: JsonObject) -> ToolOutcome:
         asked = _BashInput.read(SHELL_TOOL, given)
         timeout_s = None if asked.timeout_ms is None else asked.timeout_ms / 1000
-        done = await self._runner.run(asked.command, cwd=self._cwd, writable=self._directories, timeout_s=timeout_s)
+        done = await self._runner.run(
+            asked.command,
+            cwd=self._cwd,
+            writable=self._directories,
+            timeout_s=timeout_s,
+            enclosure=self._enclosure,
+        )
         return text_outcome(done.text, failed=done.failed)
 
 

@@ -118,7 +118,13 @@ class NativeTools:
         if self._fetcher is not None:
             tools.append(fetch_tool(self._fetcher))
         if self._shell is not None and roots:
-            shell = Shell(self._shell, roots[0], roots[1:], max_timeout_s=options.tool_timeout_s)
+            shell = Shell(
+                self._shell,
+                roots[0],
+                roots[1:],
+                max_timeout_s=options.tool_timeout_s,
+                enclosure=options.enclosure,
+            )
             tools.append(shell.tool())
         by_name = {tool.definition.name: tool for tool in tools if tool.definition.name in allowed}
         return Toolset(by_name, self._server_tools(allowed))

@@ -33,7 +33,9 @@ class _Shell:
     async def run_bash(self, context: CapabilityContext, given: _RunBash) -> str:
         cwd = _directory(context, given.cwd)
         roots = _roots(context)
-        done = await self._runner.run(given.command, cwd=cwd, writable=roots, timeout_s=given.timeout)
+        done = await self._runner.run(
+            given.command, cwd=cwd, writable=roots, timeout_s=given.timeout, enclosure=context.enclosure
+        )
         if done.failed:
             raise ToolFailure(done.text, tool=RUN_BASH)
         return done.text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from pathlib import Path
 
 from nova_workers.clock import Clock
@@ -10,8 +11,9 @@ from nova_workers.config import Settings
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
+from nova_workers.shell_sandbox import SANDBOX_UID
 
-__all__ = ["AgentDirectories"]
+__all__ = ["AgentDirectories", "make_private"]
 
 _TRUSTED_FOR_S = 60.0
 """How long a directory that was seen is assumed to exist: a check takes a thread, as the disk may be remote."""
@@ -35,11 +37,12 @@ class AgentDirectories:
         if not native_tools(claim.agent.trust):
             return None
         path = self._settings.agent_directory(claim.tenant_id, claim.directory or claim.agent_id)
+        ceilings = claim.ceilings
         now_s = self._clock.monotonic_s()
         if now_s - self._seen_s.get(path, float("-inf")) < _TRUSTED_FOR_S:
             return str(path)
         try:
-            await asyncio.to_thread(_make_private, path)
+            await asyncio.to_thread(make_private, path, other_user=ceilings is not None and ceilings.sandbox)
         except OSError as error:
             raise EngineFailure(
                 f"The directory {str(path)!r} cannot be created: {error.strerror}. See NOVA_TOOLS__WORKSPACE_ROOT.",
@@ -52,5 +55,8 @@ class AgentDirectories:
         return str(path)
 
 
-def _make_private(path: Path) -> None:
+def make_private(path: Path, *, other_user: bool) -> None:
+    """Make the directory; if the worker is root, one for commands that run as another user is theirs."""
     path.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if other_user and os.geteuid() == 0 and path.stat().st_uid == 0:
+        os.chown(path, SANDBOX_UID, SANDBOX_UID)

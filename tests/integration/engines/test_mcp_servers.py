@@ -17,7 +17,9 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from structlog.testing import capture_logs
 
+from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import (
     EngineCallbacks,
@@ -29,7 +31,10 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.engines.scripted import ScriptedEngine
+from nova_workers.errors import ConfigurationError
+from nova_workers.shell_sandbox import ShellSandbox
 from tests.requirements import proves
 from tests.support.processes.inspection import is_alive, wait_until_gone
 from tests.support.servers.asgi import serving
@@ -430,3 +435,39 @@ async def test_an_http_server_is_reached_again_after_a_restart(web: Web) -> None
     await web.start()
     assert _said(await play({"web": server}, {"name": "secret"})) == "s"
     await play.engine.close()
+
+
+async def _written(tmp_path: Path, server: StdioMcpServer, sandbox: ShellSandbox) -> str:
+    """Return what a server writes to stderr until it ends."""
+    with (tmp_path / "errors").open("w+") as errors:
+        async with stdio_transport(server, errors, sandbox) as (received, _):
+            async for _ in received:
+                pass
+        return (tmp_path / "errors").read_text()
+
+
+@proves("ceilings.sandbox")
+async def test_a_program_of_a_tenant_with_ceilings_reaches_no_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    home = tmp_path / "nova"
+    (home / "workspace" / "ten_1").mkdir(parents=True)
+    (home / "master_keys").write_text("hush\n")
+    monkeypatch.setenv("NOVA_SECRETS__KEYS", "hush")
+    private = PrivateFiles(home, home / "workspace")
+    try:
+        sandbox = ShellSandbox.find(network=False, hidden=(str(home), str(private.workspace)), private=private)
+    except ConfigurationError as error:
+        pytest.skip(error.message)
+    reads = f"cat {home}/master_keys /proc/*/environ /proc/{os.getpid()}/environ; ls -d /proc/{os.getpid()}; echo done"
+    enclosure = Enclosure((str(private.workspace / "ten_1"),))
+    server = StdioMcpServer("sh", ("-c", f"exec >&2; ({reads}) 2>&1 | tr '\\0' '\\n'; echo $HOME"), enclosure=enclosure)
+    told = await _written(tmp_path, server, sandbox)
+    assert "done\n/tmp\n" in told
+    assert "hush" not in told
+    assert "cannot access" in told
+    own = await _written(tmp_path, replace(server, enclosure=None), sandbox)
+    assert "done" in own
+    assert "hush" not in own
+    with pytest.raises(ValueError, match="outside the directories"):
+        await _written(tmp_path, replace(server, cwd=str(home)), sandbox)

@@ -7,13 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.contracts.agents import Permissions
+from nova_workers.confined import PrivateFiles
+from nova_workers.contracts.agents import Enclosure, Permissions
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineCallbacks, SubagentConfig, ToolAuthorization, TrustLevel
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.claude_agent.trust import permissions
-from nova_workers.engines.native import ShellSandbox, ShellSettings
-from nova_workers.errors import EngineFailure
+from nova_workers.engines.native import ShellSettings
+from nova_workers.errors import ConfigurationError, EngineFailure
+from nova_workers.shell_sandbox import ShellSandbox
 from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench
 from tests.integration.engines.claude_agent.claude_turns import (
@@ -241,3 +243,47 @@ async def test_if_commands_are_confined_the_program_has_no_shell_of_its_own(
     ]
     assert mark.exists()
     assert not (workspace / "escaped.txt").exists()
+
+
+def _sandbox(home: Path) -> ShellSandbox | None:
+    workspace = home / "workspace"
+    try:
+        return ShellSandbox.find(
+            network=True, hidden=(str(home), str(workspace)), private=PrivateFiles(home, workspace)
+        )
+    except ConfigurationError:
+        return None
+
+
+@proves("ceilings.sandbox")
+async def test_the_program_of_a_tenant_with_ceilings_reaches_no_key(
+    make_engine: MakeEngine, server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program itself is in the sandbox, and also one of the operator's own tenant does not see NOVA_HOME."""
+    home = tmp_path / "nova"
+    work = home / "workspace" / "ten_1" / "clerk"
+    work.mkdir(parents=True)
+    (work / "note").write_text("a note\n")
+    (work / "link").symlink_to(home / "master_keys")
+    (home / "master_keys").write_text("hush\n")
+    monkeypatch.setenv("NOVA_SECRETS__KEYS", "hush")
+    enclosing = _sandbox(home)
+    if enclosing is None:
+        pytest.skip("Needs bubblewrap and user namespaces")
+    engine = make_engine(shell=ShellSettings(enclosing=enclosing), private=PrivateFiles(home, home / "workspace"))
+    paths = (str(work / "note"), str(home / "master_keys"), str(work / "link"), f"/proc/{os.getpid()}/environ")
+    reads = [("Read", {"file_path": path}) for path in paths]
+    command = {"command": f"cat {' '.join(paths)} /proc/*/environ; true"}
+    server.reply(tool_response(*reads, ("mcp__nova__Bash", command)), text_response("ok"))
+    enclosed = options(cwd=str(work), enclosure=Enclosure((str(home / "workspace" / "ten_1"),)))
+    result = await engine.run("hi", enclosed, "unrestricted")
+    assert result.error is None, result.error
+    assert [status for status, _ in results(result)][:3] == ["completed", "failed", "failed"]
+    assert "a note" in results(result)[-1][1]
+    server.reply(tool_response(*reads, ("Bash", command), step=1), text_response("ok"))
+    own = await engine.run("hi", options(cwd=str(work)), "unrestricted")
+    assert "a note" in results(own)[-1][1]
+    assert "hush" not in str((results(result), results(own)))
+    bare = await make_engine(shell=ShellSettings(why_none="There is no bwrap.")).run("hi", enclosed, "controlled")
+    assert bare.error is not None
+    assert "There is no bwrap." in bare.error.message

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nova_workers.contracts.agents import Ceilings
+from nova_workers.contracts.agents import Ceilings, Enclosure
+from nova_workers.contracts.engine import EngineOptions, EngineResult
 from nova_workers.ledger.database import Row
 from tests.requirements import proves
 from tests.support.harness.workers import AGENT, Harness
@@ -57,3 +58,19 @@ async def test_the_ceiling_of_a_days_cost_holds_over_the_budget_that_a_tenant_se
     await _set(harness, Ceilings(max_cost_usd_per_day=0.000_001))
     row = await _play(harness)
     assert (row["status"], row["error_kind"]) == ("failed", "budget_exceeded")
+
+
+async def test_a_turn_carries_the_bounds_of_its_tenant(harness: Harness, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[EngineOptions] = []
+    run = harness.engine.run
+
+    async def noted(message: Any, options: EngineOptions, *rest: Any, **named: Any) -> EngineResult:
+        seen.append(options)
+        return await run(message, options, *rest, **named)
+
+    monkeypatch.setattr(harness.engine, "run", noted)
+    await _play(harness)
+    await _set(harness, Ceilings(directories=("/srv/acme",), engines=(AGENT,), sandbox=False))
+    await _play(harness)
+    own = str(harness.settings.workspace_root / harness.tenant_id)
+    assert [options.enclosure for options in seen] == [None, Enclosure((own, "/srv/acme"), sandbox=False)]

@@ -11,8 +11,9 @@ import pytest
 import uvloop
 
 from nova_workers.contracts.engine import EngineOptions
-from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings
+from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.errors import ConfigurationError
+from nova_workers.shell_sandbox import ShellSandbox
 from tests.support.waiting import until
 from tests.unit.engines.native.conftest import NativeToolCaller
 

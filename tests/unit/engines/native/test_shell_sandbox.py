@@ -6,14 +6,19 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import psutil
 import pytest
 
-from nova_workers.engines.native import NativeTools, ShellSandbox, ShellSettings
+from nova_workers.confined import PrivateFiles
+from nova_workers.contracts.agents import Enclosure
+from nova_workers.contracts.engine import EngineOptions
+from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.errors import ConfigurationError
+from nova_workers.runs.turns.directories import make_private
+from nova_workers.shell_sandbox import SANDBOX_UID, ShellSandbox
 from tests.requirements import proves
 from tests.support.servers.model_server import model_server
 from tests.support.waiting import until
@@ -180,7 +185,128 @@ async def test_names_are_resolved_if_resolv_conf_is_a_link_into_a_hidden_folder(
 ) -> None:
     (home / "resolv").write_text("nameserver 127.0.0.53\n")
     (tmp_path / "resolv.conf").symlink_to(home / "resolv")
-    monkeypatch.setattr("nova_workers.engines.native.sandbox._NAME_SERVERS", str(tmp_path / "resolv.conf"))
+    monkeypatch.setattr("nova_workers.shell_sandbox._NAME_SERVERS", str(tmp_path / "resolv.conf"))
     caller = _caller(tmp_path, network=True)
     assert await caller.call("Bash", command=f"cat {home}/resolv") == "nameserver 127.0.0.53"
     caller.native.close()
+
+
+@pytest.fixture
+def fleet_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A NOVA_HOME with master keys, outside of what is hidden anyway, with the directories of two tenants."""
+    monkeypatch.setenv("HOME", "/")
+    home = tmp_path / "nova"
+    for name in ("ten_1/clerk", "ten_1/builder", "ten_2/clerk"):
+        (home / "workspace" / name).mkdir(parents=True)
+        (home / "workspace" / name / "note").write_text(f"note of {name}\n")
+    (home / "master_keys").write_text("hush\n")
+    return home
+
+
+def _enclosed(home: Path, *directories: Path, cwd: str = "ten_1/clerk", roots: Sequence[Path] = ()) -> NativeToolCaller:
+    """Return the tools of an agent of a tenant with ceilings."""
+    workspace = home / "workspace"
+    private = PrivateFiles(home, workspace)
+    sandbox = ShellSandbox.find(network=True, hidden=(str(home), str(workspace)), private=private)
+    native = NativeTools(shell=ShellSettings(enclosing=sandbox), private=private)
+    enclosure = Enclosure(tuple(map(str, (workspace / "ten_1", *roots))))
+    options = EngineOptions(str(workspace / cwd), tuple(map(str, directories)), enclosure=enclosure)
+    caller = NativeToolCaller(native, workspace / cwd)
+    make_private(caller.workdir, other_user=True)
+    return caller.with_tools(native.for_turn(options, "unrestricted"))
+
+
+@proves("ceilings.sandbox")
+async def test_a_tenant_with_ceilings_reaches_no_key_from_its_shell(
+    fleet_home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOVA_SECRETS__KEYS", "hush")
+    caller = _enclosed(fleet_home)
+    (caller.workdir / "link").symlink_to(fleet_home / "master_keys")
+    reads = [
+        f"cat {fleet_home}/master_keys",
+        "cat link",
+        "cat ../../../master_keys",
+        "cat /proc/self/environ /proc/*/environ",
+        f"cat /proc/{os.getpid()}/environ /proc/{os.getppid()}/environ",
+        f"cat /proc/1/root{fleet_home}/master_keys",
+        f"unshare -Urm sh -c 'umount -l {fleet_home}; cat {fleet_home}/master_keys'",
+        "env",
+        f"cat {fleet_home}/workspace/ten_2/clerk/note {fleet_home}/workspace/ten_1/builder/note",
+        "for fd in /proc/self/fd/*; do cat $fd/../../../master_keys; done",
+    ]
+    if os.geteuid() == 0:
+        reads.append("cat /etc/shadow; find / -xdev -user root -perm 600 -exec cat {} + 2>/dev/null | grep -a root:")
+    for command in reads:
+        shown = (await caller.outcome("Bash", command=f"({command}) 2>/dev/null </dev/null")).content[0]["text"]
+        assert "hush" not in shown, command
+        assert "note of ten_2" not in shown, command
+        assert "root:" not in shown, command
+    caller.native.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root can become another user")
+async def test_a_command_of_a_root_worker_is_another_user_and_shares_files_with_the_tools(fleet_home: Path) -> None:
+    caller = _enclosed(fleet_home)
+    assert await caller.call("Bash", command="id -u; pwd; echo mine > mine; ls -d $PWD") == "\n".join(
+        (str(SANDBOX_UID), str(caller.workdir), str(caller.workdir))
+    )
+    assert await caller.call("Read", file_path="mine") == "mine\n"
+    await caller.call("Write", file_path="deep/theirs", content="theirs\n")
+    assert await caller.call("Bash", command="echo more >> deep/theirs; cat deep/theirs") == "theirs\nmore"
+    caller.native.close()
+
+
+async def test_an_enclosed_command_writes_where_the_agent_may_and_nowhere_else(
+    fleet_home: Path, tmp_path: Path
+) -> None:
+    acme, other = tmp_path / "acme", tmp_path / "other"
+    for path in (acme / "in", other):
+        path.mkdir(parents=True)
+        path.chmod(0o777)
+    caller = _enclosed(fleet_home, acme / "in", roots=[acme])
+    command = f"echo new > {acme}/in/new; echo new > {other}/new; echo new > {acme}/new"
+    await caller.outcome("Bash", command=command)
+    assert (acme / "in" / "new").read_text() == "new\n"
+    assert not (other / "new").exists()
+    assert not (acme / "new").exists()
+    # Another agent of the tenant exchanges the directory for a link.
+    (acme / "in").rename(acme / "was")
+    (acme / "in").symlink_to(other)
+    assert "outside" in await caller.failure("Bash", command="true")
+    caller.native.close()
+
+
+async def test_without_a_sandbox_the_shell_of_a_tenant_with_ceilings_is_refused(tmp_path: Path) -> None:
+    native = NativeTools(shell=ShellSettings(why_none="There is no bwrap on PATH."))
+    options = EngineOptions(str(tmp_path), enclosure=Enclosure((str(tmp_path),)))
+    caller = NativeToolCaller(native, tmp_path).with_tools(native.for_turn(options, "unrestricted"))
+    assert "There is no bwrap on PATH." in await caller.failure("Bash", command="touch born")
+    assert not (tmp_path / "born").exists()
+    off = EngineOptions(str(tmp_path), enclosure=Enclosure((str(tmp_path),), sandbox=False))
+    assert await caller.with_tools(native.for_turn(off, "unrestricted")).call("Bash", command="echo ran") == "ran"
+    native.close()
+
+
+@proves("ceilings.home")
+async def test_the_operators_own_shell_sees_the_machine_without_the_fleets_files(
+    fleet_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NOVA_SECRETS__KEYS", "hush")
+    private = PrivateFiles(fleet_home, fleet_home / "workspace")
+    native = NativeTools(shell=ShellSettings(enclosing=ShellSandbox.find(network=True, private=private)))
+    caller = NativeToolCaller(native, fleet_home / "workspace" / "ten_1" / "clerk")
+    shown = await caller.call("Bash", command=f"cat note; echo x > new; echo y > {tmp_path}/new; ls -A {fleet_home}")
+    assert shown == "note of ten_1/clerk\nworkspace"
+    assert ((caller.workdir / "new").read_text(), (tmp_path / "new").read_text()) == ("x\n", "y\n")
+    tried = [
+        f"cat {fleet_home}/master_keys",
+        f"umount -l {fleet_home}; cat {fleet_home}/master_keys",
+        f"unshare -Urm umount -l {fleet_home}; cat {fleet_home}/master_keys",
+        f"cat /proc/{os.getpid()}/root{fleet_home}/master_keys",
+        f"cat /proc/{os.getpid()}/environ",
+        f"nsenter -m -t {os.getpid()} cat {fleet_home}/master_keys",
+    ]
+    for command in tried:
+        assert "hush" not in (await caller.outcome("Bash", command=command)).content[0]["text"], command
+    native.close()

@@ -1,0 +1,222 @@
+"""Confines programs with bubblewrap.
+
+There are three strengths:
+
+- `ShellSandbox.wrap`: for every tenant, where the operator set NOVA_TOOLS__SHELL_SANDBOX.
+- `ShellSandbox.enclosed`: for a tenant with ceilings. Directories of other tenants are hidden too, what is writable is
+  bound by open directories (a path could be exchanged for a link in between), and where the worker is root the command
+  runs as another user.
+- `ShellSandbox.hide`: for the operator's own tenant. Only NOVA_HOME is hidden, and with it the master keys.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from collections.abc import Generator, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from nova_workers.confined import Confinement, PrivateFiles
+from nova_workers.contracts.agents import Enclosure
+from nova_workers.errors import ConfigurationError
+
+__all__ = ["SANDBOX_UID", "Enclosed", "ShellSandbox"]
+
+SANDBOX_UID = 65_534
+"""The user of enclosed commands of a worker that is root, and the owner of their directories: `nobody`."""
+
+_TRIAL_S = 10.0
+_KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
+"""Paths that the kernel lets root write even without capabilities."""
+_NAME_SERVERS = "/etc/resolv.conf"
+_TO_UNHIDE = (
+    *("CAP_SYS_ADMIN", "CAP_SYS_PTRACE", "CAP_PERFMON", "CAP_DAC_READ_SEARCH"),
+    *("CAP_SYS_MODULE", "CAP_SYS_RAWIO", "CAP_BPF"),
+)
+"""Capabilities with which a command of root could unmount what hides a directory, read another process, or go around
+both."""
+
+
+@dataclass(frozen=True, slots=True)
+class Enclosed:
+    """A command line in the sandbox, and the descriptors that it must inherit."""
+
+    command: list[str]
+    descriptors: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ShellSandbox:
+    """How programs are confined.
+
+    A confined program sees a read-only system, an empty home and /tmp, and no other processes. It can write where the
+    agent may.
+
+    Attributes:
+        program: Path of ``bwrap``.
+        network: Whether commands reach the network.
+        hidden: Directories that appear empty, besides /tmp, /run and the home of the worker's user.
+        private: The fleet's own files.
+    """
+
+    program: str
+    network: bool = True
+    hidden: tuple[str, ...] = ()
+    private: PrivateFiles | None = None
+
+    @classmethod
+    def find(cls, *, network: bool, hidden: Sequence[str] = (), private: PrivateFiles | None = None) -> ShellSandbox:
+        """Return this machine's sandbox after a test run. Blocks briefly.
+
+        Raises:
+            ConfigurationError: There is no ``bwrap`` on PATH, or it cannot create a sandbox on this machine.
+        """
+        program = shutil.which("bwrap")
+        if program is None:
+            raise ConfigurationError(
+                "There is no bwrap on PATH. Install bubblewrap on every worker's machine: apt-get install bubblewrap, "
+                "or the like."
+            )
+        sandbox = cls(program, network, tuple(hidden), private)
+        sandbox._try(sandbox.wrap(["/bin/true"], "/", ()))
+        with sandbox.enclosed(["/bin/true"], Enclosure(("/",)), cwd="/") as enclosed:
+            sandbox._try(enclosed.command, enclosed.descriptors)
+        return sandbox
+
+    def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> list[str]:
+        """Return the command line that runs `command` in the sandbox."""
+        inside = [self.program, "--unshare-all", "--die-with-parent", "--new-session"]
+        # A command of a worker that runs as root would have every capability, and could unmount the hiding mounts.
+        inside += ["--cap-drop", "ALL"]
+        inside += ["--share-net"] if self.network else []
+        inside += self._system(network=self.network)
+        for path in writable:
+            inside += ["--bind-try", path, path]
+        return [*inside, "--chdir", cwd, "--", *command]
+
+    @contextmanager
+    def enclosed(
+        self,
+        command: Sequence[str],
+        enclosure: Enclosure,
+        *,
+        cwd: str,
+        writable: Sequence[str] = (),
+        own: Sequence[str] = (),
+        readable: Sequence[str] = (),
+        network: bool | None = None,
+        other_user: bool = True,
+    ) -> Generator[Enclosed]:
+        """Yield the command line that runs `command` for a tenant with ceilings; its descriptors close at the end.
+
+        Args:
+            command: The command.
+            enclosure: Nothing outside of it is bound.
+            cwd: The working directory.
+            writable: Directories of the agent that the command can write to.
+            own: Directories of the turn itself, which no agent can exchange.
+            readable: Files and directories that are visible although a directory around them is hidden.
+            network: Whether it reaches the network; None is the operator's setting for commands.
+            other_user: Whether it runs as another user if the worker is root.
+
+        Raises:
+            ValueError: A directory is outside of the enclosure.
+            OSError: A directory cannot be opened.
+        """
+        network = self.network if network is None else network
+        become = _as_other_user() if other_user else []
+        inside = [self.program, *_separate(userspace=not become, network=network), "--die-with-parent"]
+        inside += ["--cap-drop", "ALL"]
+        for capability in ("CAP_SETUID", "CAP_SETGID") if become else ():
+            inside += ["--cap-add", capability]
+        inside += self._system(network=network)
+        for path in readable:
+            inside += ["--ro-bind-try", path, path]
+        for path in own:
+            inside += ["--bind", path, path]
+        confinement = Confinement(("/",), within=enclosure.roots, private=self.private)
+        with ExitStack() as stack:
+            descriptors: list[int] = []
+            for path in dict.fromkeys(writable):
+                target = confinement.resolve(path)
+                descriptors.append(confinement.open_place(target))
+                stack.callback(os.close, descriptors[-1])
+                inside += self._passable(target)
+                # The program compares what it bound with what is open here, and stops if it was exchanged.
+                inside += ["--bind-fd", str(descriptors[-1]), str(target)]
+            yield Enclosed([*inside, "--chdir", os.path.realpath(cwd), "--", *become, *command], tuple(descriptors))
+
+    def hide(self, command: Sequence[str], cwd: str) -> list[str]:
+        """Return the command line that runs `command` as it is, but for NOVA_HOME, which appears empty.
+
+        Agents' directories in it stay. Other processes of the worker's user stay visible, and closed.
+        """
+        if self.private is None or not self.private.home.is_dir():
+            return list(command)
+        private = self.private.resolved()
+        inside = [self.program, "--die-with-parent", "--dev-bind", "/", "/", "--tmpfs", str(private.home)]
+        inside += ["--bind-try", str(private.workspace), str(private.workspace)]
+        for capability in _TO_UNHIDE:
+            inside += ["--cap-drop", capability]
+        return [*inside, "--chdir", cwd, "--", *command]
+
+    def _system(self, *, network: bool) -> list[str]:
+        inside = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        for path in _KERNEL:
+            inside += ["--ro-bind-try", path, path]
+        for path in self._hidden():
+            inside += ["--perms", "1777", "--tmpfs", path]
+        if network:
+            # Often a link to a file below /run, without which DNS would not work.
+            servers = os.path.realpath(_NAME_SERVERS)
+            inside += ["--ro-bind-try", servers, servers]
+        return inside
+
+    def _passable(self, target: Path) -> list[str]:
+        """Return what makes the directories above a target passable for another user, where hiding made new ones."""
+        hidden = [Path(folder) for folder in self._hidden()]
+        new = [
+            path for path in target.parents if any(path != folder and path.is_relative_to(folder) for folder in hidden)
+        ]
+        return [word for path in reversed(new) for word in ("--perms", "0755", "--dir", str(path))]
+
+    def _hidden(self) -> list[str]:
+        # A service user's home may be the root directory, which must not be hidden.
+        folders = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
+        return [path for path in map(os.path.realpath, folders) if path != "/" and Path(path).is_dir()]
+
+    def _try(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
+        try:
+            trial = subprocess.run(  # noqa: S603 - the operator's own program, without a shell
+                command, capture_output=True, timeout=_TRIAL_S, check=False, pass_fds=descriptors
+            )
+        except (OSError, subprocess.TimeoutExpired) as error:
+            complaint = str(error)
+        else:
+            if trial.returncode == 0:
+                return
+            complaint = trial.stderr.decode(errors="replace").strip() or f"exit code {trial.returncode}"
+        raise ConfigurationError(
+            f"{self.program} cannot make a sandbox here: {complaint}. It needs user namespaces, which some kernels and "
+            "most container runtimes withhold: allow them for the worker."
+        )
+
+
+def _separate(*, userspace: bool, network: bool) -> list[str]:
+    if userspace:
+        return ["--unshare-all", *(["--share-net"] if network else [])]
+    # Without a user namespace, in which no other user exists.
+    apart = ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
+    return apart if network else [*apart, "--unshare-net"]
+
+
+def _as_other_user() -> list[str]:
+    """Return the beginning of a command line that becomes another user, where the worker is root; else nothing."""
+    program = shutil.which("setpriv")
+    if os.geteuid() != 0 or program is None:
+        return []
+    uid = str(SANDBOX_UID)
+    return [program, "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all", "--no-new-privs", "--"]
