@@ -1,15 +1,19 @@
 """Builds the application, and its lifecycle."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from starlette.middleware import Middleware
+from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.activity_cache import ActivityCache
 from api.boundary import BodyLimit, UnhandledErrors
 from api.errors import install_error_handlers
+from api.guard.connections import ConnectionLimits
+from api.guard.rates import RequestRates
+from api.guard.requests import RequestGuard
 from api.key_cache import KeyCache
 from api.openapi import install_openapi
 from api.routes import reference
@@ -58,6 +62,7 @@ from nova_workers.stopping import stop_tasks
 __all__ = ["build_app", "create_app"]
 
 _WATCH_EVERY_S = 2.0
+_STREAMED = frozenset({archive.IMPORT_PATH})
 _DESCRIPTION = """
 Send messages to AI agents, follow what they do, and read what they did. What was accepted with 202 is in the ledger:
 it is neither lost nor run twice. Errors are problem documents (RFC 9457) whose `code` is stable.
@@ -115,6 +120,7 @@ def create_app() -> FastAPI:
 def build_app(settings: Settings) -> FastAPI:
     """Return an application. It connects to its servers when it starts, and waits for those that are down."""
     services = build_api(settings)
+    keys = KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s)
     app = FastAPI(
         title="Nova Workers",
         version="1",
@@ -127,16 +133,18 @@ def build_app(settings: Settings) -> FastAPI:
         # The routes themselves: routers that are included derive each route anew, in the first requests they see.
         routes=[*(route for router in _ROUTERS for route in router.routes), *reference.routes],
         middleware=[
+            *_believing(settings.api.trusted_proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             Middleware(UnhandledErrors),
-            Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes, unbounded=frozenset({archive.IMPORT_PATH})),
+            Middleware(RequestGuard, keys=keys, rates=RequestRates(settings.api)),
+            Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes, unbounded=_STREAMED),
         ],
     )
     watch = RunWatch(services.database, every_s=_WATCH_EVERY_S)
     order_watch = RunWatch(services.database, every_s=_WATCH_EVERY_S, find=orders_not_running)
     app.state.nova = ApiState(
         services=services,
-        keys=KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s),
+        keys=keys,
         activity=ActivityCache(services.database, services.clock),
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
@@ -152,8 +160,13 @@ def build_app(settings: Settings) -> FastAPI:
     return app
 
 
+def _believing(proxies: Sequence[str]) -> list[Middleware]:
+    """Return what takes a client's address from X-Forwarded-For, of these proxies only."""
+    return [Middleware(ProxyHeadersMiddleware, trusted_hosts=list(proxies))] if proxies else []
+
+
 @asynccontextmanager
-async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
+async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]:
     state: ApiState = app.state.nova
     services: ApiServices = state.services
     await services.start()
@@ -165,7 +178,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[None]:
     ]
     try:
         with on_stop_signal(state.watch.close), on_stop_signal(state.order_watch.close):
-            yield
+            yield {"connections": ConnectionLimits(services.settings.api, streamed=_STREAMED)}
     finally:
         state.watch.close()
         state.order_watch.close()

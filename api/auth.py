@@ -1,16 +1,16 @@
-"""Authentication and authorization: the dependency of every route of ``/v1``."""
+"""Callers and their scopes: the dependency of every route of ``/v1``. `api.guard` authenticates."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Final
 
 from fastapi import Request, Security
 from fastapi.openapi.models import HTTPBearer as HTTPBearerModel
 from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
+from starlette.types import Scope as ASGIScope
 
-from api.state import state_of
 from nova_workers.contracts.http.keys import Scope
-from nova_workers.errors import Forbidden, Unauthenticated
+from nova_workers.errors import Forbidden
 
 __all__ = [
     "AgentsCaller",
@@ -21,7 +21,11 @@ __all__ = [
     "RunsCaller",
     "SecretsCaller",
     "WorkspaceCaller",
+    "keep_caller",
 ]
+
+
+_CALLER: Final = "nova.caller"
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,10 +53,15 @@ class Caller:
             )
 
 
+def keep_caller(scope: ASGIScope, caller: Caller) -> None:
+    """Note who makes a request, for its route."""
+    scope[_CALLER] = caller
+
+
 class _KeyCheck(SecurityBase):
     """The dependency itself; as a security scheme, so that the OpenAPI document names it.
 
-    It reads the header by itself: a scheme of its own below it would cost every request one more dependency.
+    The guard authenticated the caller before the route was chosen; here are its scopes compared.
     """
 
     def __init__(self) -> None:
@@ -60,13 +69,7 @@ class _KeyCheck(SecurityBase):
         self.scheme_name = "HTTPBearer"
 
     async def __call__(self, request: Request, needed: SecurityScopes) -> Caller:
-        scheme, _, secret = request.headers.get("authorization", "").partition(" ")
-        if scheme.lower() != "bearer" or not secret:
-            raise Unauthenticated("The request carries no API key. Send it as `Authorization: Bearer nova_…`.")
-        key = await state_of(request).keys.find(secret)
-        if key is None:
-            raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
-        caller = Caller(key_id=key.key_id, tenant_id=key.tenant_id, scopes=key.scopes)
+        caller: Caller = request.scope[_CALLER]
         for scope in needed.scopes:
             caller.need(scope)  # pyright: ignore[reportArgumentType] - FastAPI types them as plain strings
         return caller

@@ -1,5 +1,6 @@
 """Errors as RFC 9457 problem documents. The only module that knows HTTP statuses of errors."""
 
+import math
 import reprlib
 from collections.abc import Mapping, Sequence
 from http import HTTPStatus
@@ -34,8 +35,13 @@ from nova_workers.validation import problem_of
 __all__ = [
     "BodyTooLarge",
     "CursorFromTheFuture",
+    "HeadTooLarge",
     "InvalidCursor",
     "MalformedRequest",
+    "RateLimited",
+    "RequestTooSlow",
+    "TooManyConnections",
+    "TooManyFailedKeys",
     "TooManyStreams",
     "UnsupportedMediaType",
     "install_error_handlers",
@@ -81,6 +87,36 @@ class BodyTooLarge(LimitExceeded):
     code = "body_too_large"
 
 
+class HeadTooLarge(LimitExceeded):
+    """The target and the headers have more bytes than the server reads."""
+
+    code = "head_too_large"
+
+
+class RequestTooSlow(Rejected):
+    """The head or the body did not arrive within its time."""
+
+    code = "request_too_slow"
+
+
+class TooManyConnections(TooManyRequests):
+    """The address, or all clients together, have too many open connections."""
+
+    code = "too_many_connections"
+
+
+class RateLimited(TooManyRequests):
+    """An address or a key made too many requests. ``fields['retry_after_s']`` says when the next is served."""
+
+    code = "rate_limited"
+
+
+class TooManyFailedKeys(TooManyRequests):
+    """An address tried too many keys that are not valid."""
+
+    code = "too_many_failed_keys"
+
+
 class TooManyStreams(TooManyRequests):
     """The key has reached its limit of open event streams."""
 
@@ -98,6 +134,8 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     Conflict: HTTPStatus.CONFLICT,
     VersionMismatch: HTTPStatus.PRECONDITION_FAILED,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    RequestTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    HeadTooLarge: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,
     LimitExceeded: HTTPStatus.CONFLICT,
     TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
@@ -138,7 +176,8 @@ def problem_response(error: NovaError, *, instance: str | None = None) -> Respon
     if status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
     if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
-        headers["retry-after"] = str(RETRY_AFTER_S)
+        waits_s = error.fields.get("retry_after_s")
+        headers["retry-after"] = str(max(1, math.ceil(waits_s)) if isinstance(waits_s, float) else RETRY_AFTER_S)
     return _respond(told, headers)
 
 

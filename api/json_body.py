@@ -16,8 +16,8 @@ __all__ = ["MAX_JSON_DEPTH", "StrictRoute", "parse_json"]
 MAX_JSON_DEPTH = 64
 """Nesting of arrays and objects. A tool's schema in an agent's configuration needs about 20."""
 
-MAX_CONTAINERS = 50_000
-"""Arrays and objects of a body. Parsing and checking 500,000 of them, in 1 MB, held the loop for 0.5 s."""
+MAX_PARTS = 50_000
+"""Arrays, objects and items of a body. Parsing and checking 360,000 fields, in 4 MB, held the loop for 0.7 s."""
 
 _NUL = "\x00"
 _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
@@ -64,9 +64,10 @@ def parse_json(body: bytes) -> Any:
             many parts.
         InvalidInput: A string holds the NUL character, which Postgres cannot store; names the field.
     """
-    # Brackets in texts are no containers, but are rarely so many.
-    if _brackets(body) > MAX_CONTAINERS and _brackets(_STRING.sub(b"", body)) > MAX_CONTAINERS:
-        raise MalformedRequest(f"The body has more than {MAX_CONTAINERS} arrays and objects.")
+    # Brackets and commas in texts are no parts, but are rarely so many. Texts beyond a number are not looked for: a
+    # million short ones, each with a bracket, would hold the loop for 0.3 s.
+    if _parts(body) > MAX_PARTS and _parts(_STRING.sub(b"", body, count=MAX_PARTS)) > MAX_PARTS:
+        raise MalformedRequest(f"The body has more than {MAX_PARTS} parts: arrays, objects, and their items.")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:
@@ -81,6 +82,10 @@ def parse_json(body: bytes) -> Any:
                 field=".".join(path) or "body",
             )
     return value
+
+
+def _parts(body: bytes) -> int:
+    return _brackets(body) + body.count(b",")
 
 
 def _brackets(body: bytes) -> int:

@@ -4,7 +4,7 @@ from collections import OrderedDict
 
 from nova_workers.clock import Clock
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import AuthenticatedKey, find_key, hash_secret
+from nova_workers.ledger.tenants.keys import AuthenticatedKey, find_key
 
 __all__ = ["KeyCache"]
 
@@ -24,13 +24,16 @@ class KeyCache:
         self._cache_s = cache_s
         self._known: OrderedDict[bytes, tuple[float, AuthenticatedKey]] = OrderedDict()
 
-    async def find(self, secret: str) -> AuthenticatedKey | None:
-        """Return the key with this secret; None if it is unknown, revoked or expired.
+    def has_seen(self, digest: bytes) -> bool:
+        """Whether the key with this hash was valid when it was last read."""
+        return digest in self._known
+
+    async def find(self, digest: bytes) -> AuthenticatedKey | None:
+        """Return the key with this hash; None if it is unknown, revoked or expired.
 
         Raises:
             Unavailable: The key is not cached, and the database does not answer.
         """
-        digest = hash_secret(secret)
         now_s = self._clock.monotonic_s()
         good_until_s, key = self._known.get(digest, (0.0, None))
         if key is None or good_until_s <= now_s:

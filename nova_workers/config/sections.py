@@ -3,6 +3,7 @@
 import binascii
 import re
 from base64 import b64decode
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
@@ -50,6 +51,15 @@ Timezone = Annotated[str, AfterValidator(_known_timezone)]
 """The name of a time zone in the IANA database."""
 
 
+def _networks(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    for address in addresses:
+        try:
+            ip_network(address)
+        except ValueError as error:
+            raise ValueError(f"{address!r} is no address or network, as '10.0.0.7' and '10.0.0.0/8' are") from error
+    return addresses
+
+
 class Section(BaseModel):
     """Base of a part of the settings. Unknown names are an error."""
 
@@ -72,6 +82,25 @@ class ApiSettings(Section):
     """Longest time that create-and-wait holds a connection; then 202 with the run's current state."""
     key_cache_s: Seconds = 5.0
     """A revoked key stops working after at most this long."""
+    trusted_proxies: Annotated[tuple[str, ...], AfterValidator(_networks)] = ()
+    """Addresses and networks of proxies whose X-Forwarded-For is believed. By default none: any client may write it."""
+    requests_per_s_per_key: Count = 500
+    """By one process, over 10 s."""
+    requests_per_s_per_address: Count = 1_000
+    """By one process, over 10 s, with and without a key. IPv6 counts by /64."""
+    failed_keys_per_minute: Count = 30
+    """Keys that are not valid, by address and process; then an address gets no further query for an unknown key."""
+    max_connections: Annotated[int, Field(ge=10)] = 4_096
+    """Of one process; less where it may not open as many files."""
+    max_connections_per_address: Count = 2_048
+    """Of one process. Half of all, so that one address leaves room for others; proxies that are trusted have no such
+    limit."""
+    head_timeout_s: Seconds = 10.0
+    """For the head of a request to arrive, from the start of the connection or of the head."""
+    body_timeout_s: Seconds = 60.0
+    """For a body to arrive: 70 KB/s for the largest."""
+    unread_timeout_s: Seconds = 30.0
+    """A connection whose client takes nothing of what is sent ends after this long."""
 
 
 class WorkerSettings(Section):

@@ -21,6 +21,7 @@ __all__ = [
 ]
 
 API_APP = "api.app:create_app"
+API_PROTOCOL = "api.guard.connections:GuardedProtocol"
 CONSOLE_APP = "nova_workers.console.server:create_console"
 BEAT_APP = "beat.app:app"
 WORKER_APP = "nova_workers.worker.app:app"
@@ -41,7 +42,9 @@ def api_command(*, host: str, port: int, log_level: str = "warning") -> list[str
     """Return the command line of one API process."""
     return [
         *_module("uvicorn", API_APP, "--factory", "--host", host, "--port", str(port)),
-        *("--loop", "uvloop", "--http", "httptools", "--no-access-log", "--log-level", log_level),
+        *("--loop", "uvloop", "--http", API_PROTOCOL, "--no-access-log", "--log-level", log_level),
+        # uvicorn believes X-Forwarded-For of every client on this machine; the application believes configured proxies.
+        "--no-proxy-headers",
         *("--timeout-graceful-shutdown", str(_UVICORN_DRAIN_S)),
     ]
 

@@ -253,8 +253,14 @@ class Served(NamedTuple):
 
 @pytest.fixture(scope="module")
 def served(shared_settings: Settings) -> Generator[Served]:
-    """The API. No worker executes runs here, so requests that wait end soon."""
-    api = shared_settings.api.model_copy(update={"wait_timeout_s": 0.02})
+    """The API. No worker executes runs here, so requests that wait end soon; it tries many wrong keys."""
+    own = {
+        "wait_timeout_s": 0.02,
+        "failed_keys_per_minute": 1_000_000,
+        "requests_per_s_per_address": 1_000_000,
+        "requests_per_s_per_key": 1_000_000,
+    }
+    api = shared_settings.api.model_copy(update=own)
     listener = loopback_listener()
     app = build_app(shared_settings.model_copy(update={"api": api}))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))

@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from api.app import build_app
+from api.guard.connections import GuardedProtocol
 from api.state import ApiState
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
@@ -54,7 +55,7 @@ class Api:
 async def served(settings: Settings) -> AsyncGenerator[tuple[str, ApiState]]:
     """Serve an application on a free port of loopback."""
     app = build_app(settings)
-    async with serving(app, patient=True) as url:
+    async with serving(app, patient=True, http=GuardedProtocol) as url:
         yield url, app.state.nova
         # The same as the signal, without a signal: the test runner would get it too.
         app.state.nova.watch.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import socket
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
@@ -26,7 +27,9 @@ def loopback_listener(port: int = 0) -> socket.socket:
 
 
 @asynccontextmanager
-async def serving(app: Any, *, port: int = 0, patient: bool = False) -> AsyncGenerator[str]:
+async def serving(
+    app: Any, *, port: int = 0, patient: bool = False, http: str | type[asyncio.Protocol] = "auto"
+) -> AsyncGenerator[str]:
     """Serve an ASGI application until the block ends, and give its URL.
 
     By the parts of `uvicorn.Server.serve`, which would take the test runner's signals and look at a flag ten times a
@@ -36,9 +39,17 @@ async def serving(app: Any, *, port: int = 0, patient: bool = False) -> AsyncGen
         app: What is served, with its lifespan if it has one.
         port: Where; 0 for a free port.
         patient: Whether the application's shutdown and requests under way are waited for, up to 1 s.
+        http: The protocol; by default uvicorn's choice.
     """
     listener = loopback_listener(port)
-    config = uvicorn.Config(app, log_config=None, access_log=False, timeout_graceful_shutdown=1 if patient else 0)
+    config = uvicorn.Config(
+        app,
+        http=http,
+        log_config=None,
+        access_log=False,
+        proxy_headers=False,
+        timeout_graceful_shutdown=1 if patient else 0,
+    )
     config.load()
     server = uvicorn.Server(config)
     server.lifespan = config.lifespan_class(config)

@@ -1,0 +1,246 @@
+"""Connections: how many there may be, how large a request's head may be, and how long a client may keep one waiting.
+
+uvicorn bounds none of this for httptools: a connection that sends nothing, or one header for ever, stays for ever.
+No timer is set for a request whose head arrives in one piece.
+"""
+
+import asyncio
+import resource
+import socket
+from collections import Counter
+from http import HTTPStatus
+from typing import Any, Final, cast
+
+import structlog
+from starlette.responses import Response
+from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
+
+from api.errors import HeadTooLarge, MalformedRequest, RequestTooSlow, TooManyConnections, problem_response
+from api.guard.addresses import TrustedProxies, address_group
+from nova_workers.config.sections import ApiSettings
+from nova_workers.errors import NovaError
+
+__all__ = ["ConnectionLimits", "GuardedProtocol"]
+
+_log = structlog.get_logger(__name__)
+
+_MAX_HEAD_BYTES: Final = 32_768
+"""Of the target and all headers: twice what common proxies pass on."""
+_MAX_PIPELINED: Final = 16
+_LINGER_S: Final = 1.0
+"""For a client that was refused while it sends to read the answer."""
+_OTHER_FILES: Final = 256
+"""Descriptors for all but connections: the database, Redis, logs, files of the reference page."""
+
+
+class ConnectionLimits:
+    """Counts the connections of this process. It is in the lifespan's state, where the protocol finds it."""
+
+    def __init__(self, settings: ApiSettings, *, streamed: frozenset[str] = frozenset()) -> None:
+        """Take the limits, and the paths whose routes read bodies in pieces, with deadlines of their own."""
+        self.head_timeout_s = settings.head_timeout_s
+        self.body_timeout_s = settings.body_timeout_s
+        self.streamed = streamed
+        self.unread_timeout_s = settings.unread_timeout_s
+        self._most = _allow_files(settings.max_connections + _OTHER_FILES) - _OTHER_FILES
+        self._most_of_one = min(settings.max_connections_per_address, self._most)
+        self._proxies = TrustedProxies(settings.trusted_proxies)
+        self._open = 0
+        self._by_group: Counter[str] = Counter()
+
+    def open(self, host: str | None) -> str:
+        """Count a connection, and return the group to `close` it with.
+
+        Raises:
+            TooManyConnections: The address, or all together, have too many.
+        """
+        # A Unix socket and a proxy carry the connections of many clients.
+        group = "" if host is None or host in self._proxies else address_group(host)
+        if group and self._by_group[group] >= self._most_of_one:
+            raise TooManyConnections(
+                f"Your address has {self._most_of_one} open connections, the most that it may have. Close some. The "
+                "operator sets the limit with NOVA_API__MAX_CONNECTIONS_PER_ADDRESS.",
+                limit=self._most_of_one,
+            )
+        if self._open >= self._most:
+            raise TooManyConnections(
+                f"The server has {self._most} open connections, the most that it may have. Try again later. The "
+                "operator sets the limit with NOVA_API__MAX_CONNECTIONS.",
+                limit=self._most,
+            )
+        self._open += 1
+        self._by_group[group] += 1
+        return group
+
+    def close(self, group: str) -> None:
+        """Count the end of a connection."""
+        self._open -= 1
+        self._by_group[group] -= 1
+        if not self._by_group[group]:
+            del self._by_group[group]
+
+
+class GuardedProtocol(HttpToolsProtocol):
+    """uvicorn's protocol, with bounds on connections, heads and the client's time. It takes no WebSockets."""
+
+    def __init__(self, *given: Any, **named: Any) -> None:
+        super().__init__(*given, **named)
+        # A WebSocket would take the connection out of this protocol's hands.
+        self.ws_protocol_class = None
+        self._limits: ConnectionLimits = self.app_state["connections"]
+        self._group: str | None = None
+        self._in_head = self._in_body = False
+        self._chunk_bytes = self._pending_bytes = 0
+        self._awaits = (False, False)
+        self._refusal: NovaError | None = None
+        self._client_timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        """Count the connection, and set its bounds on time."""
+        super().connection_made(transport)
+        try:
+            self._group = self._limits.open(self.client and self.client[0])
+        except TooManyConnections as error:
+            self._refuse(error)
+            return
+        self._wait_for_client(self._limits.head_timeout_s)
+        connection = transport.get_extra_info("socket")
+        if self.client is not None and hasattr(socket, "TCP_USER_TIMEOUT"):
+            # The kernel ends a connection whose client stops to read, whatever still waits to be sent.
+            unread_ms = int(self._limits.unread_timeout_s * 1_000)
+            connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT, unread_ms)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Count its end."""
+        super().connection_lost(exc)
+        self._stop_waiting()
+        if self._group is not None:
+            self._limits.close(self._group)
+            self._group = None
+
+    def data_received(self, data: bytes) -> None:
+        """Parse what arrived, and wait for the client or not."""
+        if self._refusal is not None:
+            return
+        self._chunk_bytes = len(data)
+        if self._in_head:
+            # The parser reports a header only when it is complete.
+            self._pending_bytes += len(data)
+            if self._pending_bytes > _MAX_HEAD_BYTES:
+                self._refuse(_head_too_large())
+                return
+        super().data_received(data)
+        if self.transport.is_closing():
+            return
+        if self._in_head and self._chunk_bytes > _MAX_HEAD_BYTES and self._head_size() > _MAX_HEAD_BYTES:
+            self._refuse(_head_too_large())
+            return
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        # The rest of a body whose request was answered already is the client's time, too.
+        if self._in_head or cycle is None or cycle.response_complete:
+            self._wait_for_client(self._limits.head_timeout_s)
+        elif self._in_body and cycle.scope["path"] not in self._limits.streamed:
+            self._wait_for_client(self._limits.body_timeout_s)
+        elif self._client_timer is not None:
+            self._stop_waiting()
+
+    def on_message_begin(self) -> None:
+        """Begin to count a head."""
+        super().on_message_begin()
+        self._in_head = True
+        self._pending_bytes = 0
+        if len(self.pipeline) >= _MAX_PIPELINED:
+            self._fail(MalformedRequest(f"More than {_MAX_PIPELINED} requests came before the answer to the first."))
+
+    def on_headers_complete(self) -> None:
+        """Let the application have the request."""
+        self._in_head = False
+        self._in_body = True
+        if self._chunk_bytes > _MAX_HEAD_BYTES and self._head_size() > _MAX_HEAD_BYTES:
+            self._fail(_head_too_large())
+        super().on_headers_complete()
+
+    def on_message_complete(self) -> None:
+        """End the request."""
+        self._in_body = False
+        super().on_message_complete()
+
+    def send_400_response(self, msg: str) -> None:
+        """Refuse what the parser stopped at, as problem document."""
+        self._refuse(self._refusal or MalformedRequest(msg))
+
+    def _head_size(self) -> int:
+        return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
+
+    def _fail(self, error: NovaError) -> None:
+        """Stop the parser, which reports to `send_400_response`."""
+        self._refusal = error
+        raise error
+
+    def _refuse(self, error: NovaError) -> None:
+        self._refusal = error
+        _log.info("connection.refused", code=error.code, client=self.client and self.client[0])
+        if self.transport.is_closing():
+            return
+        self.transport.write(_as_bytes(problem_response(error)))
+        if self._group is None:
+            self.transport.close()
+            return
+        # If this end closed while the client still sends, the client's system would drop the answer.
+        self.transport.write_eof()
+        self._stop_waiting()
+        self._client_timer = self.loop.call_later(_LINGER_S, self.transport.abort)
+
+    def _wait_for_client(self, timeout_s: float) -> None:
+        awaits = self._in_head, self._in_body
+        if self._client_timer is not None and awaits == self._awaits:
+            return
+        self._stop_waiting()
+        self._awaits = awaits
+        self._client_timer = self.loop.call_later(timeout_s, self._client_is_late, timeout_s)
+
+    def _stop_waiting(self) -> None:
+        if self._client_timer is not None:
+            self._client_timer.cancel()
+            self._client_timer = None
+
+    def _client_is_late(self, waited_s: float) -> None:
+        self._client_timer = None
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        if self._in_head:
+            self._refuse(RequestTooSlow(f"The head of the request did not arrive within {waited_s:g} s."))
+        elif self._in_body and cycle is not None and not cycle.response_started:
+            # The application sees that the client left.
+            cycle.disconnected = True
+            cycle.message_event.set()
+            self._refuse(
+                RequestTooSlow(
+                    f"The body did not arrive within {waited_s:g} s. Send it faster, or in smaller requests.",
+                    timeout_s=waited_s,
+                )
+            )
+        else:
+            self.transport.close()
+
+
+def _head_too_large() -> HeadTooLarge:
+    return HeadTooLarge(
+        f"The target and the headers of the request are longer than {_MAX_HEAD_BYTES:,} bytes, the most that is read.",
+        max_bytes=_MAX_HEAD_BYTES,
+    )
+
+
+def _as_bytes(response: Response) -> bytes:
+    lines = [STATUS_LINE[HTTPStatus(response.status_code)], b"connection: close\r\n"]
+    lines += [b"%s: %s\r\n" % header for header in response.raw_headers]
+    return b"".join((*lines, b"\r\n", bytes(response.body)))
+
+
+def _allow_files(wanted: int) -> int:
+    """Raise the limit on open files as far as needed and permitted, and return how many there may be."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY or soft >= wanted:
+        return wanted
+    allowed = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (allowed, hard))
+    return allowed

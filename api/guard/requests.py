@@ -1,0 +1,65 @@
+"""The guard of ``/v1``: limits and authentication, before a byte of a request's body is read. Plain ASGI."""
+
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from api.auth import Caller, keep_caller
+from api.boundary import header_of
+from api.errors import problem_response
+from api.guard.addresses import address_group
+from api.guard.rates import RequestRates
+from api.key_cache import KeyCache
+from nova_workers.errors import NovaError, Unauthenticated
+from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
+
+__all__ = ["RequestGuard"]
+
+_GUARDED = "/v1/"
+_MAX_KEY_CHARS = 256
+
+
+class RequestGuard:
+    """Passes on the requests of callers with a valid key, and those to paths that need none, at a bounded rate."""
+
+    def __init__(self, app: ASGIApp, *, keys: KeyCache, rates: RequestRates) -> None:
+        self._app = app
+        self._keys = keys
+        self._rates = rates
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        client = scope.get("client")
+        # A Unix socket has no address; what connects to it is the operator's.
+        group = None if client is None else address_group(client[0])
+        try:
+            if group is not None:
+                self._rates.count_address(group)
+            if scope["path"].startswith(_GUARDED):
+                caller = await self._authenticate(scope, group or "")
+                self._rates.count_key(caller.key_id)
+                keep_caller(scope, caller)
+        except NovaError as error:
+            await problem_response(error, instance=scope["path"])(scope, receive, send)
+            return
+        await self._app(scope, receive, send)
+
+    async def _authenticate(self, scope: Scope, group: str) -> Caller:
+        scheme, _, secret = header_of(scope, b"authorization").decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer" or not secret:
+            raise Unauthenticated("The request carries no API key. Send it as `Authorization: Bearer nova_…`.")
+        key = await self._find(secret, group) if len(secret) <= _MAX_KEY_CHARS else None
+        if key is None:
+            raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
+        return Caller(key_id=key.key_id, tenant_id=key.tenant_id, scopes=key.scopes)
+
+    async def _find(self, secret: str, group: str) -> AuthenticatedKey | None:
+        digest = hash_secret(secret)
+        if self._keys.has_seen(digest):
+            return await self._keys.find(digest)
+        async with self._rates.lookup(group):
+            key = await self._keys.find(digest)
+            if key is None:
+                self._rates.count_failed_key(group)
+            return key

@@ -1,0 +1,268 @@
+"""Clients with and without a key that try to exhaust the API: one served API, from addresses of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+import socket
+import time
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
+
+import httpx2
+import orjson
+import pytest
+import pytest_asyncio
+
+from nova_workers.config import Settings
+from nova_workers.ledger.database import Database
+from tests.integration.api.conftest import Api, served
+from tests.integration.api.manual_worker import make_tenant
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+_LIMITS = {
+    # So that each test has an address of its own. Other addresses of loopback are no proxies.
+    "trusted_proxies": ("127.0.0.1",),
+    "requests_per_s_per_address": 10,
+    "requests_per_s_per_key": 5,
+    "failed_keys_per_minute": 5,
+    "max_connections_per_address": 8,
+    "head_timeout_s": 0.5,
+    "body_timeout_s": 0.5,
+    "unread_timeout_s": 1.0,
+}
+_addresses = (f"203.0.113.{number}" for number in itertools.count(1))
+_hosts = (f"127.0.1.{number}" for number in itertools.count(1))
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def api(shared_settings: Settings) -> AsyncGenerator[Api]:
+    """The API with low limits, shared by all tests here."""
+    limits = shared_settings.api.model_copy(update=_LIMITS)
+    database = Database(shared_settings.require_database_url(), pool_size=2)
+    tenant = await make_tenant(database)
+    async with served(shared_settings.model_copy(update={"api": limits})) as (base, state):
+        api = Api(base, state, tenant)
+        async with api.http:
+            yield api
+    await database.close()
+
+
+@asynccontextmanager
+async def _client(api: Api, key: str | None, address: str) -> AsyncGenerator[httpx2.AsyncClient]:
+    async with api.client(key) as client:
+        client.headers["x-forwarded-for"] = address
+        yield client
+
+
+@asynccontextmanager
+async def _connected(
+    api: Api, host: str | None = None
+) -> AsyncGenerator[tuple[asyncio.StreamReader, asyncio.StreamWriter]]:
+    port = urlsplit(api.url).port
+    assert port is not None
+    reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(host or next(_hosts), 0))
+    try:
+        yield reader, writer
+    finally:
+        writer.close()
+
+
+async def _answer(reader: asyncio.StreamReader) -> tuple[int, dict[str, object]]:
+    """Return status and problem of a response after which the server closes the connection."""
+    async with asyncio.timeout(10):
+        head, _, body = (await reader.read()).partition(b"\r\n\r\n")
+    return int(head.split()[1]), orjson.loads(body)
+
+
+def _head(api: Api, method: str = "POST", path: str = "/v1/runs", *, key: bool = True, **headers: str) -> bytes:
+    given = {"host": "x", "content-type": "application/json"}
+    if key:
+        given["authorization"] = f"Bearer {api.tenant.key}"
+    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in (given | headers).items())
+    return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode()
+
+
+# @proves("api.hostile-clients")
+async def test_a_request_without_a_key_is_refused_before_its_body_is_sent(api: Api) -> None:
+    async with _connected(api) as (reader, writer):
+        writer.write(_head(api, key=False, content_length="1000000"))
+        status = int((await reader.readline()).split()[1])
+    assert status == 401
+
+
+async def test_the_rest_of_a_body_that_is_not_read_does_not_keep_its_connection(api: Api) -> None:
+    async with _connected(api) as (reader, writer):
+        writer.write(_head(api, key=False, content_length="1000000"))
+        await reader.readuntil(b"\r\n\r\n")
+        begun_s = time.monotonic()
+        with pytest.raises(ConnectionError):
+            await _drip(writer, b"x")
+    assert time.monotonic() - begun_s < 5
+
+
+@pytest.mark.parametrize("sent", [b"", b"GET /v1/runs HTTP/1.1\r\nhost: x\r\n"], ids=["nothing", "half a head"])
+async def test_a_client_that_does_not_finish_its_head_is_disconnected(api: Api, sent: bytes) -> None:
+    async with _connected(api) as (reader, writer):
+        writer.write(sent)
+        async with asyncio.timeout(5):
+            rest = await reader.read()
+    assert rest.startswith(b"HTTP/1.1 408 ") == bool(sent)
+
+
+async def test_a_head_that_drips_is_cut_off(api: Api) -> None:
+    async with _connected(api) as (reader, writer):
+        writer.write(b"GET /v1/runs HTTP/1.1\r\n")
+        dripping = asyncio.create_task(_drip(writer, b"x: y\r\n"))
+        status, told = await _answer(reader)
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+    assert (status, told["code"]) == (408, "request_too_slow")
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"GET /v1/runs HTTP/1.1\r\n" + b"a: b\r\n" * 40_000 + b"\r\n",
+        b"GET /v1/runs HTTP/1.1\r\na: " + b"b" * 400_000,
+        b"GET /v1/" + b"r" * 60_000 + b" HTTP/1.1\r\n\r\n",
+    ],
+    ids=["many headers", "an endless header", "a long target"],
+)
+async def test_a_head_that_is_too_large_is_refused(api: Api, head: bytes) -> None:
+    async with _connected(api) as (reader, writer):
+        writer.write(head)
+        status, told = await _answer(reader)
+    assert (status, told["code"]) == (431, "head_too_large")
+
+
+async def test_requests_that_do_not_wait_for_answers_are_bounded(api: Api) -> None:
+    async with _connected(api) as (reader, writer):
+        writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n" * 5_000)
+        async with asyncio.timeout(5):
+            told = await reader.read()
+    assert b"malformed_request" in told
+    assert told.count(b"HTTP/1.1 200") < 20
+
+
+async def test_a_slow_body_is_cut_off_by_its_deadline(api: Api) -> None:
+    async with _connected(api) as (reader, writer):
+        writer.write(_head(api, content_length="1000000"))
+        dripping = asyncio.create_task(_drip(writer, b" "))
+        async with asyncio.timeout(5):
+            told = await reader.readuntil(b"}")
+        dripping.cancel()
+        await asyncio.gather(dripping, return_exceptions=True)
+    assert told.startswith(b"HTTP/1.1 408 ")
+    assert b'"request_too_slow"' in told
+
+
+async def test_connections_are_bounded_by_address_and_others_are_served(api: Api) -> None:
+    host = next(_hosts)
+    async with _held(api, host, 8), _connected(api, host) as (reader, _):
+        status, told = await _answer(reader)
+        assert (status, told["code"]) == (429, "too_many_connections")
+        assert "NOVA_API__MAX_CONNECTIONS_PER_ADDRESS" in str(told["detail"])
+        assert (await api.http.get("/v1/tenant", headers={"x-forwarded-for": next(_addresses)})).status_code == 200
+    # They are counted down again.
+    async with _connected(api, host) as (reader, writer):
+        writer.write(_head(api, "GET", "/healthz", connection="close"))
+        assert (await _answer(reader))[0] == 200
+
+
+async def test_an_address_that_calls_too_often_is_slowed_and_told_for_how_long(api: Api) -> None:
+    async with _client(api, None, next(_addresses)) as stranger, _client(api, None, next(_addresses)) as other:
+        answers = await asyncio.gather(*(stranger.get("/healthz") for _ in range(150)))
+        refused = next(answer for answer in answers if answer.status_code == 429)
+        assert refused.json()["code"] == "rate_limited"
+        assert int(refused.headers["retry-after"]) >= 1
+        assert "10 requests a second" in refused.json()["detail"]
+        assert (await other.get("/healthz")).status_code == 200
+
+
+async def test_a_key_that_calls_too_often_is_slowed_from_every_address(api: Api) -> None:
+    tenant = await _tenant(api)
+    calls = [api.http.get("/v1/tenant", headers=_as(tenant, next(_addresses))) for _ in range(80)]
+    statuses = [answer.status_code for answer in await asyncio.gather(*calls)]
+    assert statuses.count(200) >= 50
+    assert statuses.count(429) >= 1
+
+
+async def test_an_address_that_guesses_keys_is_slowed_and_shuts_out_no_valid_key(api: Api) -> None:
+    guesser = next(_addresses)
+    known, unknown = await _tenant(api), await _tenant(api)
+    async with _client(api, known, guesser) as client:
+        assert (await client.get("/v1/tenant")).status_code == 200
+    async with _client(api, None, guesser) as client:
+        tries = [client.get("/v1/tenant", headers={"authorization": f"Bearer nova_{number}"}) for number in range(20)]
+        statuses = [answer.status_code for answer in await asyncio.gather(*tries)]
+    # As many as the permits may be under way when the last one fails.
+    assert statuses.count(429) >= 11
+    assert statuses.count(401) >= 5
+    async with _client(api, known, guesser) as client:
+        assert (await client.get("/v1/tenant")).status_code == 200, "a key that is in use stays so"
+    async with _client(api, unknown, guesser) as client:
+        refused = await client.get("/v1/tenant")
+        assert (refused.status_code, refused.json()["code"]) == (429, "too_many_failed_keys")
+    async with _client(api, unknown, next(_addresses)) as client:
+        assert (await client.get("/v1/tenant")).status_code == 200, "another address is not concerned"
+
+
+async def test_only_configured_proxies_name_the_address_of_a_client(api: Api) -> None:
+    transport = httpx2.AsyncHTTPTransport(
+        local_address=next(_hosts), limits=httpx2.Limits(max_connections=4), verify=False
+    )
+    async with httpx2.AsyncClient(transport=transport, base_url=api.url) as client:
+        calls = [client.get("/healthz", headers={"x-forwarded-for": next(_addresses)}) for _ in range(150)]
+        answers = await asyncio.gather(*calls)
+    assert 429 in {answer.status_code for answer in answers}
+
+
+async def test_json_of_a_million_brackets_in_texts_does_not_hold_the_loop(api: Api) -> None:
+    body = b'{"message": [' + b'"[",' * 900_000 + b'"["]}'
+    begun_s = time.thread_time()
+    answer = await api.http.post("/v1/runs", content=body, headers={"content-type": "application/json"})
+    assert answer.status_code == 400
+    assert "more than 50000 parts" in answer.json()["detail"]
+    # Parsing, and what client and server do with 4 MB.
+    assert time.thread_time() - begun_s < 0.5
+
+
+async def _drip(writer: asyncio.StreamWriter, piece: bytes) -> None:
+    ticks = asyncio.Event()
+    while True:
+        writer.write(piece)
+        await writer.drain()
+        asyncio.get_running_loop().call_later(0.05, ticks.set)
+        await ticks.wait()
+        ticks.clear()
+
+
+@asynccontextmanager
+async def _held(api: Api, host: str, count: int) -> AsyncGenerator[None]:
+    """Hold connections from an address."""
+    port = urlsplit(api.url).port
+    held = [socket.create_connection(("127.0.0.1", port or 0), source_address=(host, 0)) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for connection in held:
+            connection.close()
+        await until(lambda: _none_open(api, host))
+
+
+async def _none_open(api: Api, host: str) -> bool:
+    async with _connected(api, host) as (reader, writer):
+        writer.write(_head(api, "GET", "/healthz", connection="close"))
+        return (await reader.read()).startswith(b"HTTP/1.1 200")
+
+
+async def _tenant(api: Api) -> str:
+    return (await make_tenant(api.state.services.database)).key
+
+
+def _as(key: str, address: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {key}", "x-forwarded-for": address}

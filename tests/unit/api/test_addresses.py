@@ -1,0 +1,26 @@
+"""Clients' addresses, as limits count them."""
+
+import pytest
+
+from api.guard.addresses import TrustedProxies, address_group
+
+
+@pytest.mark.parametrize(
+    ("host", "group"),
+    [
+        ("203.0.113.7", "203.0.113.7"),
+        ("::ffff:203.0.113.7", "203.0.113.7"),
+        ("2001:db8:1:2:3:4:5:6", "2001:db8:1:2::/64"),
+        ("2001:db8:1:2::", "2001:db8:1:2::/64"),
+        ("unknown", "unknown"),
+        ("x" * 1_000, "x" * 64),
+    ],
+)
+def test_an_address_of_ipv6_counts_with_its_network(host: str, group: str) -> None:
+    assert address_group(host) == group
+
+
+def test_a_proxy_is_trusted_by_address_or_network() -> None:
+    proxies = TrustedProxies(["10.0.0.0/8", "192.0.2.1", "fd00::/8"])
+    assert all(host in proxies for host in ("10.1.2.3", "::ffff:10.1.2.3", "192.0.2.1", "fd00::1"))
+    assert not any(host in proxies for host in ("11.0.0.1", "192.0.2.2", "fe80::1", "", "localhost"))
