@@ -40,7 +40,6 @@ class _OneStageBench(Bench):
 
 @pytest.mark.fleet
 @pytest.mark.timeout(240)
-@pytest.mark.long
 async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
     postgres_url_admin: str, redis_url: str
 ) -> None:

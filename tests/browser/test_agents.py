@@ -52,7 +52,7 @@ async def test_an_agent_is_configured_and_tried_on_one_page(page: Page, nova: Si
     assert [duty.title for duty in saved.spec.responsibilities] == ["Minutes"]
 
 
-@pytest.mark.parametrize("theme", [pytest.param("light", marks=pytest.mark.long), "dark"])
+@pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_the_pages_of_an_agent_have_no_accessibility_faults(theme: str, page: Page, nova: Site) -> None:
     await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     address = await _made(nova, f"clerk-{theme}")
@@ -69,7 +69,6 @@ async def test_the_pages_of_an_agent_have_no_accessibility_faults(theme: str, pa
     assert faults == []
 
 
-@pytest.mark.long
 async def test_the_pages_of_an_agent_fit_a_phone(page: Page, nova: Site) -> None:
     address = await _made(nova, "clerk-phone")
     await page.set_viewport_size({"width": 360, "height": 780})

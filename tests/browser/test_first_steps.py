@@ -97,7 +97,7 @@ async def test_pages_work_without_scripts(nova: Site, chromium: Browser) -> None
     await context.close()
 
 
-@pytest.mark.parametrize("theme", ["light", pytest.param("dark", marks=pytest.mark.long)])
+@pytest.mark.parametrize("theme", ["light", "dark"])
 async def test_pages_have_no_accessibility_faults(theme: str, page: Page, nova: Site) -> None:
     await page.emulate_media(color_scheme="dark" if theme == "dark" else "light")
     links = page.get_by_role("navigation", name="Main").get_by_role("link")
@@ -114,9 +114,7 @@ async def test_pages_have_no_accessibility_faults(theme: str, page: Page, nova: 
     assert faults == []
 
 
-@pytest.mark.parametrize(
-    "width", [360, pytest.param(1024, marks=pytest.mark.long), pytest.param(1600, marks=pytest.mark.long)]
-)
+@pytest.mark.parametrize("width", [360, 1024, 1600])
 async def test_no_page_is_wider_than_its_window(width: int, page: Page, nova: Site) -> None:
     links = page.get_by_role("navigation", name="Main").get_by_role("link")
     paths = {await link.get_attribute("href") or "/" for link in await links.all()}

@@ -84,7 +84,6 @@ async def test_two_beats_and_two_workers_fire_each_second_once_whichever_dies(en
 
 
 @proves("triggers.clock")
-@pytest.mark.long
 async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
     env: dict[str, str], database: Database, tmp_path: Path
 ):
@@ -104,7 +103,6 @@ async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
 
 
 @proves("triggers.database")
-@pytest.mark.long
 async def test_a_postgres_that_is_killed_and_comes_back_costs_no_occurrence(own_servers: OwnServers):
     database = Database(own_servers.database_url, pool_size=2)
     try:

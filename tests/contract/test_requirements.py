@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,15 @@ import pytest
 from tests.requirements import REQUIREMENTS, proves
 
 _TESTS = Path(__file__).resolve().parents[1]
+_NOT_IN_MAKE_TEST = "pytest.mark.long"
 
 
 def _claims(source: str) -> Iterator[tuple[str, str]]:
-    """Yield each promise that a test says to prove, with the test's name."""
+    """Yield each promise that a test of `make test` says to prove, with the test's name."""
     for node in ast.walk(ast.parse(source)):
         if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            continue
+        if any(ast.unparse(decorator) == _NOT_IN_MAKE_TEST for decorator in node.decorator_list):
             continue
         for decorator in node.decorator_list:
             if isinstance(decorator, ast.Call) and ast.unparse(decorator.func) == "proves":
@@ -25,6 +29,7 @@ def _claims(source: str) -> Iterator[tuple[str, str]]:
                     yield str(argument.value), node.name
 
 
+@cache
 def _proofs() -> dict[str, list[str]]:
     proofs: dict[str, list[str]] = {}
     for file in sorted(_TESTS.rglob("test_*.py")):
@@ -51,4 +56,5 @@ def test_a_test_cannot_prove_an_unknown_promise():
 
 def test_claims_are_read_from_the_source():
     source = "@proves('a', 'b')\nasync def test_x(): ...\n@other('c')\ndef test_y(): ...\n"
+    source += "@proves('d')\n@pytest.mark.long\ndef test_z(): ...\n"
     assert list(_claims(source)) == [("a", "test_x"), ("b", "test_x")]

@@ -64,7 +64,6 @@ def log(reader: Mapping[str, str], settings: Settings, tmp_path: Path) -> Iterat
 
 @pytest.mark.fleet
 @pytest.mark.timeout(400)
-@pytest.mark.long
 def test_every_command_of_the_tutorial_does_what_the_page_says(
     log: Path, reader: Mapping[str, str], tmp_path: Path
 ) -> None:

@@ -108,7 +108,6 @@ async def test_a_child_that_is_killed_in_the_middle_is_replaced(local: LocalEmbe
     assert local.child_pid != first
 
 
-@pytest.mark.long
 async def test_a_child_that_hangs_is_stopped_and_replaced() -> None:
     local = LocalEmbeddings(timeout_s=20.0)
     await local.embed(["hello"])
@@ -137,7 +136,6 @@ async def test_closing_does_not_wait_for_the_child(local: LocalEmbeddings) -> No
     await until(lambda: not is_alive(pid))
 
 
-@pytest.mark.long
 async def test_an_idle_child_is_ended_and_started_again() -> None:
     local = LocalEmbeddings(idle_s=0.05)
     await local.embed(["hello"])

@@ -68,7 +68,6 @@ async def _call(session: ClientSession, tool: str, /, **arguments: Any) -> tuple
 
 
 @proves("orchestration.mcp-master")
-@pytest.mark.long
 async def test_an_mcp_client_leads_agents_and_is_taken_up_again(settings: Settings, tmp_path: Path) -> None:
     log = tmp_path / "mcp.log"
     async with Fleet(fleet_env(settings)) as fleet:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Page, expect
 
@@ -57,7 +56,6 @@ async def _said(page: Page) -> list[str]:
     return [text.strip() for text in texts if text.strip()]
 
 
-@pytest.mark.long
 async def test_a_tool_call_unfolds_to_its_arguments_and_result(page: Page, worker: ManualWorker) -> None:
     turn = await worker.claim(await _begun(page, "Look around"))
     await turn.emit(live.Token(text="I look."))
@@ -97,7 +95,6 @@ async def test_text_of_a_lost_attempt_is_gone_and_the_page_ends_with_the_text_of
     assert await _said(page) == ["One.", "Two."]
 
 
-@pytest.mark.long
 async def test_a_run_that_is_started_elsewhere_appears_in_the_open_conversation(
     page: Page, console: Console, worker: ManualWorker
 ) -> None:
@@ -111,7 +108,6 @@ async def test_a_run_that_is_started_elsewhere_appears_in_the_open_conversation(
     await expect(page.locator(".streamed")).to_have_text("The trigger's answer")
 
 
-@pytest.mark.long
 async def test_while_a_run_works_messages_steer_or_queue_and_the_queue_is_edited(
     page: Page, console: Console, worker: ManualWorker
 ) -> None:
@@ -141,7 +137,6 @@ async def test_while_a_run_works_messages_steer_or_queue_and_the_queue_is_edited
     await expect(page.locator(".bubble.steering")).to_contain_text("rather quickly")
 
 
-@pytest.mark.long
 async def test_a_run_is_canceled_and_its_text_is_kept(page: Page, console: Console, worker: ManualWorker) -> None:
     thread = await _begun(page, "Count to a million")
     turn = await worker.claim(thread)
@@ -226,7 +221,6 @@ async def test_what_an_agent_writes_cannot_run_or_call_home(page: Page, worker: 
     assert not [url for url in asked if "evil.example" in url]
 
 
-@pytest.mark.long
 async def test_a_conversation_has_no_accessibility_faults_and_is_not_wider_than_a_phone(
     page: Page, console: Console, worker: ManualWorker
 ) -> None:
