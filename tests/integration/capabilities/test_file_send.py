@@ -76,10 +76,10 @@ async def test_a_file_of_the_working_directory_arrives_with_its_delivery(
 
 
 async def test_directories_of_the_agent_are_read_too(
-    database: Database, caller: MakeToolCaller, work: Path, tmp_path: Path
+    database: Database, caller: MakeToolCaller, work: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> None:
-    other = tmp_path / "other"
-    other.mkdir()
+    # Not within the fleet's own folder, which no tool opens.
+    other = tmp_path_factory.mktemp("other")
     (other / "x.csv").write_text("1,2")
     assert (await caller(directories=(str(other),)).call("file_send", path=str(other / "x.csv"))).startswith(
         "Sent x.csv"
