@@ -10,12 +10,13 @@ from nova_workers.console.forms import Form, read_form
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.errors import InvalidInput
 
-__all__ = ["MAX_FILES", "message_of", "read_message"]
+__all__ = ["IMAGES", "MAX_FILES", "message_of", "read_message"]
 
 MAX_FILES = 20
 _MAX_TEXT_BYTES = 8 * 1024 * 1024
 
-_IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+IMAGES = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
+"""Media types that models read and pages show. Not SVG, which can contain scripts."""
 _PDF = "application/pdf"
 
 
@@ -49,7 +50,7 @@ async def _block(file: UploadFile) -> ContentBlock:
     raw = await file.read()
     # What the browser says comes from the name; the API checks the content.
     media_type = file.content_type or guess_type(name)[0] or ""
-    if media_type in _IMAGES:
+    if media_type in IMAGES:
         return {"type": "image", "source": _base64(media_type, raw)}
     if media_type == _PDF:
         return {"type": "document", "title": name, "source": _base64(media_type, raw)}

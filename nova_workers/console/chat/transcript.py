@@ -1,12 +1,13 @@
 """A conversation from the ledger: turns with their messages, in the order in which they were said."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
+from nova_workers.console.chat.sent_files import SentFile, files_of_call, load_files
 from nova_workers.console.chat.wording import Outcome, outcome_of
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.content import ContentBlock, text_of
@@ -48,10 +49,11 @@ class Part:
     """A piece of a turn.
 
     Attributes:
-        kind: ``user``, ``text``, ``thinking``, ``call``, ``steering``, ``summary`` or ``media``.
-        text: Of all kinds but calls and media.
+        kind: ``user``, ``text``, ``thinking``, ``call``, ``steering``, ``summary``, ``media`` or ``files``.
+        text: Of all kinds but calls, media and files.
         call: The tool call.
         media: Images and documents.
+        files: What the agent sent.
         message: The message that the piece is from.
     """
 
@@ -60,6 +62,7 @@ class Part:
     text: str = ""
     call: ToolCallView | None = None
     media: tuple[Media, ...] = ()
+    files: tuple[SentFile, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +172,9 @@ async def load_conversation(
         client.threads.runs(thread_id, media=False, limit=_RUNS),
     )
     found = sorted((turn for turn in turns.items if after is None or turn.depth > after), key=lambda turn: turn.depth)
-    messages = await _messages(client, thread_id, found, () if seen is None else seen.messages) if found else []
+    messages, files = await asyncio.gather(
+        _messages(client, thread_id, found, () if seen is None else seen.messages), load_files(client, found)
+    )
     by_turn: dict[str, list[MessageView]] = {}
     for message in messages:
         by_turn.setdefault(message.turn_id, []).append(message)
@@ -182,7 +187,9 @@ async def load_conversation(
     first = min((turn.depth for turn in turns.items), default=0)
     return Conversation(
         thread=thread,
-        turns=tuple(_shown(turn, by_turn.get(turn.id, []), by_id.get(turn.run_id or ""), thread_id) for turn in found),
+        turns=tuple(
+            _shown(turn, by_turn.get(turn.id, []), by_id.get(turn.run_id or ""), thread_id, files) for turn in found
+        ),
         earlier=first - 1 if turns.next_cursor is not None else None,
         later=to_depth is not None and thread.turn_count > 0 and await _has_later(client, thread_id, to_depth),
         runs=tuple(runs.items),
@@ -210,6 +217,8 @@ async def _messages(
     client: NovaClient, thread_id: str, turns: Sequence[TurnView], seen: Iterable[MessageView]
 ) -> list[MessageView]:
     """Return the messages of some turns. A turn only grows, so those that were seen are not read again."""
+    if not turns:
+        return []
     ids = {turn.id for turn in turns}
     known = [message for message in seen if message.turn_id in ids]
     news = iterate(
@@ -233,7 +242,13 @@ def _place(run: RunView) -> tuple[bool, float, int]:
     return (run.status == "scheduled", start, run.position or 0)
 
 
-def _shown(turn: TurnView, messages: Iterable[MessageView], run: RunView | None, thread_id: str) -> ShownTurn:
+def _shown(
+    turn: TurnView,
+    messages: Iterable[MessageView],
+    run: RunView | None,
+    thread_id: str,
+    files: Mapping[str, SentFile],
+) -> ShownTurn:
     calls = {call.id: call for call in turn.tool_calls}
     parts: list[Part] = []
     responses = 0
@@ -244,7 +259,7 @@ def _shown(turn: TurnView, messages: Iterable[MessageView], run: RunView | None,
                 parts.append(Part(kind, message, said_text(message.content), media=_media(message.content)))
             case "response":
                 responses += 1
-                parts += _response(message, calls)
+                parts += _response(message, calls, files)
             case "tool_results":
                 if media := _result_media(message.content):
                     parts.append(Part("media", message, media=media))
@@ -253,7 +268,7 @@ def _shown(turn: TurnView, messages: Iterable[MessageView], run: RunView | None,
     return ShownTurn(turn, tuple(parts), responses, run, inherited=turn.thread_id != thread_id)
 
 
-def _response(message: MessageView, calls: dict[str, ToolCallView]) -> list[Part]:
+def _response(message: MessageView, calls: dict[str, ToolCallView], files: Mapping[str, SentFile]) -> list[Part]:
     parts: list[Part] = []
     for block in message.content:
         match block.get("type"):
@@ -263,6 +278,8 @@ def _response(message: MessageView, calls: dict[str, ToolCallView]) -> list[Part
                 parts.append(Part("thinking", message, str(block["thinking"])))
             case "tool_use" if (call := calls.get(str(block.get("id")))) is not None:
                 parts.append(Part("call", message, call=call))
+                if sent := files_of_call(call, files):
+                    parts.append(Part("files", message, files=sent))
             case _:
                 pass
     return parts

@@ -12,7 +12,7 @@ from starlette.routing import Route
 from nova_workers.console.access import agent_choices, if_allowed
 from nova_workers.console.chat import actions
 from nova_workers.console.chat.feed import LISTED_THREADS, follow_thread
-from nova_workers.console.chat.messages import message_of, read_message
+from nova_workers.console.chat.messages import IMAGES, message_of, read_message
 from nova_workers.console.chat.transcript import load_conversation
 from nova_workers.console.chat.tree import draw_tree
 from nova_workers.console.forms import Form, build
@@ -28,7 +28,7 @@ from nova_workers.ids import new_id
 
 __all__ = ["PAGE"]
 
-_INLINE = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp", "application/pdf"})
+_INLINE = IMAGES | {"application/pdf"}
 _MEDIA_CACHE = "private, max-age=86400, immutable"
 
 

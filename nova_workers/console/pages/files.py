@@ -1,6 +1,5 @@
 """Files that agents sent to people."""
 
-from typing import Final
 from urllib.parse import quote
 
 from starlette.requests import Request
@@ -8,15 +7,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from nova_workers.console.actions import Done, act
+from nova_workers.console.chat.messages import IMAGES
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 
 __all__ = ["PAGE"]
-
-_SHOWN: Final = frozenset({"image/png", "image/jpeg", "image/gif", "image/webp"})
-"""Media types that a browser may show in the page. All others are downloads: SVG and HTML can contain scripts."""
 
 
 async def show_list(request: Request) -> Response:
@@ -27,20 +24,20 @@ async def show_list(request: Request) -> Response:
         limit=PAGE_SIZE,
         cursor=cursor_of(request),
     )
-    return render(request, "files/list.html", files=page.items, pager=pager(request, page), shown=_SHOWN)
+    return render(request, "files/list.html", files=page.items, pager=pager(request, page), shown=IMAGES)
 
 
 async def show(request: Request) -> Response:
     """Show a file: an image itself, and what is known of any."""
     file = await client_of(request).files.get(request.path_params["file"])
-    return render(request, "files/show.html", file=file, is_shown=file.media_type in _SHOWN)
+    return render(request, "files/show.html", file=file, is_shown=file.media_type in IMAGES)
 
 
 async def content(request: Request) -> Response:
     """Return the bytes of a file: an image for the page, anything else as a download."""
     client, file_id = client_of(request), request.path_params["file"]
     file = await client.files.get(file_id)
-    shown = file.media_type in _SHOWN and "download" not in request.query_params
+    shown = file.media_type in IMAGES and "download" not in request.query_params
     return Response(
         await client.files.read(file_id),
         media_type=file.media_type if shown else "application/octet-stream",

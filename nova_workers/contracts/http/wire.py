@@ -330,6 +330,8 @@ class ToolCallView(View):
     step: int
     spawned_run_id: str | None = None
     """The run that it started, if it asked an agent."""
+    spawned_usage: UsageView | None = None
+    """Of that run, once it has ended. It is not in the usage of this turn."""
     started_at: datetime | None
     completed_at: datetime | None
 

@@ -33,8 +33,13 @@ SELECT u.*, u.cost_usd::float8 AS cost,
        (SELECT COALESCE(jsonb_agg(jsonb_build_object(
                    'id', c.call_id, 'tool_name', c.tool_name, 'params', c.params, 'status', c.status,
                    'result', c.result, 'error', c.error, 'step', c.step, 'spawned_run_id', c.spawned_run_id,
+                   'spawned_usage', CASE WHEN s.run_id IS NOT NULL THEN jsonb_build_object(
+                       'input_tokens', s.input_tokens, 'output_tokens', s.output_tokens,
+                       'cache_read_tokens', s.cache_read_tokens, 'cache_write_tokens', s.cache_write_tokens,
+                       'reasoning_tokens', s.reasoning_tokens, 'cost_usd', s.cost_usd::float8) END,
                    'started_at', c.started_at, 'completed_at', c.completed_at) ORDER BY c.sequence), '[]')
-          FROM tool_calls c WHERE c.turn_id = u.id) AS calls
+          FROM tool_calls c LEFT JOIN usage s ON s.run_id = c.spawned_run_id
+         WHERE c.turn_id = u.id) AS calls
   FROM segments s
  CROSS JOIN LATERAL (
         SELECT * FROM turns

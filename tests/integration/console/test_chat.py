@@ -9,8 +9,11 @@ import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.console.chat.transcript import load_conversation
-from nova_workers.contracts.engine import EngineError
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.deliveries import Sender
+from nova_workers.contracts.engine import EngineError, ToolCall
 from nova_workers.ledger.database import Database
+from nova_workers.workspace.files import OutgoingFile, send_file
 from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.console.conftest import Console
@@ -186,6 +189,48 @@ async def test_a_search_marks_the_words_and_leads_to_the_turn(
     assert run.message_ids[0] in (await browser.get(address.partition("#")[0])).text
     assert "is not a date" in (await browser.get("/search?q=heron&since=yesterday")).text
     assert "Nothing fits" in (await browser.get("/search?q=heron&agent=agent-builder")).text
+
+
+async def test_what_an_agent_sent_and_what_the_agent_that_it_asked_cost_is_at_the_tool_call(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker, other_tenant: Tenant
+) -> None:
+    child, thread, image = await console.api.thread(), await console.api.thread(), png(3, 2)
+    child_run = await console.api.run(child, "part of it")
+    await worker.play(child)
+    await worker.database.execute(
+        "UPDATE usage SET input_tokens = 2500, cost_usd = 0.5 WHERE run_id = :run_id", run_id=child_run
+    )
+    run_id = await console.api.run(thread, "Draw it")
+    sender = Sender(console.api.tenant.id, "nova", thread, run_id)
+    plot = await send_file(worker.database, sender, OutgoingFile("plot.png", image, "The <b>plot</b>"))
+    page = await send_file(worker.database, sender, OutgoingFile("page.svg", b"<svg onload='x'/>", None))
+    theirs = await send_file(
+        worker.database, Sender(other_tenant.id, "nova", thread, run_id), OutgoingFile("secret.txt", b"theirs", None)
+    )
+    turn = await worker.claim(thread)
+    said = f"Sent plot.png as {plot.id}, page.svg as {page.id} and {theirs.id}."
+    await turn.commit(
+        "Look:",
+        ToolCall("call_1", "file_send", {}, step=0, sequence=0, status="completed", result=(text_block(said),)),
+        ToolCall("call_2", "ask_agent", {}, step=0, sequence=1, status="completed", result=(text_block("part"),)),
+    )
+    await worker.database.execute(
+        "UPDATE tool_calls SET spawned_run_id = :child WHERE call_id = 'call_2' AND turn_id = :turn_id",
+        child=child_run,
+        turn_id=turn.claim.turn_id,
+    )
+    await turn.finish("Done.")
+    shown = (await browser.get(f"/chat/{thread}")).text
+    answer = shown.partition('class="turns"')[2].partition("</ol>")[0]
+    assert f'<img src="/files/{plot.id}/content" alt="The &lt;b&gt;plot&lt;/b&gt;"' in answer
+    assert f'href="/files/{page.id}"' in answer
+    assert f"/files/{page.id}/content" not in answer
+    assert "secret.txt" not in shown
+    assert answer.index(f"/files/{plot.id}") < answer.index("Done.")
+    asked = answer.partition("call_2")[2]
+    assert "$0.50" in asked
+    assert "2.5k tokens in" in asked
+    assert (await browser.get(f"/files/{plot.id}/content")).content == image
 
 
 @pytest.mark.parametrize("path", ["", "/events", "/media/0/msg_1/0"])
