@@ -22,7 +22,11 @@ _HEADERS: Final = [
     (b"x-content-type-options", b"nosniff"),
     (b"referrer-policy", b"no-referrer"),
 ]
-_NO_STORE: Final = (b"cache-control", b"no-store")
+_UNLESS_SET: Final = [
+    (b"cache-control", b"no-store"),
+    # Whatever a browser makes of an answer, it loads and runs nothing. Pages have policies of their own.
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+]
 
 
 class UnhandledErrors:
@@ -31,7 +35,7 @@ class UnhandledErrors:
     A client that disconnects while sending its body is not a server failure: it is logged in one line and counted as
     `CLIENT_LEFT`, which is never sent.
 
-    Also adds headers to every response that prevent content sniffing, referrers and caching.
+    Also adds headers to every response that prevent content sniffing, referrers, caching and active content.
     """
 
     def __init__(self, app: ASGIApp) -> None:
@@ -50,8 +54,8 @@ class UnhandledErrors:
                 started = True
                 headers: list[tuple[bytes, bytes]] = message["headers"]
                 headers.extend(_HEADERS)
-                if not any(name == b"cache-control" for name, _ in headers):
-                    headers.append(_NO_STORE)
+                set_already = {name.lower() for name, _ in headers}
+                headers.extend(header for header in _UNLESS_SET if header[0] not in set_already)
             await send(message)
 
         try:

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints
+from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.skills import SkillNames
 from nova_workers.vocabulary import KeptTurns, TrustLevel
@@ -234,7 +234,7 @@ class Ceilings(_Value):
     permits."""
     max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
     """Most that the tenant's runs may cost in a day, whatever budget it sets itself."""
-    sandbox: bool = True
+    sandbox: StrictBool = True
     """Whether shell commands, MCP servers and Claude Code run in the sandbox. A worker without one refuses them."""
 
 

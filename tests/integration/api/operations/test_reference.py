@@ -37,6 +37,14 @@ async def test_the_reference_allows_no_inline_script_and_no_other_server(api: Ap
     assert re.search(r"<script(?![^>]*src=)|<style|\son\w+=|\sstyle=", page.text) is None
 
 
+@proves("reference.offline")
+async def test_every_answer_has_a_policy_under_which_a_browser_loads_nothing_else(api: Api) -> None:
+    for path in ("/v1/agents", "/v1/nothing", "/openapi.json", "/metrics", "/docs/start.js", "/docs/assets/nothing.js"):
+        policy = (await api.http.get(path)).headers.get_list("content-security-policy")
+        assert policy == ["default-src 'none'; frame-ancestors 'none'"], path
+    assert len((await api.http.get("/docs")).headers.get_list("content-security-policy")) == 1
+
+
 @pytest.mark.parametrize("path", ["/docs/assets/../main.py", "/docs/assets/nothing.js", "/redoc"])
 async def test_no_other_reference_is_served(api: Api, path: str) -> None:
     answer = await api.http.get(path)
