@@ -8,7 +8,7 @@ from typing import Final
 
 from nova_workers.contracts.http.archive import ARCHIVE_FORMAT
 from nova_workers.errors import Conflict
-from nova_workers.ledger.archive.tables import KeptTable, load_tables
+from nova_workers.ledger.archive.tables import KeptTable, load_tables, references
 from nova_workers.ledger.database import Snapshot
 from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
@@ -93,6 +93,11 @@ async def _lines(
 
 def _query(table: KeptTable) -> str:
     exact = "".join(f" || jsonb_build_object('{column}', x.{column}::text)" for column in table.exact)
+    # What a reference names may be deleted, or not in an archive: the import refuses one that leads nowhere.
+    exact += "".join(
+        f" || jsonb_build_object('{found.column}', CASE WHEN {found.present} THEN x.{found.column} END)"
+        for found in references([table])
+    )
     return _ROWS.format(
         table=table.name,
         agent=table.agent,

@@ -9,7 +9,7 @@ from typing import Final, NamedTuple
 from nova_workers.ledger.database import Connection
 from nova_workers.vocabulary import ENDED_RUNS, ENDED_TURNS, sql_list
 
-__all__ = ["KEPT", "LEFT_OUT", "Column", "KeptTable", "load_tables", "references", "shaped"]
+__all__ = ["KEPT", "LEFT_OUT", "Column", "KeptTable", "Reference", "load_tables", "references", "shaped"]
 
 # The catalog rather than the models, so that the API process need not import SQLAlchemy.
 _COLUMNS = """
@@ -181,6 +181,39 @@ _ID_COLUMNS = {
     "trigger_id": "triggers",
 }
 
+_OWNED: Final = frozenset(
+    {
+        ("runs", "thread_id"),
+        ("turns", "thread_id"),
+        ("turns", "run_id"),
+        ("messages", "thread_id"),
+        ("messages", "turn_id"),
+        ("tool_calls", "turn_id"),
+        ("compactions", "turn_id"),
+        ("usage", "run_id"),
+        ("usage", "turn_id"),
+        ("usage", "thread_id"),
+        ("run_waits", "run_id"),
+        ("thread_heads", "thread_id"),
+        ("trigger_firings", "trigger_id"),
+    }
+)
+_NOT_FOLLOWED: Final = frozenset(
+    {
+        ("sent_files", "thread_id"),
+        ("sent_files", "run_id"),
+        ("compactions", "summarized_through_turn_id"),
+        ("compactions", "first_kept_turn_id"),
+    }
+)
+"""References that are shown, or compared with a thread's own turns: they may lead nowhere."""
+_PRESENT: Final[Mapping[str, str]] = {
+    "turns": f"p.status IN {sql_list(ENDED_TURNS)}",
+    "runs": f"p.status IN {sql_list(ENDED_RUNS)} AND NOT EXISTS (SELECT FROM runs w WHERE w.id = p.merged_into"
+    f" AND w.status NOT IN {sql_list(ENDED_RUNS)})",
+}
+"""SQL: by table, which of its rows ``p`` an archive has, as `KEPT` says."""
+
 
 async def load_tables(connection: Connection) -> dict[str, KeptTable]:
     """Return the tables of an archive with their columns, by name, in the order in which rows can be written."""
@@ -208,15 +241,36 @@ def shaped(table: KeptTable, columns: Iterable[Column]) -> KeptTable:
     )
 
 
-def references(tables: Iterable[KeptTable]) -> tuple[tuple[str, str, str], ...]:
-    """Return the columns that name a thread, turn, run or trigger: table, column, table referred to.
+class Reference(NamedTuple):
+    """A column that names a thread, turn, run or trigger.
 
     Most are not foreign keys, and a foreign key does not check tenants, so an import checks them itself.
     """
+
+    table: str
+    column: str
+    parent: str
+
+    @property
+    def owned(self) -> bool:
+        """Whether the row belongs to the one that it names, which so precedes it in each archive."""
+        return (self.table, self.column) in _OWNED
+
+    @property
+    def present(self) -> str:
+        """SQL: whether a row ``x`` names one that is in the archive of its tenant."""
+        return (
+            f"EXISTS (SELECT FROM {self.parent} p WHERE p.id = x.{self.column} AND p.tenant_id = x.tenant_id"
+            f" AND {_PRESENT.get(self.parent, 'true')})"
+        )
+
+
+def references(tables: Iterable[KeptTable]) -> tuple[Reference, ...]:
+    """Return the references of tables that are followed."""
     return tuple(
-        (table.name, column, parent)
+        Reference(table.name, column, parent)
         for table in tables
         for column in table.columns
         for ending, parent in _ID_COLUMNS.items()
-        if column == ending or column.endswith(f"_{ending}")
+        if (column == ending or column.endswith(f"_{ending}")) and (table.name, column) not in _NOT_FOLLOWED
     )

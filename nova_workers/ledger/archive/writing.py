@@ -10,7 +10,7 @@ import asyncpg
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.errors import Conflict, InvalidInput
-from nova_workers.ledger.archive.tables import KeptTable, references
+from nova_workers.ledger.archive.tables import KeptTable, Reference, references
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_effects
 from nova_workers.ledger.upkeep.cursors import reset_backfill
@@ -62,9 +62,18 @@ DELETE FROM agents a
    AND NOT EXISTS (SELECT FROM threads t WHERE t.tenant_id = a.tenant_id AND t.agent_id = a.id)
 """
 
-_FOREIGN = """
-SELECT x.{column} FROM {table} x JOIN {parent} p ON p.id = x.{column}
- WHERE x.tenant_id = :tenant_id AND p.tenant_id <> :tenant_id
+# Of the rows that this transaction wrote. Another tenant's row is none that a reference may lead to, and is answered as
+# one that does not exist.
+_UNRESOLVED = """
+SELECT x.{column} FROM {table} x LEFT JOIN {parent} p ON p.id = x.{column} AND p.tenant_id = x.tenant_id
+ WHERE x.tenant_id = :tenant_id AND x.{column} IS NOT NULL AND p.id IS NULL
+   AND x.xmin = pg_current_xact_id()::xid
+ LIMIT 1
+"""
+# Before rows are written: a foreign key, or a unique index over all tenants, would tell of another tenant's row.
+_NOT_OWNED = """
+SELECT g.id FROM unnest(:ids::text[]) AS g (id)
+ WHERE NOT EXISTS (SELECT FROM {parent} p WHERE p.id = g.id AND p.tenant_id = :tenant_id)
  LIMIT 1
 """
 # A thread needs its newest turn to continue. Parents must exist and be less deep, so that every history has a
@@ -156,6 +165,7 @@ async def write_rows(
         Conflict: A row exists already.
         InvalidInput: A value has the wrong form, or a row refers to a missing row.
     """
+    await _require_owners(connection, tenant_id, table, rows)
     new = _NEW.get(table.name)
     given = {column for row in rows for column in row}
     query = _WRITE.format(
@@ -177,21 +187,30 @@ async def write_rows(
         raise InvalidInput(f"{table.name}: {_detail(error)}", field=table.name) from error
 
 
+async def _require_owners(connection: Connection, tenant_id: str, table: KeptTable, rows: Sequence[JsonObject]) -> None:
+    for reference in references([table]):
+        ids = sorted({str(row[reference.column]) for row in rows if row.get(reference.column) is not None})
+        if reference.owned and ids:
+            found = await connection.fetchval(_NOT_OWNED.format(parent=reference.parent), ids=ids, tenant_id=tenant_id)
+            if found is not None:
+                raise _unresolved(reference, found)
+
+
+def _unresolved(reference: Reference, found: str) -> InvalidInput:
+    where = f"{reference.table}.{reference.column}"
+    return InvalidInput(f"{where}: {found!r} is not of this archive.", field=where)
+
+
 async def check_references(connection: Connection, tenant_id: str, tables: Iterable[KeptTable]) -> None:
-    """Check that a tenant's rows do not refer to another tenant's rows, and that its histories are complete.
+    """Check that references of imported rows lead to rows of the tenant, and that its histories are complete.
 
     Raises:
-        InvalidInput: A reference leaves the tenant or is broken; the message names it.
+        InvalidInput: A reference leads nowhere, or to another tenant; the message names it, and not which of the two.
     """
-    for table, column, parent in references(tables):
-        found = await connection.fetchval(
-            _FOREIGN.format(table=table, column=column, parent=parent), tenant_id=tenant_id
-        )
+    for reference in references(tables):
+        found = await connection.fetchval(_UNRESOLVED.format(**reference._asdict()), tenant_id=tenant_id)
         if found is not None:
-            raise InvalidInput(
-                f"{table}.{column}: {found!r} is not of this archive. Its id is taken in this database.",
-                field=f"{table}.{column}",
-            )
+            raise _unresolved(reference, found)
     broken = await connection.fetchrow(_BROKEN, tenant_id=tenant_id)
     if broken is not None:
         raise InvalidInput(f"{broken[0]} of {broken[1]!r} leads nowhere, or in a circle.", field=broken[0])

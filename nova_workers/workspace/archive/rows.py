@@ -74,6 +74,8 @@ def _checked_kind(table: str, row: JsonObject, validate_agent: Callable[[AgentSp
         case "deliveries" if (row.get("target"), row.get("webhook_id")) != ("user", None):
             # Any other target is a webhook, which may be another tenant's.
             raise wrong("deliveries.target", f"{row.get('target')!r:.80}; only what stands in the inbox is imported")
+        case "deliveries" if row.get("kind") == "run_completed":
+            raise wrong("deliveries.kind", "'run_completed' goes to webhooks and never stands in the inbox")
         case "triggers":
             _check_trigger(row)
         case "memories" if len(str(row.get("content"))) > MAX_CONTENT_CHARS:

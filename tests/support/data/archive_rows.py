@@ -77,6 +77,13 @@ def small_row(table: str, **given: Any) -> tuple[str, dict[str, Any]]:
             "id": "tc_9", "turn_id": "turn_9", "call_id": "c1", "step": 0, "sequence": 0, "tool_name": "Read",
             "params": {}, "status": "completed",
         },
+        "thread_heads": {"thread_id": "thr_9", "turn_id": "turn_9", "move": "turn", "changed_at": now},
+        "compactions": {
+            "turn_id": "turn_9", "summary": "x", "summarized_through_turn_id": "turn_9", "turns_summarized": 1,
+            "model": "m", "provider": "p", "tokens_before": 2, "tokens_after": 1, "summary_tokens": 1,
+            "summarization_input_tokens": 1, "summarization_output_tokens": 1, "duration_ms": 1,
+            "trigger": "context_limit", "created_at": now,
+        },
         "usage": {
             "id": "use_9", "turn_id": "turn_9", "thread_id": "thr_9", "agent_id": "nova", "input_tokens": 0,
             "output_tokens": 0, "cache_read_tokens": 0, "cache_write_tokens": 0, "reasoning_tokens": 0,

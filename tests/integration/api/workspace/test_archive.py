@@ -20,12 +20,12 @@ from nova_workers.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.errors import Conflict, Forbidden, InvalidInput, NovaError, Unavailable
-from nova_workers.ledger.archive.tables import KEPT, LEFT_OUT
+from nova_workers.ledger.archive.tables import KEPT, LEFT_OUT, references
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves
-from tests.support.data.archive_rows import SKILL, small_row
+from tests.support.data.archive_rows import SKILL, archive_tables, small_row
 from tests.support.servers.databases import own_database
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
@@ -384,6 +384,30 @@ async def test_an_archive_cannot_reach_into_another_tenant(
             with pytest.raises(InvalidInput):
                 await nova.archives.import_(_each(_archive(*rows)), merge=merge)
     assert await _rows(database, full) == before
+
+
+@pytest.mark.usefixtures("full")
+@proves("archive.tenants")
+async def test_another_tenant_s_row_is_refused_as_one_that_does_not_exist(api: Api, other_tenant: Tenant) -> None:
+    theirs = {"threads": "thr_1", "runs": "run_1", "turns": "turn_1", "triggers": "trg_1"}
+    found = references(archive_tables().values())
+    assert len(found) > 20
+    async with api.client(other_tenant.key) as client:
+        for reference in found:
+            above = [small_row(table) for table in ("tasks", *theirs) if table != reference.table]
+            answers: set[str] = set()
+            for value in (theirs[reference.parent], f"{theirs[reference.parent]}x"):
+                for merge in ("false", "true"):
+                    rows = _archive(*above, small_row(reference.table, **{reference.column: value}))
+                    answer = await client.post(
+                        "/v1/import",
+                        params={"merge": merge},
+                        content=b"\n".join(rows),
+                        headers={"Content-Type": MEDIA_TYPE},
+                    )
+                    answers.add(str(answer.json().get("errors")).replace(f"'{value}'", "…"))
+            (said,) = answers
+            assert f"{reference.table}.{reference.column}: … is not of this archive." in said
 
 
 @pytest.mark.parametrize(
