@@ -37,7 +37,7 @@ _ATTRIBUTES = {
     "code": {"class"},
     "div": {"class"},
     "span": {"class"},
-    "pre": {"class"},
+    "pre": {"class", "tabindex"},
     "th": {"class"},
     "td": {"class"},
 }
@@ -95,8 +95,8 @@ def to_html(text: str | None) -> Markup:
 
 
 def code_block(text: str, language: str = "") -> Markup:
-    """Return code as HTML with classes for its colours, if its language is known."""
-    return Markup('<div class="code-block"><pre class="{}"><code>{}</code></pre></div>').format(
+    """Return code as HTML with classes for its colours, if its language is known. The keyboard scrolls it."""
+    return Markup('<div class="code-block"><pre class="{}" tabindex="0"><code>{}</code></pre></div>').format(
         _CODE_CLASS, _highlighted(text, language)
     )
 

@@ -54,7 +54,7 @@ async def test_a_note_that_was_changed_meanwhile_is_not_overwritten_unseen(
     clash = await browser.post(f"{address}/edit", data=mine)
     assert clash.status_code == 409
     assert "What I wrote.</textarea>" in clash.text
-    assert '<pre class="result">What an agent added.' in clash.text
+    assert '<pre class="result" tabindex="0">What an agent added.' in clash.text
     again = clash.text.partition('name="updated_at" value="')[2].partition('"')[0]
     assert (await browser.post(f"{address}/edit", data={**mine, "updated_at": again})).status_code == 303
     stored = (await console.api.http.get(f"/v1/notes/{note}")).json()

@@ -67,7 +67,7 @@ def test_nothing_that_runs_or_loads_survives(text: str) -> None:
         "td",
         "blockquote",
     }
-    assert found.attributes <= {"class", "href", "rel", "target", "title"}
+    assert found.attributes <= {"class", "href", "rel", "tabindex", "target", "title"}
     assert {address.partition(":")[0] for address in found.addresses} <= {"https"}
 
 
