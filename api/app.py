@@ -11,6 +11,7 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 from api.activity_cache import ActivityCache
 from api.boundary import BodyLimit, UnhandledErrors
 from api.errors import install_error_handlers
+from api.guard.archives import ArchivePermits
 from api.guard.connections import ConnectionLimits
 from api.guard.rates import RequestRates
 from api.guard.requests import RequestGuard
@@ -152,6 +153,7 @@ def build_app(settings: Settings) -> FastAPI:
         order_follower=OrderFollower(services.database, services.hub, order_watch, services.clock),
         order_watch=order_watch,
         permits=StreamPermits(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
+        archives=ArchivePermits(settings.api.archives),
         schema_head=schema_head(),
     )
     install_error_handlers(app)

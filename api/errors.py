@@ -40,6 +40,7 @@ __all__ = [
     "MalformedRequest",
     "RateLimited",
     "RequestTooSlow",
+    "TooManyArchives",
     "TooManyConnections",
     "TooManyFailedKeys",
     "TooManyStreams",
@@ -97,6 +98,12 @@ class RequestTooSlow(Rejected):
     """The head or the body did not arrive within its time."""
 
     code = "request_too_slow"
+
+
+class TooManyArchives(TooManyRequests):
+    """The tenant, or too many others, are exporting or importing."""
+
+    code = "too_many_archives"
 
 
 class TooManyConnections(TooManyRequests):

@@ -6,6 +6,7 @@ from typing import Annotated
 from fastapi import Depends, Request
 
 from api.activity_cache import ActivityCache
+from api.guard.archives import ArchivePermits
 from api.key_cache import KeyCache
 from api.streaming.following import RunFollower
 from api.streaming.following_trees import TreeFollower
@@ -30,6 +31,7 @@ class ApiState:
     order_follower: OrderFollower
     order_watch: RunWatch
     permits: StreamPermits
+    archives: ArchivePermits
     schema_head: str
     """The revision of the schema that this version of the code needs."""
 

@@ -9,12 +9,15 @@ from api.guard.addresses import address_group
 from api.guard.rates import RequestRates
 from api.key_cache import KeyCache
 from nova_workers.errors import NovaError, Unauthenticated
+from nova_workers.ledger.database import working_for
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
 
 __all__ = ["RequestGuard"]
 
 _GUARDED = "/v1/"
 _MAX_KEY_CHARS = 256
+_NO_TENANT = ""
+"""Has a share of the database's connections like a tenant: requests that need no key, such as that for metrics."""
 
 
 class RequestGuard:
@@ -40,6 +43,9 @@ class RequestGuard:
                 caller = await self._authenticate(scope, group or "")
                 self._rates.count_key(caller.key_id)
                 keep_caller(scope, caller)
+                working_for(caller.tenant_id)
+            else:
+                working_for(_NO_TENANT)
         except NovaError as error:
             await problem_response(error, instance=scope["path"])(scope, receive, send)
             return

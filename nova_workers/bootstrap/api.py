@@ -66,6 +66,8 @@ class ApiServices:
     settings: Settings
     clock: Clock
     database: Database
+    archive_database: Database
+    """For exports and imports, which hold a connection for as long as a client takes to read or send."""
     redis: Redis
     hub: StreamHub
     publisher: EventPublisher
@@ -119,6 +121,7 @@ class ApiServices:
         if self.embeddings is not None:
             await self.embeddings.close()
         await self.redis.aclose()
+        await self.archive_database.close()
         await self.database.close()
         self.tracing.close()
 
@@ -127,7 +130,9 @@ def build_api(settings: Settings) -> ApiServices:
     """Build the API's services. Nothing is connected before `ApiServices.start`."""
     clock, metrics = SystemClock(), Metrics(CollectorRegistry())
     tracing = Tracing(settings.telemetry, "api")
-    database, redis = connect_database(settings), connect_redis(settings)
+    # One is always left to other tenants.
+    per_tenant = max(1, min(settings.api.connections_per_tenant, settings.database_pool - 1))
+    database, redis = connect_database(settings, per_tenant=per_tenant), connect_redis(settings)
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     control = ControlChannel(redis)
     dispatcher = CeleryDispatcher(
@@ -150,6 +155,7 @@ def build_api(settings: Settings) -> ApiServices:
         settings=settings,
         clock=clock,
         database=database,
+        archive_database=Database(settings.require_database_url(), pool_size=settings.api.archives),
         redis=redis,
         hub=StreamHub(redis),
         publisher=publisher,

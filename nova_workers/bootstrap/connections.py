@@ -36,9 +36,9 @@ class Background:
         await stop_tasks(self.tasks)
 
 
-def connect_database(settings: Settings) -> Database:
+def connect_database(settings: Settings, *, per_tenant: int | None = None) -> Database:
     """Return the process's pool. It connects at first use."""
-    return Database(settings.require_database_url(), pool_size=settings.database_pool)
+    return Database(settings.require_database_url(), pool_size=settings.database_pool, per_tenant=per_tenant)
 
 
 def connect_redis(settings: Settings) -> Redis:

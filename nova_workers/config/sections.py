@@ -101,6 +101,12 @@ class ApiSettings(Section):
     """For a body to arrive: 70 KB/s for the largest."""
     unread_timeout_s: Seconds = 30.0
     """A connection whose client takes nothing of what is sent ends after this long."""
+    connections_per_tenant: Count = 8
+    """Of the database's (`database_pool`), for the requests of one tenant; and for all without a key."""
+    archives: Count = 4
+    """Exports and imports at once, one of a tenant. Each holds a connection to the database beside `database_pool`."""
+    archive_timeout_s: Seconds = 3_600.0
+    """For one export or import."""
 
 
 class WorkerSettings(Section):

@@ -6,7 +6,9 @@ import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from typing import Any, Protocol
+from weakref import WeakValueDictionary
 
 import asyncpg
 import orjson
@@ -15,7 +17,9 @@ from nova_workers.contracts.content import storable_json
 from nova_workers.errors import Unavailable, Unstorable
 from nova_workers.ledger.named_sql import bind
 
-__all__ = ["Connection", "Database", "Row", "Snapshot"]
+__all__ = ["Connection", "Database", "Row", "Snapshot", "working_for"]
+
+_tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
 
 _WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|TRUNCATE)\b", re.IGNORECASE)
 """A statement that only reads cannot leave a write in doubt. `FOR UPDATE` counts as a write: one follows it."""
@@ -149,6 +153,11 @@ def _to_json(value: object) -> str:
     return document.decode()
 
 
+def working_for(tenant_id: str) -> None:
+    """Count connections of the current task, and of those that it starts from now on, as a tenant's."""
+    _tenant.set(tenant_id)
+
+
 class Database:
     """A pool of connections to one Postgres.
 
@@ -156,9 +165,23 @@ class Database:
     `Unavailable`, which says whether a write may have been committed.
     """
 
-    def __init__(self, url: str, *, pool_size: int, command_timeout_s: float = 30.0) -> None:
+    def __init__(
+        self, url: str, *, pool_size: int, per_tenant: int | None = None, command_timeout_s: float = 30.0
+    ) -> None:
+        """Take where it is, and its bounds.
+
+        Args:
+            url: Of the database.
+            pool_size: Most connections.
+            per_tenant: Most of them that tasks which work for one tenant (`working_for`) hold at once; others wait for
+                these, in order.
+            command_timeout_s: For a statement, and for a connection.
+        """
         self._url = url
         self._pool_size = pool_size
+        self._per_tenant = per_tenant
+        # A share is there as long as something holds it or waits for it.
+        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
         self._command_timeout_s = command_timeout_s
         self._pool: asyncpg.Pool | None = None  # type: ignore[type-arg]
         self._opening = asyncio.Lock()
@@ -245,13 +268,36 @@ class Database:
 
     @asynccontextmanager
     async def _lend(self, pool: Any) -> AsyncGenerator[Any]:
-        async with pool.acquire(timeout=self._command_timeout_s) as connection:
-            try:
-                yield connection
-            except asyncpg.InternalClientError:
-                # The connection is out of sync with its server, so the next user would fail too.
-                connection.terminate()
-                raise
+        share = self._share()
+        if share is not None:
+            await self._take(share)
+        try:
+            async with pool.acquire(timeout=self._command_timeout_s) as connection:
+                try:
+                    yield connection
+                except asyncpg.InternalClientError:
+                    # The connection is out of sync with its server, so the next user would fail too.
+                    connection.terminate()
+                    raise
+        finally:
+            if share is not None:
+                share.release()
+
+    def _share(self) -> asyncio.Semaphore | None:
+        tenant_id = _tenant.get()
+        if tenant_id is None or self._per_tenant is None:
+            return None
+        share = self._shares.get(tenant_id)
+        if share is None:
+            share = self._shares[tenant_id] = asyncio.Semaphore(self._per_tenant)
+        return share
+
+    async def _take(self, share: asyncio.Semaphore) -> None:
+        if not share.locked():
+            await share.acquire()
+            return
+        async with asyncio.timeout(self._command_timeout_s):
+            await share.acquire()
 
     async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
         """Run one statement in its own transaction and return its rows."""

@@ -1,14 +1,15 @@
 """``/v1/export`` and ``/v1/import``: export and import of a tenant as a stream of rows."""
 
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import aclosing
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request
-from starlette.responses import StreamingResponse
+from starlette.responses import Response, StreamingResponse
 
 from api.auth import Caller, WorkspaceCaller
 from api.errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType
+from api.guard.archives import ArchiveResponse, received
 from api.json_body import parse_json
 from api.openapi import problems
 from api.state import State
@@ -24,7 +25,6 @@ __all__ = ["IMPORT_PATH", "router"]
 router = APIRouter(prefix="/v1", tags=["archive"])
 
 IMPORT_PATH = "/v1/import"
-_PIECE_BYTES = 65_536
 _MAX_LINE_BYTES = 128 * 1024 * 1024
 """A file that an agent sent is one line, twice as long as the file."""
 
@@ -32,9 +32,9 @@ _MAX_LINE_BYTES = 128 * 1024 * 1024
 @router.get(
     "/export",
     response_class=StreamingResponse,
-    responses=problems(409) | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
+    responses=problems(409, 429) | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
 )
-async def export_workspace(caller: WorkspaceCaller, state: State) -> StreamingResponse:
+async def export_workspace(caller: WorkspaceCaller, state: State) -> Response:
     """Export all that the tenant keeps, as of one moment, in lines of JSON.
 
     Needs the scopes `workspace`, `agents` and `runs`. With the scope `secrets` it has the names of secrets, never
@@ -42,15 +42,18 @@ async def export_workspace(caller: WorkspaceCaller, state: State) -> StreamingRe
     folder.
     """
     _need_all(caller)
-    lines = export_archive(state.services.database, caller.tenant_id, with_secrets=caller.may("secrets"))
-    # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
-    first = await anext(lines)
-    return StreamingResponse(_pieces(first, lines), media_type=MEDIA_TYPE)
+    services = state.services
+    with ExitStack() as held:
+        held.enter_context(state.archives.hold(caller.tenant_id))
+        lines = export_archive(services.archive_database, caller.tenant_id, with_secrets=caller.may("secrets"))
+        # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
+        first = await anext(lines)
+        return ArchiveResponse(first, lines, held=held.pop_all(), settings=services.settings.api)
 
 
 @router.post(
     "/import",
-    responses=problems(409, body=True),
+    responses=problems(409, 429, body=True),
     openapi_extra={
         "requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
     },
@@ -84,14 +87,15 @@ async def import_workspace(
         if not caller.may("trust"):
             check_not_raised(None, spec)
 
-    result, waits = await import_archive(
-        services.database,
-        caller.tenant_id,
-        _lines(request),
-        merge=merge,
-        validate_agent=validate,
-        with_effects=services.settings.effects.enabled,
-    )
+    with state.archives.hold(caller.tenant_id):
+        result, waits = await import_archive(
+            services.archive_database,
+            caller.tenant_id,
+            _lines(received(request, services.settings.api)),
+            merge=merge,
+            validate_agent=validate,
+            with_effects=services.settings.effects.enabled,
+        )
     if waits:
         services.dispatcher.ring_effects()
     return result
@@ -102,23 +106,11 @@ def _need_all(caller: Caller) -> None:
     caller.need("runs")
 
 
-async def _pieces(first: bytes, lines: AsyncGenerator[bytes]) -> AsyncGenerator[bytes]:
-    """Yield lines in pieces that are large enough to send efficiently."""
-    piece = bytearray(first)
-    async with aclosing(lines):
-        async for line in lines:
-            piece += line
-            if len(piece) >= _PIECE_BYTES:
-                yield bytes(piece)
-                piece.clear()
-    yield bytes(piece)
-
-
-async def _lines(request: Request) -> AsyncIterator[tuple[Any, int]]:
+async def _lines(pieces: AsyncIterator[bytes]) -> AsyncIterator[tuple[Any, int]]:
     """Yield each parsed line of a body, and its size."""
     rest = bytearray()
     number = 0
-    async for piece in request.stream():
+    async for piece in pieces:
         rest += piece
         if b"\n" not in piece:
             if len(rest) > _MAX_LINE_BYTES:

@@ -16,7 +16,7 @@ import pytest
 import pytest_asyncio
 
 from nova_workers.config import Settings
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import make_tenant
 from tests.support.waiting import until
@@ -82,7 +82,8 @@ def _head(api: Api, method: str = "POST", path: str = "/v1/runs", *, key: bool =
     given = {"host": "x", "content-type": "application/json"}
     if key:
         given["authorization"] = f"Bearer {api.tenant.key}"
-    lines = "".join(f"{name.replace('_', '-')}: {value}\r\n" for name, value in (given | headers).items())
+    given |= {name.replace("_", "-"): value for name, value in headers.items()}
+    lines = "".join(f"{name}: {value}\r\n" for name, value in given.items())
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
@@ -229,6 +230,80 @@ async def test_json_of_a_million_brackets_in_texts_does_not_hold_the_loop(api: A
     assert "more than 50000 parts" in answer.json()["detail"]
     # Parsing, and what client and server do with 4 MB.
     assert time.thread_time() - begun_s < 0.5
+
+
+async def test_exports_that_are_not_read_leave_the_api_to_others_and_end_by_their_deadline(api: Api) -> None:
+    tenant, other = await make_tenant(api.state.services.database), await _tenant(api)
+    await api.state.services.database.execute(_MANY_NOTES, tenant_id=tenant.id)
+    unread = [_unread_export(api, tenant.key) for _ in range(13)]
+    try:
+        async with _client(api, tenant.key, next(_addresses)) as client:
+
+            async def refused() -> httpx2.Response | None:
+                answer = await client.get("/v1/export")
+                return answer if answer.status_code == 429 else None
+
+            async def exported() -> bool:
+                return (await client.get("/v1/export")).status_code == 200
+
+            told = await until(refused, "an export to be under way")
+            assert told is not None
+            assert told.json()["code"] == "too_many_archives"
+            async with _client(api, other, next(_addresses)) as stranger, asyncio.timeout(5):
+                assert (await stranger.get("/v1/notes")).status_code == 200
+            await until(exported, "the first export to be ended")
+    finally:
+        for connection in unread:
+            connection.close()
+
+
+async def test_an_import_that_does_not_arrive_is_cut_off_and_imports_nothing(api: Api) -> None:
+    tenant = await _tenant(api)
+    async with _connected(api) as (reader, writer):
+        about = {"content_type": "application/x-ndjson", "transfer_encoding": "chunked"}
+        writer.write(_head(api, "POST", "/v1/import", key=False, authorization=f"Bearer {tenant}", **about))
+        async with asyncio.timeout(5):
+            told = await reader.readuntil(b"}")
+    assert told.startswith(b"HTTP/1.1 408 ")
+
+
+async def test_requests_of_one_tenant_that_wait_in_the_database_leave_connections_to_others(api: Api) -> None:
+    tenant, other = await _tenant(api), await _tenant(api)
+    locking = Database(api.state.services.settings.require_database_url(), pool_size=1)
+    async with locking.transaction() as holder:
+        await holder.execute("LOCK TABLE notes IN ACCESS EXCLUSIVE MODE")
+        held = [asyncio.create_task(api.http.get("/v1/notes", headers=_as(tenant, "203.0.114.1"))) for _ in range(20)]
+        await until(lambda: _waiting_for_locks(holder, 8), "the tenant's share of connections to be in use")
+        async with _client(api, other, next(_addresses)) as client, asyncio.timeout(5):
+            assert (await client.get("/v1/tenant")).status_code == 200
+    await locking.close()
+    assert {answer.status_code for answer in await asyncio.gather(*held)} == {200}
+
+
+_MANY_NOTES = """
+INSERT INTO notes (id, tenant_id, agent_id, title, content)
+SELECT 'not_' || lpad(n::text, 26, '0'), :tenant_id, 'nova', 'long', repeat(md5(n::text), 30000)
+  FROM generate_series(1, 24) n
+"""
+
+_WAITING = """
+SELECT count(*) FROM pg_locks
+ WHERE NOT granted AND relation = 'notes'::regclass
+   AND database = (SELECT oid FROM pg_database WHERE datname = current_database())
+"""
+
+
+async def _waiting_for_locks(connection: Connection, count: int) -> bool:
+    return await connection.fetchval(_WAITING) >= count
+
+
+def _unread_export(api: Api, key: str) -> socket.socket:
+    connection = socket.socket()
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+    connection.connect(("127.0.0.1", urlsplit(api.url).port or 0))
+    about = f"authorization: Bearer {key}\r\nx-forwarded-for: 203.0.113.250\r\nhost: x\r\n"
+    connection.sendall(f"GET /v1/export HTTP/1.1\r\n{about}\r\n".encode())
+    return connection
 
 
 async def _drip(writer: asyncio.StreamWriter, piece: bytes) -> None:
