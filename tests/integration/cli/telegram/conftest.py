@@ -16,9 +16,9 @@ import pytest
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import AgentCreate, RunView
+from tests.support.harness.api_proxy import ApiProxy, api_proxy
 from tests.support.processes.channel_forks import ChannelForks, ForkedChannel
 from tests.support.processes.fleet import Fleet, FleetProcess, add_api_key
-from tests.support.servers.api_proxy import ApiProxy, api_proxy
 from tests.support.servers.telegram_server import TOKEN, TelegramServer, telegram_server
 from tests.support.waiting import until
 

@@ -18,8 +18,8 @@ from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.wire import AgentCreate, StatelessRunCreate
 from nova_workers.errors import Conflict
 from tests.integration.cli.test_channels import MemoryChannel
+from tests.support.harness.api_proxy import ApiProxy, api_proxy
 from tests.support.processes.fleet import Fleet, add_api_key
-from tests.support.servers.api_proxy import ApiProxy, api_proxy
 from tests.support.waiting import until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
