@@ -19,6 +19,7 @@ __all__ = [
     "DeliveryIdPath",
     "FileIdPath",
     "KeyIdPath",
+    "MediaQuery",
     "MemoryIdPath",
     "NoteIdPath",
     "OrchestrationIdPath",
@@ -99,6 +100,7 @@ AgentIdQuery = Annotated[
     Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN, max_length=64)] | None,
     Query(description="Only of this agent."),
 ]
+MediaQuery = Annotated[bool, Query(description="Without, images and documents have no base64 data.")]
 ThreadIdQuery = Annotated[
     Annotated[str, StringConstraints(pattern=_ID_PATTERN)] | None, Query(description="Only of this thread.")
 ]

@@ -10,7 +10,7 @@ from api.auth import RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, RunIdPath, ThreadIdQuery
+from api.params import AgentIdQuery, MediaQuery, RunIdPath, ThreadIdQuery
 from api.state import State
 from api.submitting import content_of
 from api.workers import name_missing_worker
@@ -49,6 +49,7 @@ async def list_runs(
     parent_run_id: ParentRunIdQuery = None,
     since: SinceQuery = None,
     until: UntilQuery = None,
+    media: MediaQuery = True,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[RunView]:
@@ -74,6 +75,7 @@ async def list_runs(
             which,
             before=before,
             limit=limit + 1,
+            media=media,
         )
     return pager.page(rows, limit, lambda run: [run.id])
 

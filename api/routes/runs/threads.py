@@ -9,7 +9,7 @@ from api.auth import RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, ThreadIdPath
+from api.params import AgentIdQuery, MediaQuery, ThreadIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.forks import ForkTreeView
@@ -43,7 +43,6 @@ AfterQuery = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
     Query(description="Only messages after this one, which is of this conversation."),
 ]
-MediaQuery = Annotated[bool, Query(description="Without, images and documents have no base64 data.")]
 ForkedFromQuery = Annotated[
     Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")] | None,
     Query(description="Only forks of this thread."),

@@ -113,6 +113,7 @@ class Runs:
         parent_run_id: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        media: bool = True,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[RunView]:
@@ -124,6 +125,7 @@ class Runs:
             parent_run_id: Only those that this run started.
             since: Only those submitted at this time or later.
             until: Only those submitted before this time.
+            media: Without, images and documents of messages have no base64 data.
         """
         params: Params = {
             "thread_id": thread_id,
@@ -134,6 +136,7 @@ class Runs:
             "parent_run_id": parent_run_id,
             "since": None if since is None else since.isoformat(),
             "until": None if until is None else until.isoformat(),
+            "media": None if media else "false",
             "limit": limit,
             "cursor": cursor,
         }

@@ -121,12 +121,18 @@ async def get_run(connection: Connection, tenant_id: str, run_id: str) -> RunVie
 
 
 async def list_runs(
-    connection: Connection, tenant_id: str, which: RunFilter, *, before: str | None, limit: int
+    connection: Connection,
+    tenant_id: str,
+    which: RunFilter,
+    *,
+    before: str | None,
+    limit: int,
+    media: bool = True,
 ) -> list[RunView]:
-    """Return runs, newest first, from before the run `before`."""
+    """Return runs, newest first, from before the run `before`. For `media`, see `list_thread_runs`."""
     conditions, values = conditions_of(which, before=before)
     query = f"{_VIEW} WHERE {conditions} ORDER BY r.id DESC LIMIT :limit"
-    rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit, media=True)
+    rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit, media=media)
     return [_view(row) for row in rows]
 
 

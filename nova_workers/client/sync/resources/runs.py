@@ -112,6 +112,7 @@ class Runs:
         parent_run_id: str | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        media: bool = True,
         limit: int | None = None,
         cursor: str | None = None,
     ) -> Page[RunView]:
@@ -123,6 +124,7 @@ class Runs:
             parent_run_id: Only those that this run started.
             since: Only those submitted at this time or later.
             until: Only those submitted before this time.
+            media: Without, images and documents of messages have no base64 data.
         """
         params: Params = {
             "thread_id": thread_id,
@@ -133,6 +135,7 @@ class Runs:
             "parent_run_id": parent_run_id,
             "since": None if since is None else since.isoformat(),
             "until": None if until is None else until.isoformat(),
+            "media": None if media else "false",
             "limit": limit,
             "cursor": cursor,
         }

@@ -52,8 +52,8 @@ async def show(request: Request) -> Response:
     over, by = _chosen(request, "over", PERIODS) or "day", _chosen(request, "by", _GROUPINGS)
     attention, running, recent, (fleet, queued), budgets, plots = await asyncio.gather(
         client.overview.attention(limit=_ROWS),
-        if_allowed(client.runs.list(status="running", limit=_ROWS), None),
-        if_allowed(client.runs.list(limit=_ROWS), None),
+        if_allowed(client.runs.list(status="running", media=False, limit=_ROWS), None),
+        if_allowed(client.runs.list(media=False, limit=_ROWS), None),
         asyncio.gather(client.fleet.view(), client.fleet.queued()),
         if_allowed(client.tenants.budgets(), None),
         if_allowed(_plots(client, over, by), ()),

@@ -30,6 +30,7 @@ async def show(request: Request) -> Response:
         parent_run_id=which.parent,
         since=which.since,
         until=which.until,
+        media=False,
         limit=PAGE_SIZE,
         cursor=cursor_of(request),
     )

@@ -124,9 +124,10 @@ async def test_messages_after_one_and_runs_without_media_are_read(api: Api, work
     assert left == second
     assert (await api.http.get(f"{path}/messages", params={"after": second["id"]})).json()["items"] == []
     assert (await api.http.get(f"{path}/messages", params={"after": "msg_1"})).status_code == 422
-    (run,) = (await api.http.get(f"{path}/runs", params={"media": "false"})).json()["items"]
     without = {"type": "image", "source": {"type": "base64", "media_type": "image/png"}}
-    assert run["message"] == [without, {"type": "text", "text": "Look"}]
+    for runs in (f"{path}/runs", "/v1/runs"):
+        (run,) = (await api.http.get(runs, params={"media": "false"})).json()["items"]
+        assert run["message"] == [without, {"type": "text", "text": "Look"}]
     assert (await api.http.get(f"{path}/runs")).json()["items"][0]["message"][0] == image
 
 
