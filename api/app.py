@@ -129,6 +129,8 @@ def build_app(settings: Settings) -> FastAPI:
         lifespan=_lifespan,
         docs_url=None,
         redoc_url=None,
+        # A route of our own.
+        openapi_url=None,
         # Spans and metrics come from our own middleware, as in all processes.
         telemetry={"tracing": False, "metrics": False, "logs": False, "auto_configure": False},
         # The routes themselves: routers that are included derive each route anew, in the first requests they see.

@@ -23,11 +23,11 @@ _DESCRIPTIONS = {
     413: "The body is larger than the server reads.",
     415: "The body is not application/json.",
     422: "A field has the wrong form; `errors` names each.",
-    429: "Too much at once; see Retry-After.",
+    429: "Too much at once, or too often; see Retry-After.",
     503: "A server that we need does not answer. Nothing was half-written; see Retry-After.",
 }
 
-_ALWAYS = (401, 403, 503)
+_ALWAYS = (401, 403, 429, 503)
 
 
 def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:

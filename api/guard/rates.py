@@ -33,6 +33,7 @@ class RequestRates:
     def __init__(self, settings: ApiSettings) -> None:
         self._per_key = _limiter(_per_second(settings.requests_per_s_per_key))
         self._per_address = _limiter(_per_second(settings.requests_per_s_per_address))
+        self._without_key = _limiter(_per_second(settings.requests_per_s_without_key))
         self._failed = _limiter(per_min(settings.failed_keys_per_minute))
         self._lookups = asyncio.Semaphore(_LOOKUPS)
 
@@ -43,6 +44,14 @@ class RequestRates:
             RateLimited: It made too many.
         """
         _count(self._per_address, group, "address", "NOVA_API__REQUESTS_PER_S_PER_ADDRESS")
+
+    def count_without_key(self, group: str) -> None:
+        """Count a request of an address that has no valid key, or needs none.
+
+        Raises:
+            RateLimited: It made too many.
+        """
+        _count(self._without_key, group, "address, without a key,", "NOVA_API__REQUESTS_PER_S_WITHOUT_KEY")
 
     def count_key(self, key_id: str) -> None:
         """Count a request with a key.
@@ -94,7 +103,6 @@ def _count(limiter: BaseRateLimiter, name: str, of: str, setting: str) -> None:
         raise RateLimited(
             f"Your {of} made more than {state.limit // _BURST_S} requests a second for {_BURST_S} s. Send fewer. The "
             f"operator sets the limit with {setting}.",
-            of=of,
             per_s=state.limit // _BURST_S,
             retry_after_s=state.retry_after,
         )

@@ -37,19 +37,29 @@ class RequestGuard:
         # A Unix socket has no address; what connects to it is the operator's.
         group = None if client is None else address_group(client[0])
         try:
-            if group is not None:
-                self._rates.count_address(group)
             if scope["path"].startswith(_GUARDED):
-                caller = await self._authenticate(scope, group or "")
-                self._rates.count_key(caller.key_id)
-                keep_caller(scope, caller)
-                working_for(caller.tenant_id)
+                await self._admit(scope, group)
             else:
+                if group is not None:
+                    self._rates.count_without_key(group)
                 working_for(_NO_TENANT)
         except NovaError as error:
             await problem_response(error, instance=scope["path"])(scope, receive, send)
             return
         await self._app(scope, receive, send)
+
+    async def _admit(self, scope: Scope, group: str | None) -> None:
+        if group is not None:
+            self._rates.count_address(group)
+        try:
+            caller = await self._authenticate(scope, group or "")
+        except Unauthenticated:
+            if group is not None:
+                self._rates.count_without_key(group)
+            raise
+        self._rates.count_key(caller.key_id)
+        keep_caller(scope, caller)
+        working_for(caller.tenant_id)
 
     async def _authenticate(self, scope: Scope, group: str) -> Caller:
         scheme, _, secret = header_of(scope, b"authorization").decode("latin-1").partition(" ")

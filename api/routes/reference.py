@@ -2,7 +2,8 @@
 
 from typing import Final
 
-from fastapi import APIRouter, Response
+import orjson
+from fastapi import APIRouter, FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 from starlette.routing import BaseRoute, Mount
 from starlette.staticfiles import StaticFiles
@@ -59,6 +60,15 @@ async def reference() -> HTMLResponse:
 async def start() -> Response:
     """Return the start script: inline scripts are not allowed."""
     return Response(_START, media_type="text/javascript")
+
+
+@_router.get("/openapi.json")
+async def document(request: Request) -> Response:
+    """Return the OpenAPI document, encoded once: it is half a megabyte, and needs no key."""
+    app: FastAPI = request.app
+    if not hasattr(app.state, "openapi_json"):
+        app.state.openapi_json = orjson.dumps(app.openapi())
+    return Response(app.state.openapi_json, media_type="application/json")
 
 
 routes: tuple[BaseRoute, ...] = (

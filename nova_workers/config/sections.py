@@ -88,6 +88,8 @@ class ApiSettings(Section):
     """By one process, over 10 s."""
     requests_per_s_per_address: Count = 1_000
     """By one process, over 10 s, with and without a key. IPv6 counts by /64."""
+    requests_per_s_without_key: Count = 20
+    """By one process and address, over 10 s: probes, metrics, the reference, and what is refused for its key."""
     failed_keys_per_minute: Count = 30
     """Keys that are not valid, by address and process; then an address gets no further query for an unknown key."""
     max_connections: Annotated[int, Field(ge=10)] = 4_096

@@ -259,6 +259,7 @@ def served(shared_settings: Settings) -> Generator[Served]:
         "failed_keys_per_minute": 1_000_000,
         "requests_per_s_per_address": 1_000_000,
         "requests_per_s_per_key": 1_000_000,
+        "requests_per_s_without_key": 1_000_000,
     }
     api = shared_settings.api.model_copy(update=own)
     listener = loopback_listener()

@@ -28,6 +28,7 @@ _LIMITS = {
     "trusted_proxies": ("127.0.0.1",),
     "requests_per_s_per_address": 10,
     "requests_per_s_per_key": 5,
+    "requests_per_s_without_key": 3,
     "failed_keys_per_minute": 5,
     "max_connections_per_address": 8,
     "head_timeout_s": 0.5,
@@ -175,13 +176,25 @@ async def test_connections_are_bounded_by_address_and_others_are_served(api: Api
 
 
 async def test_an_address_that_calls_too_often_is_slowed_and_told_for_how_long(api: Api) -> None:
-    async with _client(api, None, next(_addresses)) as stranger, _client(api, None, next(_addresses)) as other:
-        answers = await asyncio.gather(*(stranger.get("/healthz") for _ in range(150)))
-        refused = next(answer for answer in answers if answer.status_code == 429)
-        assert refused.json()["code"] == "rate_limited"
-        assert int(refused.headers["retry-after"]) >= 1
-        assert "10 requests a second" in refused.json()["detail"]
-        assert (await other.get("/healthz")).status_code == 200
+    address, keys = next(_addresses), [await _tenant(api) for _ in range(4)]
+    calls = [api.http.get("/v1/tenant", headers=_as(key, address)) for key in keys for _ in range(40)]
+    answers = await asyncio.gather(*calls)
+    refused = next(answer for answer in answers if answer.status_code == 429)
+    assert refused.json()["code"] == "rate_limited"
+    assert int(refused.headers["retry-after"]) >= 1
+    assert "address made more than 10 requests a second" in refused.json()["detail"]
+    assert (await api.http.get("/v1/tenant", headers=_as(keys[0], next(_addresses)))).status_code == 200
+
+
+@pytest.mark.parametrize(("path", "served"), [("/openapi.json", 200), ("/v1/tenant", 401), ("/v1/nothing", 401)])
+async def test_without_a_key_an_address_may_call_less_often(api: Api, path: str, served: int) -> None:
+    address = next(_addresses)
+    async with _client(api, None, address) as client:
+        answers = await asyncio.gather(*(client.get(path) for _ in range(60)))
+    statuses = [answer.status_code for answer in answers]
+    assert statuses.count(served) >= 30
+    assert statuses.count(429) >= 1
+    assert (await api.http.get("/v1/tenant", headers=_as(await _tenant(api), address))).status_code == 200
 
 
 async def test_a_key_that_calls_too_often_is_slowed_from_every_address(api: Api) -> None:
