@@ -5,17 +5,22 @@ from __future__ import annotations
 from datetime import timedelta
 
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
-from nova_workers.errors import Conflict
+from nova_workers.errors import Conflict, LimitExceeded
 from nova_workers.ledger.database import Connection
 
-__all__ = ["acquire_lease", "renew_lease"]
+__all__ = ["MAX_LEASES", "acquire_lease", "renew_lease"]
+
+MAX_LEASES = 100
+"""Of a tenant, since they and their states are kept until the tenant ends."""
 
 _COLUMNS = "l.name, l.holder, l.fence, l.state, l.expires_at"
 
 # Guarded by the expiry: a lease that is held is not acquired. The new fence makes the former holder's refused.
+# Requests at the same moment may exceed the maximum: it bounds what is stored, and nothing depends on it.
 _ACQUIRE = f"""
 INSERT INTO leases AS l (tenant_id, name, holder, fence, expires_at, state)
-VALUES (:tenant_id, :name, :holder, 1, now() + :ttl::interval, '{{}}')
+SELECT :tenant_id, :name, :holder, 1, now() + :ttl::interval, '{{}}'
+ WHERE (SELECT count(*) FROM leases WHERE tenant_id = :tenant_id AND name <> :name) < :most
 ON CONFLICT (tenant_id, name) DO UPDATE
    SET holder = excluded.holder, fence = l.fence + 1, expires_at = excluded.expires_at
  WHERE l.expires_at <= now()
@@ -38,13 +43,26 @@ async def acquire_lease(connection: Connection, tenant_id: str, name: str, reque
 
     Raises:
         Conflict: Another process holds it; the message says which and until when.
+        LimitExceeded: The tenant has its maximum of leases, and this would be another one.
     """
-    ttl = timedelta(seconds=request.ttl_s)
-    row = await connection.fetchrow(_ACQUIRE, tenant_id=tenant_id, name=name, holder=request.holder, ttl=ttl)
+    row = await connection.fetchrow(
+        _ACQUIRE,
+        tenant_id=tenant_id,
+        name=name,
+        holder=request.holder,
+        ttl=timedelta(seconds=request.ttl_s),
+        most=MAX_LEASES,
+    )
     if row is None:
         held = await connection.fetchrow(_HOLDER, tenant_id=tenant_id, name=name)
-        by = "" if held is None else f" by {held['holder']!r} until {held['expires_at'].isoformat()}"
-        raise Conflict(f"The lease {name!r} is held{by}. Try again later.", name=name)
+        if held is None:
+            raise LimitExceeded(
+                f"The tenant has {MAX_LEASES} leases, which is the most, and {name!r} is not one of them. Use the name "
+                "of one that exists: names are of channels and jobs, and not of single processes.",
+                limit=MAX_LEASES,
+            )
+        by = f"by {held['holder']!r} until {held['expires_at'].isoformat()}"
+        raise Conflict(f"The lease {name!r} is held {by}. Try again later.", name=name)
     return LeaseView.model_validate(dict(row))
 
 

@@ -8,11 +8,16 @@ from typing import Any
 from httpx2 import Response
 
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.tenants.leases import MAX_LEASES
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
 
 PATH = "/v1/leases/channel:telegram:42"
+_FILL = """
+INSERT INTO leases (tenant_id, name, holder, fence, expires_at, state)
+SELECT tenant_id, 'other-' || n, 'a', 1, now(), '{}' FROM leases, generate_series(1, :count::int) n
+"""
 _EXPIRE = "UPDATE leases SET expires_at = now() - interval '1 s'"
 
 
@@ -65,3 +70,14 @@ async def test_a_state_without_a_fence_and_a_wrong_name_are_refused(api: Api) ->
     for given in ({"state": {}}, {"ttl_s": 0}, {"ttl_s": 601}, {"holder": ""}):
         assert (await _put(api, **given)).status_code == 422
     assert (await api.http.put("/v1/leases/A B", json={"holder": "a", "ttl_s": 1})).status_code == 422
+
+
+async def test_a_tenant_has_a_bounded_number_of_leases(api: Api, database: Database) -> None:
+    await _put(api)
+    await database.execute(_FILL, count=MAX_LEASES - 1)
+
+    refused = await api.http.put("/v1/leases/one-more", json={"holder": "a", "ttl_s": 30})
+    assert (refused.status_code, refused.json()["code"]) == (409, "limit_exceeded")
+    assert "one-more" in refused.json()["detail"]
+    await database.execute(_EXPIRE)
+    assert (await _put(api, holder="b")).json()["fence"] == 2
