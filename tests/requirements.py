@@ -270,6 +270,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "ceilings.scope": "More trust than `controlled`, and directories, are given with the scope `trust` only.",
     "ceilings.home": "No tool of any trust opens a file of NOVA_HOME, or what the kernel shows of processes.",
     "ceilings.sandbox": "Commands and programs of a tenant with ceilings reach no key and no other tenant.",
+    "pools.own": "Runs of a tenant with a pool are executed by the workers of that pool, which execute no others.",
     # backfill and retention
     "backfill.finds": "What was said while effects were off is found once they are on.",
     "backfill.model": "After a change of the model each message gets a vector of the new one, and then loses the old.",

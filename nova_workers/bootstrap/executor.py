@@ -107,7 +107,7 @@ def build_executor(
             worker_id=worker_id,
             database=database,
             locks=locks,
-            fair_queue=FairQueue(database, redis),
+            fair_queue=FairQueue(database, redis, dispatcher, pool=settings.worker.pool or ""),
             keeper=keeper,
             publisher=publisher,
             dispatcher=dispatcher,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -44,13 +45,14 @@ TASK_WORK_TASKS: Final = "nova.work_tasks"
 TASK_FIRE_TRIGGERS: Final = "nova.fire_triggers"
 
 
-def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:
+def build_celery(redis_url: str, *, fail_fast: bool, consumed: Sequence[str] = ()) -> Celery:
     """Return the Celery app of a process.
 
     Args:
         redis_url: ``redis://``, ``rediss://`` or ``unix://``.
         fail_fast: True for a process that only sends (the API): a send to a dead broker fails in seconds, and the
             reconciler sends later. A worker waits for the broker instead.
+        consumed: The queues of a worker, among them those of its pool.
     """
     use_kept_clients()
     app = Celery("nova_workers", set_as_current=False)
@@ -76,7 +78,7 @@ def build_celery(redis_url: str, *, fail_fast: bool) -> Celery:
         broker_transport_options=_transport_options(fail_fast),
         # No acknowledgement: an early one covers only the moment between receipt and acknowledgement, for two more
         # round trips per doorbell; the reconciler covers every loss.
-        task_queues=[Queue(name, no_ack=True) for name in QUEUES],
+        task_queues=[Queue(name, no_ack=True) for name in dict.fromkeys((*QUEUES, *consumed))],
         task_default_queue="interactive",
         task_create_missing_queues=False,
         task_serializer="json",

@@ -11,6 +11,7 @@ from typing import Any
 
 import structlog
 from celery import Celery
+from kombu.entity import Queue
 
 from nova_workers.broker.celery_app import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
 from nova_workers.contracts.runs import Doorbell
@@ -119,6 +120,9 @@ class CeleryDispatcher:
             if time.monotonic() < self._rest_until_s:
                 self._metrics.doorbells.labels(queue, "lost").inc()
                 return
+            if queue not in self._celery.amqp.queues:
+                # A pool's: operators name pools while the fleet runs.
+                self._celery.amqp.queues.add(Queue(queue, no_ack=True))
             self._celery.send_task(task, kwargs=kwargs, queue=queue, ignore_result=True)
             self._metrics.doorbells.labels(queue, "rung").inc()
         except Exception as error:

@@ -10,7 +10,7 @@ from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
 
-from nova_workers.vocabulary import QUEUES, Queue
+from nova_workers.vocabulary import QUEUES, RUN_QUEUES, Queue
 
 __all__ = [
     "ApiSettings",
@@ -117,6 +117,9 @@ class WorkerSettings(Section):
     concurrency: Count = 256
     """Concurrent turns. A slot is a sleeping thread plus a coroutine: 0.05 to 0.2 MB (measured)."""
     queues: tuple[Queue, ...] = QUEUES
+    pool: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] | None = None
+    """The pool of this worker: it executes runs of tenants with this pool, and nothing else; unset executes those of
+    tenants without one, and the fleet's work."""
     drain_grace_s: Seconds = 20.0
     """After SIGTERM: time for runs to reach a step boundary before they are stopped in mid-step."""
     drain_deadline_s: Seconds = 28.0
@@ -127,6 +130,12 @@ class WorkerSettings(Section):
     """Prometheus port of the worker; 0 turns it off."""
     metrics_host: str = "127.0.0.1"
     """Its address. Loopback by default: the metrics show how much is spent on which model."""
+
+    def consumed_queues(self) -> tuple[str, ...]:
+        """Return the names of the broker's queues that it consumes. A pool has those of runs only."""
+        if self.pool is None:
+            return self.queues
+        return tuple(f"{queue}.{self.pool}" for queue in self.queues if queue in RUN_QUEUES)
 
 
 class RunSettings(Section):

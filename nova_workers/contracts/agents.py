@@ -21,6 +21,7 @@ __all__ = [
     "CommandPattern",
     "Enclosure",
     "Permissions",
+    "PoolName",
     "Responsibility",
     "SubagentName",
     "SubagentSpec",
@@ -215,6 +216,9 @@ class AgentSpec(_Value):
 TRUST_ORDER: tuple[TrustLevel, ...] = ("sandbox", "controlled", "unrestricted")
 """From the least to the most."""
 
+PoolName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+"""The name of a pool of workers."""
+
 _Root = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$", max_length=4_096)]
 _Engine = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
@@ -234,6 +238,9 @@ class Ceilings(_Value):
     permits."""
     max_cost_usd_per_day: Annotated[float, Field(gt=0, le=1_000_000_000, allow_inf_nan=False)] | None = None
     """Most that the tenant's runs may cost in a day, whatever budget it sets itself."""
+    pool: PoolName | None = None
+    """The pool of workers that executes its runs, and that executes no others but those of tenants with the same pool.
+    Null is the common workers."""
     sandbox: StrictBool = True
     """Whether shell commands, MCP servers and Claude Code run in the sandbox. A worker without one refuses them."""
 

@@ -1,7 +1,9 @@
 """Values of the run protocol that cross rooms."""
 
+from __future__ import annotations
+
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -37,6 +39,7 @@ __all__ = [
     "Submission",
     "TurnFacts",
     "TurnRole",
+    "pool_queue",
 ]
 
 
@@ -47,6 +50,21 @@ class Doorbell:
     run_id: str
     thread_id: str
     queue: str
+    """A queue of runs, such as ``interactive``; of a pool ``interactive.<pool>``."""
+
+    @property
+    def run_queue(self) -> str:
+        """The queue of the run, without the pool."""
+        return self.queue.partition(".")[0]
+
+    def in_pool(self, pool: str) -> Doorbell:
+        """Return it for the workers of a pool; of an empty one for the common workers."""
+        return replace(self, queue=pool_queue(self.run_queue, pool))
+
+
+def pool_queue(queue: str, pool: str) -> str:
+    """Return the queue of a pool, or the common one if the pool is empty."""
+    return f"{queue}.{pool}" if pool else queue
 
 
 @dataclass(frozen=True, slots=True)

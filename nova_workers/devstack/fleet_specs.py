@@ -70,7 +70,7 @@ def worker_spec(settings: Settings, *, number: int, of: int, env: Mapping[str, s
 
     command = worker_command(
         concurrency=settings.worker.concurrency,
-        queues=settings.worker.queues,
+        queues=settings.worker.consumed_queues(),
         name=name,
         log_level=settings.telemetry.log_level,
     )

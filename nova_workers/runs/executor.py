@@ -14,7 +14,7 @@ from nova_workers.config import RunSettings
 from nova_workers.contracts.runs import Claim, Doorbell
 from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.runs.claim import Capped, claim_next, lock_caps
+from nova_workers.ledger.runs.claim import Capped, Elsewhere, claim_next, lock_caps
 from nova_workers.observability.redaction import hiding
 from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.attempt import AttemptRunner, ExecutorParts
@@ -36,6 +36,7 @@ class RunExecutor:
         self._parts = parts
         self._reports = RunReports(parts.metrics, parts.tracing, parts.clock)
         self._attempts = AttemptRunner(parts, self._reports)
+        self._pool = parts.settings.worker.pool or ""
         self.draining = False
         """Set while the process drains: it passes doorbells on to other workers."""
         self.slots = 0
@@ -84,7 +85,7 @@ class RunExecutor:
                 return worked
             following = capped = None
             try:
-                async with self._claimed(bell.thread_id, token) as run:
+                async with self._claimed(bell, token) as run:
                     if run is not None:
                         worked = True
                         following = await self._attempts.execute(run)
@@ -94,8 +95,9 @@ class RunExecutor:
             finally:
                 signaled = await self._unlock(bell.thread_id, token)
             if following is not None:
-                # Through the broker, not in this slot: one thread's long queue must not delay other threads.
-                self._parts.dispatcher.ring_runs([following])
+                # Through the broker, not in this slot: one thread's long queue must not delay other threads. The run is
+                # of the same tenant, and so of this pool.
+                self._parts.dispatcher.ring_runs([following.in_pool(self._pool)])
             if following is not None or not signaled:
                 return worked
         self._parts.dispatcher.ring_runs([bell])
@@ -117,15 +119,22 @@ class RunExecutor:
             return False
 
     @asynccontextmanager
-    async def _claimed(self, thread_id: str, token: str) -> AsyncGenerator[HeldRun | None]:
-        """Claim the next run of a thread and hold it within the block; yield None if there is none.
+    async def _claimed(self, bell: Doorbell, token: str) -> AsyncGenerator[HeldRun | None]:
+        """Claim the next run of a thread and hold it within the block; yield None if there is none for this worker.
+
+        A run that another pool of workers executes is announced to that pool.
 
         Within the block, log lines and spans carry the run's ids and its redactor is current. A lost run ends the block
         without an error.
         """
         parts = self._parts
         requested_s = parts.clock.monotonic_s()
-        claim = await claim_run(parts.database, thread_id, worker_id=parts.worker_id, runs=parts.settings.runs)
+        claim = await claim_run(
+            parts.database, bell.thread_id, worker_id=parts.worker_id, runs=parts.settings.runs, pool=self._pool
+        )
+        if isinstance(claim, Elsewhere):
+            parts.dispatcher.ring_runs([bell.in_pool(claim.pool)])
+            claim = None
         if claim is None:
             yield None
             return
@@ -161,23 +170,27 @@ class RunExecutor:
             return None
 
 
-async def claim_run(database: Database, thread_id: str, *, worker_id: str, runs: RunSettings) -> Claim | None:
+async def claim_run(
+    database: Database, thread_id: str, *, worker_id: str, runs: RunSettings, pool: str = ""
+) -> Claim | Elsewhere | None:
     """Claim the next run of a thread.
 
     Returns:
-        The claim; None if no run is queued, another run is active, or a pause or a full cap prevents it.
+        The claim; or that it is another pool's; None if no run is queued, another run is active, or a pause or a full
+        cap prevents it.
 
     Raises:
         Unavailable: The database does not answer.
     """
 
-    async def claim_on(connection: Connection, *, caps_locked: bool) -> Claim | Capped | None:
+    async def claim_on(connection: Connection, *, caps_locked: bool) -> Claim | Capped | Elsewhere | None:
         return await claim_next(
             connection,
             thread_id,
             worker_id=worker_id,
             lease_ttl_s=runs.lease_ttl_s,
             max_attempts=runs.max_attempts,
+            pool=pool,
             caps_locked=caps_locked,
         )
 
@@ -187,4 +200,4 @@ async def claim_run(database: Database, thread_id: str, *, worker_id: str, runs:
         async with database.transaction() as connection:
             await lock_caps(connection, claim.tenant_id)
             claim = await claim_on(connection, caps_locked=True)
-    return claim if isinstance(claim, Claim) else None
+    return None if isinstance(claim, Capped) else claim

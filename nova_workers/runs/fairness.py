@@ -14,6 +14,7 @@ from contextlib import asynccontextmanager
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
@@ -58,8 +59,18 @@ class FairScheduler:
 class FairQueue:
     """Tells whether doorbells outnumber free slots, and chooses the thread to serve next."""
 
-    def __init__(self, database: Database, redis: Redis) -> None:
+    def __init__(self, database: Database, redis: Redis, dispatcher: Dispatcher, *, pool: str = "") -> None:
+        """Choose among the tenants of a pool of workers; of an empty one among those of the common workers.
+
+        Args:
+            database: The ledger.
+            redis: Has the doorbells that wait.
+            dispatcher: Gets the doorbells of another pool that another thread's run was served for.
+            pool: The pool.
+        """
         self._database = database
+        self._dispatcher = dispatcher
+        self._pool = pool
         self._redis = redis
         self._scheduler = FairScheduler()
         self._choosing = asyncio.Lock()
@@ -90,8 +101,9 @@ class FairQueue:
             async with self._database.connection() as connection:
                 entitled = await find_entitled(
                     connection,
-                    bell.queue,
+                    bell.run_queue,
                     self._scheduler.served,
+                    pool=self._pool,
                     excluded_threads=tried | self._chosen,
                     doorbell_thread_id=None if bell.thread_id in tried else bell.thread_id,
                 )
@@ -99,6 +111,8 @@ class FairQueue:
                 chosen = bell
             else:
                 chosen = entitled.bell
+                if entitled.doorbell_pool not in (None, self._pool):
+                    self._dispatcher.ring_runs([bell.in_pool(entitled.doorbell_pool)])
                 self._scheduler.record(entitled)
                 self._chosen.add(chosen.thread_id)
         try:
@@ -110,7 +124,7 @@ class FairQueue:
         """Return a doorbell for a run that fits now that a run of a capped tenant or agent has ended."""
         async with self._database.connection() as connection:
             for queue in RUN_QUEUES:
-                entitled = await find_entitled(connection, queue, tenant_id=tenant_id)
+                entitled = await find_entitled(connection, queue, pool=None, tenant_id=tenant_id)
                 if entitled is not None:
                     return entitled.bell
         return None

@@ -38,7 +38,7 @@ _log = structlog.get_logger(__name__)
 
 def create_app(settings: Settings) -> Celery:
     """Return the Celery app with its tasks and the hooks of its process."""
-    celery = build_celery(settings.require_redis_url(), fail_fast=False)
+    celery = build_celery(settings.require_redis_url(), fail_fast=False, consumed=settings.worker.consumed_queues())
     celery.conf.worker_consumer = CONSUMER
     process = WorkerProcess(settings)
     _add_tasks(celery, process)

@@ -68,13 +68,16 @@ def api(
 def worker(
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Turns at once.")] = None,
     queues: Annotated[str | None, typer.Option("--queues", "-Q", help="Names with commas between.")] = None,
+    pool: Annotated[str | None, typer.Option("--pool", help="Execute only runs of tenants with this pool.")] = None,
     name: Annotated[str | None, typer.Option("--name", "-n", help="Celery's name for it.")] = None,
 ) -> None:
     """Run one worker process."""
+    if pool:
+        os.environ["NOVA_WORKER__POOL"] = pool
     settings = _read_settings()
     command = worker_command(
         concurrency=concurrency or settings.worker.concurrency,
-        queues=tuple(part.strip() for part in queues.split(",")) if queues else settings.worker.queues,
+        queues=tuple(part.strip() for part in queues.split(",")) if queues else settings.worker.consumed_queues(),
         name=name,
         log_level=settings.telemetry.log_level,
     )

@@ -106,6 +106,7 @@ async def ceilings(
         bool | None,
         typer.Option("--sandbox/--no-sandbox", help="Whether commands need the sandbox."),
     ] = None,
+    pool: Annotated[str | None, typer.Option(help="Pool of workers that executes its runs, or `none`.")] = None,
     reset: Annotated[
         list[str] | None, typer.Option(help="A list to set to its default: directories, engines or mcp_commands.")
     ] = None,
@@ -118,6 +119,7 @@ async def ceilings(
         "engines": engine,
         "mcp_commands": mcp_command,
         "max_cost_usd_per_day": max_cost_usd_per_day,
+        "pool": pool,
         "sandbox": sandbox,
     }
     changes = {name: None if value == NO_BOUND else value for name, value in given.items() if value not in (None, [])}

@@ -13,7 +13,16 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages, insert_turns
 
-__all__ = ["PAUSED", "PAUSED_BY_PEOPLE", "TENANT_BUDGET", "Capped", "claim_next", "lock_caps"]
+__all__ = [
+    "PAUSED",
+    "PAUSED_BY_PEOPLE",
+    "TENANT_BUDGET",
+    "TENANT_POOL",
+    "Capped",
+    "Elsewhere",
+    "claim_next",
+    "lock_caps",
+]
 
 _PAUSED = """
 EXISTS (SELECT 1 FROM switches s
@@ -27,6 +36,9 @@ PAUSED_BY_PEOPLE = _PAUSED.format(of_agent="('agent')")
 
 # The budget of a tenant `w`: its own, or the operator's ceiling if that is lower. LEAST ignores nulls.
 TENANT_BUDGET = "LEAST(w.max_cost_usd_per_day, (w.ceilings ->> 'max_cost_usd_per_day')::numeric)"
+
+# The pool of workers of a tenant `w`; empty for the common workers.
+TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', '')"
 
 # The first claim of a run inserts its turn with the query.
 _TURN = insert_turns(
@@ -104,7 +116,8 @@ WITH thread AS (
      WHERE id = :thread_id AND active_run_id IS NULL
        FOR UPDATE
 ), next AS (
-    SELECT r.id, r.tenant_id, r.queued_at, r.cancel_requested_at IS NOT NULL OR t.deleted AS over
+    SELECT r.id, r.tenant_id, r.queued_at, r.cancel_requested_at IS NOT NULL OR t.deleted AS over,
+           (SELECT {TENANT_POOL} FROM tenants w WHERE w.id = r.tenant_id) AS pool
       FROM runs r, thread t
      WHERE r.thread_id = t.id AND r.status = 'queued'
        AND (r.cancel_requested_at IS NOT NULL OR t.deleted OR NOT {PAUSED})
@@ -119,6 +132,7 @@ WITH thread AS (
            agent_version = COALESCE(r.agent_version, a.version)
       FROM next n, thread t, agents a, tenants w
      WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
+       AND (n.over OR n.pool = :pool)
        AND (n.over OR (w.max_running IS NULL AND a.max_running IS NULL)
             OR (:caps_locked AND (w.max_running IS NULL
                         OR w.max_running > (SELECT count(*) FROM runs o
@@ -142,7 +156,8 @@ WITH thread AS (
 ), query AS (
     {_QUERY}
 )
-SELECT n.tenant_id AS next_tenant_id, c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
+SELECT n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool AS next_is_ours, n.pool AS next_pool,
+       c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
        c.fence, c.attempt, c.losses, c.losses >= :max_attempts AS spent,
        c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
        CASE WHEN c.turn_id = :turn_id THEN c.head_turn_id
@@ -177,6 +192,13 @@ class Capped:
     tenant_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The next run is of a tenant whose runs another pool of workers executes; empty: the common workers."""
+
+    pool: str
+
+
 async def lock_caps(connection: Connection, tenant_id: str) -> None:
     """Serialize claims under a tenant's caps until the transaction ends."""
     await connection.execute(_LOCK_CAPS, tenant_id=tenant_id)
@@ -189,11 +211,13 @@ async def claim_next(
     worker_id: str,
     lease_ttl_s: float,
     max_attempts: int,
+    pool: str = "",
     caps_locked: bool = False,
-) -> Claim | Capped | None:
+) -> Claim | Capped | Elsewhere | None:
     """Claim a thread's next run, in one statement.
 
     Args:
+        pool: The pool of the worker; empty for a common one. Runs that are only to be ended are claimed by any.
         caps_locked: Whether the transaction already holds `lock_caps` of the tenant.
 
     Returns:
@@ -208,9 +232,12 @@ async def claim_next(
         message_id=new_id("msg"),
         max_attempts=max_attempts,
         caps_locked=caps_locked,
+        pool=pool,
     )
     if row is None:
         return None
+    if not row["next_is_ours"]:
+        return Elsewhere(row["next_pool"])
     if row["id"] is None:
         return None if caps_locked else Capped(row["next_tenant_id"])
     orchestrated = row["orchestrated"]

@@ -12,7 +12,7 @@ from datetime import timedelta
 
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.runs.claim import PAUSED
+from nova_workers.ledger.runs.claim import PAUSED, TENANT_POOL
 
 __all__ = ["Entitled", "Served", "find_entitled", "take_doorbells_under_caps"]
 
@@ -53,7 +53,8 @@ RECURSIVE line AS (
       JOIN agents a ON a.tenant_id = r.tenant_id AND a.id = r.agent_id
       LEFT JOIN busy b ON b.tenant_id = r.tenant_id AND b.agent_id = r.agent_id
       LEFT JOIN busy_tenants bt ON bt.tenant_id = r.tenant_id
-     WHERE (:tenant_id::text IS NULL OR r.tenant_id = :tenant_id) AND NOT {PAUSED}
+     WHERE (:tenant_id::text IS NULL OR r.tenant_id = :tenant_id) AND (:pool::text IS NULL OR {TENANT_POOL} = :pool)
+       AND NOT {PAUSED}
 )
 """
 
@@ -93,7 +94,9 @@ WITH {_OPEN}, tenant AS MATERIALIZED (
 SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
        EXISTS (SELECT FROM runs c
                 WHERE c.thread_id = :doorbell_thread_id AND c.status = 'queued'
-                  AND c.cancel_requested_at IS NOT NULL) AS ends_first
+                  AND c.cancel_requested_at IS NOT NULL) AS ends_first,
+       (SELECT {TENANT_POOL} FROM threads h JOIN tenants w ON w.id = h.tenant_id
+         WHERE h.id = :doorbell_thread_id) AS doorbell_pool
   FROM tenant t
  CROSS JOIN LATERAL (
        SELECT o.agent_id, first.id, first.thread_id
@@ -180,6 +183,8 @@ class Entitled:
     """What its tenant had been dealt before this run."""
     ends_first: bool
     """The doorbell's thread has a canceled run, which needs only to be ended and so goes first."""
+    doorbell_pool: str | None = None
+    """The pool of workers that the doorbell's thread needs; None without a doorbell."""
 
 
 async def find_entitled(
@@ -187,6 +192,7 @@ async def find_entitled(
     queue: str,
     served: Served | None = None,
     *,
+    pool: str | None = "",
     tenant_id: str | None = None,
     excluded_threads: Collection[str] = (),
     doorbell_thread_id: str | None = None,
@@ -195,6 +201,7 @@ async def find_entitled(
 
     Args:
         served: What this process has served so far.
+        pool: Only of tenants of this pool of workers; empty for those of the common workers, None for all.
         tenant_id: Only of this tenant.
         excluded_threads: Threads to leave out.
         doorbell_thread_id: The thread of the doorbell.
@@ -206,6 +213,7 @@ async def find_entitled(
     row = await connection.fetchrow(
         _ENTITLED,
         queue=queue,
+        pool=pool,
         tenant_id=tenant_id,
         dealt_tenants=list(served.dealt),
         dealt_amounts=list(served.dealt.values()),
@@ -219,10 +227,20 @@ async def find_entitled(
     if row is None:
         return None
     bell = Doorbell(row["id"], row["thread_id"], queue)
-    return Entitled(bell, row["tenant_id"], row["agent_id"], row["weight"], row["dealt"], row["ends_first"])
+    return Entitled(
+        bell,
+        row["tenant_id"],
+        row["agent_id"],
+        row["weight"],
+        row["dealt"],
+        row["ends_first"],
+        row["doorbell_pool"],
+    )
 
 
 async def take_doorbells_under_caps(connection: Connection, *, queue: str, older_than_s: float) -> list[Doorbell]:
     """Return runs of capped tenants and agents that have room and no recent doorbell, and record one for each."""
-    rows = await connection.fetch(_UNDER_CAPS, queue=queue, tenant_id=None, older_than=timedelta(seconds=older_than_s))
+    rows = await connection.fetch(
+        _UNDER_CAPS, queue=queue, pool=None, tenant_id=None, older_than=timedelta(seconds=older_than_s)
+    )
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

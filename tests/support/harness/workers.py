@@ -9,7 +9,6 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.engines import build_shell
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.clock import Clock, SystemClock
@@ -17,6 +16,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.runs import Accepted, Doorbell, PlannedEffect, Submission
+from nova_workers.engines.native import CommandRunner, ShellSettings
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ids import new_id
 from nova_workers.keys import CONTROL_CHANNEL
@@ -108,7 +108,7 @@ class Worker:
             tracing=tracing,
             orchestrated=TreeTransitions(harness.bells, harness.canceller),
             orchestrator=build_orchestrator(
-                database, harness.bells, harness.canceller, harness.models, build_shell(harness.settings)
+                database, harness.bells, harness.canceller, harness.models, CommandRunner(ShellSettings())
             ),
             orchestrations=build_starter(database, harness.bells, harness.canceller, harness.models, harness.settings),
         )

@@ -17,6 +17,7 @@ _DEFAULTS: dict[str, Any] = {
     "engines": None,
     "mcp_commands": [],
     "max_cost_usd_per_day": None,
+    "pool": None,
     "sandbox": True,
 }
 

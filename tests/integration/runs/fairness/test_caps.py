@@ -47,7 +47,8 @@ async def test_of_concurrent_claims_as_many_win_as_the_cap_permits(harness: Harn
     runs = [await harness.submit("hello") for _ in range(12)]
 
     async def claim(run: Accepted) -> Claim | None:
-        return await claim_run(harness.database, run.thread_id, worker_id="wkr", runs=harness.settings.runs)
+        claimed = await claim_run(harness.database, run.thread_id, worker_id="wkr", runs=harness.settings.runs)
+        return claimed if isinstance(claimed, Claim) else None
 
     for _ in range(5):
         won = [claim for claim in await asyncio.gather(*map(claim, runs)) if claim is not None]

@@ -11,10 +11,12 @@ from redis.asyncio import Redis
 
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
-from nova_workers.config import Settings
+from nova_workers.config import Settings, WorkerSettings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.observability.metrics import Metrics
+from tests.requirements import proves
+from tests.support.waiting import until
 
 _MANY = 2_500
 """More than the threads that ring single doorbells can have waiting."""
@@ -55,3 +57,25 @@ async def test_a_stop_does_not_wait_for_thousands_of_doorbells(settings: Setting
         await asyncio.to_thread(dispatcher.close)
     assert await redis.llen(broker_queue("interactive")) == 1
     assert await redis.llen(broker_queue("background")) < 10_000
+
+
+@proves("pools.own")
+async def test_a_doorbell_of_a_pool_waits_on_the_queue_that_its_workers_consume(
+    dispatcher: CeleryDispatcher, settings: Settings, redis: Redis
+) -> None:
+    dispatcher.ring_runs([Doorbell("run_1", "thr_1", "interactive").in_pool("acme")])
+    await until(lambda: redis.llen(broker_queue("interactive.acme")))
+    assert not await redis.llen(broker_queue("interactive"))
+    worker = WorkerSettings(pool="acme")
+    assert worker.consumed_queues() == ("interactive.acme", "background.acme")
+    celery = build_celery(settings.require_redis_url(), fail_fast=False, consumed=worker.consumed_queues())
+    celery.amqp.queues.select(worker.consumed_queues())
+    with celery.connection() as connection:
+        received: list[object] = []
+
+        def take(body: object, _: object) -> None:
+            received.append(body)
+
+        with connection.Consumer(celery.amqp.queues["interactive.acme"], callbacks=[take]):
+            await asyncio.to_thread(connection.drain_events, timeout=5)
+    assert len(received) == 1
