@@ -42,10 +42,22 @@ async def test_a_login_link_signs_in_only_once(nova: Site, chromium: Browser) ->
 
 async def test_filters_send_themselves_and_have_an_address(page: Page, nova: Site) -> None:
     await page.goto(f"{nova.url}/runs")
-    await page.get_by_label("Status").select_option("failed")
+    await page.get_by_role("checkbox", name="failed").click()
     await expect(page).to_have_url(f"{nova.url}/runs?status=failed")
     await expect(page.get_by_role("row", name=re.compile("Import prices"))).to_be_visible()
     await expect(page.get_by_role("row", name=re.compile("Where is my parcel"))).to_have_count(0)
+
+
+async def test_selected_runs_are_canceled_after_a_question(page: Page, nova: Site) -> None:
+    await page.goto(f"{nova.url}/runs?status=running&status=waiting")
+    cancel = page.get_by_role("button", name="Cancel the selected")
+    await expect(cancel).to_be_hidden()
+    await page.get_by_label("Select all open runs of this page").check()
+    await page.get_by_label(re.compile("^Select run_")).first.uncheck()
+    await cancel.click()
+    await expect(page.get_by_role("heading", name=re.compile(r"Cancel \d+ runs?\?"))).to_be_visible()
+    await page.get_by_role("link", name="Keep").click()
+    await expect(page).to_have_url(f"{nova.url}/runs?status=running&status=waiting")
 
 
 async def test_a_list_shows_a_new_run_without_a_reload(page: Page, nova: Site) -> None:
@@ -96,7 +108,7 @@ async def test_pages_work_without_scripts(nova: Site, chromium: Browser) -> None
     context = await chromium.new_context(java_script_enabled=False)
     page = await signed_in(context, nova)
     await page.get_by_role("link", name="Runs", exact=True).click()
-    await page.get_by_label("Status").select_option("failed")
+    await page.get_by_role("checkbox", name="failed").check()
     await page.get_by_role("button", name="Filter").click()
     await expect(page.get_by_role("row", name=re.compile("Import prices"))).to_be_visible()
     await context.close()
