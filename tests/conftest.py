@@ -17,6 +17,7 @@ from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
+from nova_workers.program import collect_seldom, exclude_from_collections
 from tests.support.servers.databases import own_database, own_postgres, own_valkey
 
 _RUNNING = pytest.StashKey[ExitStack]()
@@ -26,8 +27,14 @@ _POSTGRES = pytest.StashKey[str]()
 def pytest_configure(config: pytest.Config) -> None:
     """Keep the developer's own settings and model keys out of the tests."""
     config.stash[_RUNNING] = ExitStack()
+    collect_seldom()
     for name in [name for name in os.environ if name.startswith(("NOVA_", "ANTHROPIC_"))]:
         del os.environ[name]
+
+
+def pytest_collection_finish() -> None:
+    """Let no collection of garbage walk the tests and their modules."""
+    exclude_from_collections()
 
 
 @pytest.hookimpl(optionalhook=True)

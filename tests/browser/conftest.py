@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
-from playwright.async_api import Browser, ConsoleMessage, Page
+from playwright.async_api import Browser, Page
 
-from tests.browser.harness import Site, browser, missing, signed_in, site
+from tests.browser.harness import Site, browser, missing, page_of, site
 from tests.browser.seeding import seed
 from tests.support.servers.databases import own_valkey
 
@@ -55,15 +55,6 @@ async def chromium() -> AsyncGenerator[Browser]:
 async def page(nova: Site, chromium: Browser) -> AsyncGenerator[Page]:
     """A signed-in page at 1280 by 800. A script error, or anything that the page's policy refused, fails the test."""
     context = await chromium.new_context(viewport={"width": 1280, "height": 800})
-    page = await signed_in(context, nova)
-    errors: list[str] = []
-    page.on("pageerror", lambda error: errors.append(str(error)))
-
-    def on_message(message: ConsoleMessage) -> None:
-        if message.type == "error" and "Failed to load resource" not in message.text:
-            errors.append(message.text)
-
-    page.on("console", on_message)
-    yield page
-    await context.close()
-    assert errors == []
+    async with page_of(context) as page:
+        await page.goto(nova.login())
+        yield page

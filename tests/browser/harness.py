@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.async_api import Browser, BrowserContext, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
 
 from nova_workers.client.client import NovaClient
 from nova_workers.clock import SystemClock
@@ -22,7 +22,7 @@ from tests.support.processes.fleet import Fleet, FleetProcess, free_port
 from tests.support.servers.databases import own_database
 from tests.support.waiting import until
 
-__all__ = ["Site", "browser", "missing", "signed_in", "site"]
+__all__ = ["Site", "browser", "missing", "page_of", "signed_in", "site"]
 
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _FLAGS = (
@@ -119,6 +119,23 @@ async def browser() -> AsyncGenerator[Browser]:
             yield chromium
         finally:
             await chromium.close()
+
+
+@asynccontextmanager
+async def page_of(context: BrowserContext) -> AsyncGenerator[Page]:
+    """Open a page of a context, and close both. A script error or what the page's policy refused fails the test."""
+    page = await context.new_page()
+    errors: list[str] = []
+    page.on("pageerror", lambda error: errors.append(str(error)))
+
+    def on_message(message: ConsoleMessage) -> None:
+        if message.type == "error" and "Failed to load resource" not in message.text:
+            errors.append(message.text)
+
+    page.on("console", on_message)
+    yield page
+    await context.close()
+    assert errors == []
 
 
 async def signed_in(context: BrowserContext, site: Site) -> Page:

@@ -2,7 +2,6 @@
 
 import asyncio
 import gzip
-import resource
 import zlib
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -16,9 +15,8 @@ from nova_workers.engines.anthropic import credentials as anthropic_clients
 from nova_workers.engines.openai import clients as openai_clients
 from nova_workers.engines.openai.provider import Key, OpenAIProvider
 from nova_workers.outbound import ResponseBounds, bound_responses
+from tests.support.loop_watch import watched_loop
 
-_MAX_LATE_S = 5.0
-"""A busy machine delays a loop by a second; without bounds it is held until memory ends."""
 BOUNDS = ResponseBounds(body_bytes=1_000_000, stream_bytes=4_000_000, line_bytes=200_000, total_s=2.0)
 Body = Callable[[], AsyncIterator[bytes]]
 
@@ -95,32 +93,15 @@ RUDE: dict[str, tuple[str, Body, type[Exception]]] = {
 @pytest.mark.parametrize("rude", RUDE)
 async def test_a_response_without_end_is_cut_off_and_others_are_served(rude: str) -> None:
     headers, body, error = RUDE[rude]
-    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    async with _client(headers, body) as (client, url):
-        late_s: list[float] = []
-        watcher = asyncio.create_task(_watch(late_s))
+    async with _client(headers, body) as (client, url), watched_loop(max_grown_kb=60_000):
         with pytest.raises(error):
             await _read_lines(client, url)
-        watcher.cancel()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 60_000
-    assert max(late_s, default=0.0) < _MAX_LATE_S
 
 
 async def _read_lines(client: httpx2.AsyncClient, url: str) -> None:
     async with asyncio.timeout(30), client.stream("GET", url) as response:
         async for _ in response.aiter_lines():
             pass
-
-
-async def _watch(late_s: list[float]) -> None:
-    """Note how late the loop runs what is due."""
-    loop = asyncio.get_running_loop()
-    while True:
-        due_s = loop.time() + 0.01
-        reached = asyncio.Event()
-        loop.call_at(due_s, reached.set)
-        await reached.wait()
-        late_s.append(loop.time() - due_s)
 
 
 async def test_an_answer_of_a_model_server_without_end_is_a_failed_connection() -> None:

@@ -8,7 +8,7 @@ import yaml
 
 from tests.support.processes.command_line import Nova
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 FILE = """
 name: Filed

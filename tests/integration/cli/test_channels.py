@@ -28,7 +28,7 @@ from tests.support.processes.command_line import Nova
 from tests.support.processes.fleet import Fleet
 from tests.support.waiting import stays, until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 Script = Callable[..., str]
 

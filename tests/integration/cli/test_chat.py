@@ -18,7 +18,7 @@ from tests.support.processes.command_line import Nova
 from tests.support.processes.terminal import PROMPT, Terminal
 from tests.support.servers.api_stub import ApiStub, all_frames, api_stub, run_view, says
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 Script = Callable[..., str]
 

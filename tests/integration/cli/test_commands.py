@@ -16,7 +16,7 @@ from nova_workers.contracts.http.keys import Scope
 from tests.support.processes.command_line import Nova, wait_for
 from tests.support.processes.fleet import Fleet
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 Script = Callable[..., str]
 SLOW = {"say": "one two three", "tokens_per_s": 5}

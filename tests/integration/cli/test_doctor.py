@@ -15,7 +15,7 @@ from tests.integration.cli.conftest import logical_database
 from tests.support.processes.command_line import Done, Nova
 from tests.support.processes.fleet import Fleet, free_port
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 
 def _finding(done: Done, name: str) -> Any:

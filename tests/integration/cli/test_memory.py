@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.processes.command_line import Nova, wait_for
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 
 def test_a_memory_is_saved_listed_and_deleted(nova: Nova) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from tests.support.processes.command_line import Nova, wait_for
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 
 def test_a_task_is_created_delegated_followed_and_ended(nova: Nova) -> None:

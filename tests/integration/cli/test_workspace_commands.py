@@ -10,7 +10,7 @@ import pytest
 
 from tests.support.processes.command_line import Nova
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 
 def test_a_workspace_is_exported_and_read_again(nova: Nova, tmp_path: Path) -> None:

@@ -8,14 +8,16 @@ from dataclasses import dataclass
 
 import httpx2
 import pytest
+from jinja2 import BytecodeCache
+from jinja2.bccache import Bucket
 
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.console.state import ConsoleState
-from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api, served
-from tests.integration.api.manual_worker import Tenant, make_tenant
+from tests.integration.api.conftest import Api, api, other_tenant, tenant
 from tests.support.servers.asgi import serving
+
+__all__ = ["api", "other_tenant", "tenant"]
 
 
 @dataclass
@@ -41,31 +43,33 @@ class Console:
             yield browser
 
 
-@pytest.fixture
-async def tenant(database: Database) -> Tenant:
-    """A tenant with the default agents and a key with every scope."""
-    return await make_tenant(database)
+class CompiledTemplates(BytecodeCache):
+    """Compiled templates of all consoles of a test process: compiling them takes longer than most tests."""
+
+    def __init__(self) -> None:
+        self._compiled: dict[str, bytes] = {}
+
+    def load_bytecode(self, bucket: Bucket) -> None:
+        """Fill a template's bucket, if it was compiled."""
+        if bucket.key in self._compiled:
+            bucket.bytecode_from_string(self._compiled[bucket.key])
+
+    def dump_bytecode(self, bucket: Bucket) -> None:
+        """Keep a template that was compiled."""
+        self._compiled[bucket.key] = bucket.bytecode_to_string()
+
+
+@pytest.fixture(scope="session")
+def compiled_templates() -> CompiledTemplates:
+    """Compiled templates of all consoles."""
+    return CompiledTemplates()
 
 
 @pytest.fixture
-async def other_tenant(database: Database) -> Tenant:
-    """Another tenant, likewise."""
-    return await make_tenant(database)
-
-
-@pytest.fixture
-async def api(settings: Settings, tenant: Tenant) -> AsyncGenerator[Api]:
-    """The API, and a client with the tenant's key to prepare what pages show."""
-    async with served(settings) as (url, state):
-        api = Api(url, state, tenant)
-        async with api.http:
-            yield api
-
-
-@pytest.fixture
-async def console(settings: Settings, api: Api) -> AsyncGenerator[Console]:
+async def console(settings: Settings, api: Api, compiled_templates: CompiledTemplates) -> AsyncGenerator[Console]:
     """The console of that API."""
     app = build_console(settings, api_url=api.url, login_key=api.tenant.key)
+    app.state.console.templates.bytecode_cache = compiled_templates
     async with serving(app, patient=True) as url:
         yield Console(url, app.state.console, api)
 

@@ -2,7 +2,6 @@
 
 import asyncio
 import os
-import resource
 import signal
 import sys
 import time
@@ -14,9 +13,7 @@ from structlog.testing import capture_logs
 from nova_workers import child_process
 from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.engines.mcp.connection import ServerConnection
-
-_MAX_LATE_S = 5.0
-"""A busy machine delays a loop by a second; a line of 300 MB held it for minutes."""
+from tests.support.loop_watch import watched_loop
 
 
 def _hostile(mode: str) -> StdioMcpServer:
@@ -84,36 +81,28 @@ async def test_a_child_of_the_server_that_keeps_its_output_open_does_not_hold_th
 async def test_a_line_without_end_ends_the_connection_and_others_are_served() -> None:
     connection = ServerConnection("hostile", _hostile("line"))
     connection.start()
-    before_kb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    late_s: list[float] = []
-    watcher = asyncio.create_task(_watch(late_s))
-    try:
-        await connection.ready()
-        with pytest.raises(ConnectionError):
-            await connection.call("work", {}, timeout_s=20)
-        assert connection.lost
-    finally:
-        await connection.close()
-        watcher.cancel()
-    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before_kb < 100_000
-    assert max(late_s) < _MAX_LATE_S
+    async with watched_loop(max_grown_kb=100_000):
+        try:
+            await connection.ready()
+            with pytest.raises(ConnectionError):
+                await connection.call("work", {}, timeout_s=20)
+            assert connection.lost
+        finally:
+            await connection.close()
 
 
 async def test_messages_without_end_let_others_run_and_end_with_the_connection() -> None:
     connection = ServerConnection("hostile", _hostile("flood"))
     connection.start()
-    late_s: list[float] = []
-    watcher = asyncio.create_task(_watch(late_s))
-    try:
-        await connection.ready()
-        with pytest.raises((ConnectionError, TimeoutError)):
-            await connection.call("work", {}, timeout_s=2)
-    finally:
-        begun_s = time.monotonic()
-        await connection.close()
-        watcher.cancel()
-    assert time.monotonic() - begun_s < 10
-    assert max(late_s) < _MAX_LATE_S
+    async with watched_loop():
+        try:
+            await connection.ready()
+            with pytest.raises((ConnectionError, TimeoutError)):
+                await connection.call("work", {}, timeout_s=2)
+        finally:
+            begun_s = time.monotonic()
+            await connection.close()
+        assert time.monotonic() - begun_s < 10
 
 
 async def test_a_log_without_end_is_cut_and_the_call_is_answered() -> None:
@@ -128,14 +117,3 @@ async def test_a_log_without_end_is_cut_and_the_call_is_answered() -> None:
     said = [entry for entry in logs if entry["event"] == "mcp_server_said"]
     assert sum(len(entry["line"]) for entry in said) <= 1_000_000
     assert any(entry["event"] == "mcp_server_said_too_much" for entry in logs)
-
-
-async def _watch(late_s: list[float]) -> None:
-    """Note how late the loop runs what is due."""
-    loop = asyncio.get_running_loop()
-    while True:
-        due_s = loop.time() + 0.01
-        reached = asyncio.Event()
-        loop.call_at(due_s, reached.set)
-        await reached.wait()
-        late_s.append(loop.time() - due_s)

@@ -9,7 +9,7 @@ import pytest
 from tests.support.harness.trees import call, complete, script, spawn
 from tests.support.processes.command_line import Nova
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 TASK = script(
     spawn(call("report_progress", status="half", percent=50), complete("part one"), name="Reader"),

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.processes.command_line import Nova
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 
 @pytest.fixture(autouse=True)

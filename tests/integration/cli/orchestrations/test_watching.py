@@ -17,7 +17,7 @@ from tests.support.harness.trees import call, complete, script, spawn
 from tests.support.processes.command_line import Nova, wait_for
 from tests.support.processes.terminal import PROMPT, Terminal
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 PLAYER = "watched"
 CAREFUL = "careful"

@@ -10,7 +10,7 @@ from tests.integration.cli.telegram.conftest import ANN, BEN, MALLORY, Script, S
 from tests.support.servers.telegram_server import BOT_ID, BotApiError
 from tests.support.waiting import stays
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 
 
 async def test_a_message_is_answered_in_its_chat_and_confirmed(served: Stage) -> None:

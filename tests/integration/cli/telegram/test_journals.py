@@ -22,7 +22,7 @@ from tests.support.harness.api_proxy import ApiProxy, api_proxy
 from tests.support.processes.fleet import Fleet, add_api_key
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet")]
+pytestmark = pytest.mark.fleet
 
 QUICK = Retry(attempts=10_000, base_s=0.01, max_s=0.02)
 

@@ -23,7 +23,7 @@ from tests.integration.cli.telegram.conftest import Stage, soon
 from tests.support.processes.fleet import free_port
 from tests.support.servers.telegram_server import TOKEN, telegram_server
 
-pytestmark = [pytest.mark.fleet, pytest.mark.xdist_group("cli_fleet"), pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 
 PROOF = b"x-telegram-bot-api-secret-token"
 

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 from playwright.async_api import Browser, Page
 
-from tests.browser.harness import browser, missing
+from tests.browser.harness import browser, missing, page_of
 from tests.integration.api.conftest import worker
 from tests.integration.console.conftest import Console
 
@@ -28,18 +28,13 @@ async def chromium() -> AsyncGenerator[Browser]:
 async def signed_in(chromium: Browser, url: str, key: str) -> AsyncGenerator[Page]:
     """Give a page that is signed in, in which no script may fail and nothing may break the page's policy."""
     context = await chromium.new_context(base_url=url, viewport={"width": 1280, "height": 900})
-    page = await context.new_page()
-    page.set_default_timeout(10_000)
-    wrong: list[str] = []
-    page.on("pageerror", lambda error: wrong.append(str(error)))
-    page.on("console", lambda line: wrong.append(line.text) if "Content Security Policy" in line.text else None)
-    await page.goto("/login")
-    await page.fill("#f-key", key)
-    await page.get_by_role("button", name="Sign in").click()
-    await page.wait_for_url("**/")
-    yield page
-    await context.close()
-    assert not wrong
+    async with page_of(context) as page:
+        page.set_default_timeout(10_000)
+        await page.goto("/login")
+        await page.fill("#f-key", key)
+        await page.get_by_role("button", name="Sign in").click()
+        await page.wait_for_url("**/")
+        yield page
 
 
 @pytest.fixture
