@@ -19,6 +19,7 @@ from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.program import collect_seldom, exclude_from_collections
 from tests.support.servers.databases import own_database, own_postgres, own_valkey
+from tests.support.servers.reused_database import ReusedDatabase
 
 _RUNNING = pytest.StashKey[ExitStack]()
 _POSTGRES = pytest.StashKey[str]()
@@ -75,11 +76,16 @@ def valkey_url(pytestconfig: pytest.Config) -> str:
     return _given(pytestconfig, "valkey_url") or pytestconfig.stash[_RUNNING].enter_context(own_valkey())
 
 
+@pytest.fixture(scope="session")
+def reused_database(postgres_url_admin: str) -> ReusedDatabase:
+    """The database of this test worker's tests."""
+    return ReusedDatabase(postgres_url_admin)
+
+
 @pytest.fixture
-async def database_url(postgres_url_admin: str) -> AsyncIterator[str]:
-    """URL of a fresh, migrated database, dropped after the test."""
-    async with own_database(postgres_url_admin) as url:
-        yield url
+async def database_url(reused_database: ReusedDatabase) -> str:
+    """URL of a migrated database that is empty at the start of the test."""
+    return await reused_database.as_new()
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.postgres import THROWAWAY, EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 
-__all__ = ["TEMPLATE", "own_database", "own_postgres", "own_valkey", "running"]
+__all__ = ["TEMPLATE", "create_database", "drop_database", "own_database", "own_postgres", "own_valkey", "running"]
 
 TEMPLATE = "nova_template"
 """The migrated database that every test's own is cloned from."""
@@ -93,16 +93,32 @@ async def own_database(admin_url: str, *, template: str = TEMPLATE) -> AsyncGene
         admin_url: URL of the maintenance database.
         template: The database that it is a copy of: the migrated one, or Postgres's `template1`, which is empty.
     """
-    name = f"test_{uuid.uuid4().hex}"
-    admin = await asyncpg.connect(admin_url)
+    url = await create_database(admin_url, template)
     try:
-        await admin.execute(f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
-        try:
-            yield urlsplit(admin_url)._replace(path=f"/{name}").geturl()
-        finally:
-            await admin.execute(f'DROP DATABASE "{name}" WITH (FORCE)')
+        yield url
     finally:
-        await admin.close()
+        await drop_database(admin_url, url)
+
+
+async def create_database(admin_url: str, template: str = TEMPLATE) -> str:
+    """Make a database, and return its URL."""
+    name = f"test_{uuid.uuid4().hex}"
+    await _execute(admin_url, f'CREATE DATABASE "{name}" TEMPLATE "{template}" STRATEGY file_copy')
+    return urlsplit(admin_url)._replace(path=f"/{name}").geturl()
+
+
+async def drop_database(admin_url: str, url: str) -> None:
+    """Drop a database with its connections."""
+    name = urlsplit(url).path.removeprefix("/")
+    await _execute(admin_url, f'DROP DATABASE "{name}" WITH (FORCE)')
+
+
+async def _execute(url: str, statement: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
 
 
 @contextmanager
