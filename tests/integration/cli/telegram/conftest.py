@@ -11,16 +11,18 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import asyncpg
 import pytest
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import AgentCreate, RunView
+from nova_workers.ledger.database import Database
 from tests.support.harness.api_proxy import ApiProxy, api_proxy
 from tests.support.processes.channel_forks import ChannelForks, ForkedChannel
 from tests.support.processes.fleet import Fleet, FleetProcess, add_api_key
 from tests.support.servers.telegram_server import TOKEN, TelegramServer, telegram_server
 from tests.support.waiting import until
+
+_EXPIRE = "UPDATE leases SET expires_at = now() WHERE tenant_id = :tenant_id"
 
 __all__ = ["ANN", "BEN", "MALLORY", "Script", "Stage", "soon"]
 
@@ -78,11 +80,11 @@ class Stage:
         """Start another process when the newest one was killed, with its lease expired."""
         await soon(lambda: self.processes[-1].has_ended)
         self.telegram.before = self.telegram.after = self.api.after = None
-        connection = await asyncpg.connect(self.database_url)
+        database = Database(self.database_url, pool_size=1)
         try:
-            await connection.execute("UPDATE leases SET expires_at = now() WHERE tenant_id = $1", self.tenant_id)
+            await database.execute(_EXPIRE, tenant_id=self.tenant_id)
         finally:
-            await connection.close()
+            await database.close()
         self.start(**env)
 
     def logs(self) -> str:
