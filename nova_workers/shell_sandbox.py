@@ -161,7 +161,8 @@ class ShellSandbox:
         inside += ["--bind-try", str(private.workspace), str(private.workspace)]
         for capability in _TO_UNHIDE:
             inside += ["--cap-drop", capability]
-        return [*inside, "--chdir", cwd, "--", *command]
+        # The worker's own directory, in which a server without one starts, may be what is hidden.
+        return [*inside, "--chdir", "/" if private.has(Path(cwd).resolve()) else cwd, "--", *command]
 
     def _system(self, *, network: bool) -> list[str]:
         inside = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]

@@ -310,3 +310,9 @@ async def test_the_operators_own_shell_sees_the_machine_without_the_fleets_files
     for command in tried:
         assert "hush" not in (await caller.outcome("Bash", command=command)).content[0]["text"], command
     native.close()
+
+
+def test_a_program_that_starts_in_a_hidden_directory_starts_in_the_root(fleet_home: Path) -> None:
+    private = PrivateFiles(fleet_home, fleet_home / "workspace")
+    command = ShellSandbox.find(network=True, private=private).hide(["pwd"], str(fleet_home))
+    assert subprocess.run(command, capture_output=True, check=False).stdout == b"/\n"
