@@ -95,6 +95,13 @@ class Player:
         return int(_said(await self({"child": server}, PID)))
 
 
+@pytest.fixture(autouse=True)
+def impatience(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Give servers that are stuck less time to exit. `test_hostile_mcp_servers` has them with all of it."""
+    monkeypatch.setattr("nova_workers.engines.mcp.stdio._EXIT_S", 0.5)
+    monkeypatch.setattr("nova_workers.engines.mcp.stdio._GRACE_S", 0.3)
+
+
 @pytest.fixture
 async def play() -> AsyncIterator[Player]:
     player = Player()
