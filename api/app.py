@@ -55,6 +55,7 @@ from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
 from nova_workers.ledger.orders.records import orders_not_running
 from nova_workers.ledger.schema import schema_head
+from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.logging import configure_logging
 from nova_workers.program import exclude_from_collections
@@ -173,6 +174,8 @@ def _believing(proxies: Sequence[str]) -> list[Middleware]:
 async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]:
     state: ApiState = app.state.nova
     services: ApiServices = state.services
+    # Background tasks serve all tenants. Requests have contexts of their own.
+    see_all_tenants()
     await services.start()
     exclude_from_collections()
     tasks = [

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from nova_workers.clock import Clock
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, find_key
+from nova_workers.ledger.visibility import all_tenants
 
 __all__ = ["KeyCache"]
 
@@ -37,8 +38,9 @@ class KeyCache:
         now_s = self._clock.monotonic_s()
         good_until_s, key = self._known.get(digest, (0.0, None))
         if key is None or good_until_s <= now_s:
-            async with self._database.connection() as connection:
-                key = await find_key(connection, digest)
+            # The key says which tenant it is of.
+            with all_tenants():
+                key = await self._look_up(digest)
             if key is None:
                 self._known.pop(digest, None)
                 return None
@@ -49,6 +51,10 @@ class KeyCache:
         if key.expires_at is not None and key.expires_at <= self._clock.now():
             return None
         return key
+
+    async def _look_up(self, digest: bytes) -> AuthenticatedKey | None:
+        async with self._database.connection() as connection:
+            return await find_key(connection, digest)
 
     def forget_tenant(self, tenant_id: str) -> None:
         """Remove all keys of a tenant: it was ended here."""

@@ -11,6 +11,7 @@ from models.orchestrations import Orchestration, OrchestrationAgent, Orchestrati
 from models.order_policies import WorkOrderPolicy, WorkOrderSecret
 from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from models.rankings import ModelJudgement, ModelRanking
+from models.rights.row_security import protect
 from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
@@ -71,6 +72,7 @@ __all__ = [
     "WorkOrderSecret",
     "WorkOrderTrail",
     "metadata",
+    "protect",
 ]
 
 for _mapper in default_registry.mappers:

@@ -223,6 +223,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "triggers.overlap": "While a run of an earlier occurrence is open, the next is skipped, queued, or cancels it.",
     "secrets.declared": "A value in a tool's field that is declared to hold secrets is redacted from the call on.",
     "unavailable.says-what": "An error about an unavailable database says whether anything may have been written.",
+    "tenants.second-wall": "A statement of the API that forgets its tenant sees and changes no row of another.",
     "tenants.operator": "An operator makes, lists, changes and pauses tenants; the first key of one is shown once.",
     "tenants.end": "Ending a tenant makes it unusable at once and deletes all of its rows, and none of others.",
     "agents.rename": "A renamed agent keeps all that it has; its former id is refused, and names the new one.",

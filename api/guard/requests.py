@@ -11,6 +11,7 @@ from api.key_cache import KeyCache
 from nova_workers.errors import NovaError, Unauthenticated
 from nova_workers.ledger.database import working_for
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
+from nova_workers.ledger.visibility import see_tenant
 
 __all__ = ["RequestGuard"]
 
@@ -60,6 +61,8 @@ class RequestGuard:
         self._rates.count_key(caller.key_id)
         keep_caller(scope, caller)
         working_for(caller.tenant_id)
+        # The database itself keeps the request to its tenant, beside the tenant in each statement.
+        see_tenant(caller.tenant_id)
 
     async def _authenticate(self, scope: Scope, group: str) -> Caller:
         scheme, _, secret = header_of(scope, b"authorization").decode("latin-1").partition(" ")

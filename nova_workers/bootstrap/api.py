@@ -132,7 +132,7 @@ def build_api(settings: Settings) -> ApiServices:
     tracing = Tracing(settings.telemetry, "api")
     # One is always left to other tenants.
     per_tenant = max(1, min(settings.api.connections_per_tenant, settings.database_pool - 1))
-    database, redis = connect_database(settings, per_tenant=per_tenant), connect_redis(settings)
+    database, redis = connect_database(settings, "tenants", per_tenant=per_tenant), connect_redis(settings)
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     control = ControlChannel(redis)
     dispatcher = CeleryDispatcher(
@@ -155,7 +155,7 @@ def build_api(settings: Settings) -> ApiServices:
         settings=settings,
         clock=clock,
         database=database,
-        archive_database=Database(settings.require_database_url(), pool_size=settings.api.archives),
+        archive_database=Database(settings.require_database_url(), pool_size=settings.api.archives, access="tenants"),
         redis=redis,
         hub=StreamHub(redis),
         publisher=publisher,

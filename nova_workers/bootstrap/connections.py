@@ -12,13 +12,15 @@ from redis.asyncio.retry import Retry
 from redis.backoff import ExponentialBackoff
 
 from nova_workers.config import Settings
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Access, Database
 from nova_workers.stopping import stop_tasks
 
 __all__ = ["Background", "connect_database", "connect_redis"]
 
 _REDIS_CONNECTIONS = 32
 _REDIS_WAIT_S = 5.0
+_RESERVED_SHARE = 4
+"""A quarter of the API's pool is for what sees all tenants: the check of keys, health, operators."""
 
 
 @dataclass
@@ -36,9 +38,16 @@ class Background:
         await stop_tasks(self.tasks)
 
 
-def connect_database(settings: Settings, *, per_tenant: int | None = None) -> Database:
+def connect_database(settings: Settings, access: Access, *, per_tenant: int | None = None) -> Database:
     """Return the process's pool. It connects at first use."""
-    return Database(settings.require_database_url(), pool_size=settings.database_pool, per_tenant=per_tenant)
+    size = settings.database_pool
+    return Database(
+        settings.require_database_url(),
+        pool_size=size,
+        access=access,
+        reserved=size // _RESERVED_SHARE,
+        per_tenant=per_tenant,
+    )
 
 
 def connect_redis(settings: Settings) -> Redis:

@@ -152,7 +152,7 @@ def build_worker(settings: Settings) -> WorkerServices:
     clock, metrics = SystemClock(), Metrics(CollectorRegistry())
     tracing = Tracing(settings.telemetry, "worker")
     tracing.install()
-    database, redis = connect_database(settings), connect_redis(settings)
+    database, redis = connect_database(settings, "fleet"), connect_redis(settings)
     worker_id = f"{new_id('wkr')}@{socket.gethostname()}:{os.getpid()}"
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     dispatcher = CeleryDispatcher(

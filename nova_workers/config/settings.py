@@ -64,6 +64,9 @@ class Settings(BaseSettings):
     """Data of the embedded stack, its state file and the first API key."""
     database_url: SecretStr | None = None
     """postgresql://user:password@host/database. `nova up` sets it for its children."""
+    database_owner_url: SecretStr | None = None
+    """The owner of the tables, for `nova migrate` alone: then the user of `database_url` need not, and cannot, change
+    tables. Unset: `database_url`."""
     database_pool: Count = 12
     redis_url: SecretStr | None = None
     """redis://host:port/db or unix:///path?db=0. Give the fleet a database of its own: Celery's

@@ -41,7 +41,7 @@ _SECRETS: Final[Mapping[FleetProcessKind, frozenset[str]]] = {
 
 _NOT_FOR_WORKERS: Final = frozenset(
     {
-        *("NOVA_FLOWER__PASSWORD", "NOVA_CONSOLE__SECRET", "NOVA_API_KEY"),
+        *("NOVA_FLOWER__PASSWORD", "NOVA_CONSOLE__SECRET", "NOVA_API_KEY", "NOVA_DATABASE_OWNER_URL"),
         *("NOVA_TELEGRAM__TOKEN", "NOVA_TELEGRAM__BOTS"),
     }
 )

@@ -10,6 +10,8 @@ from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 
+from pydantic import SecretStr
+
 from nova_workers.config import Settings
 from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.home import write_private
@@ -44,12 +46,13 @@ async def prepare_database(settings: Settings, database_url: str) -> Path:
         Unavailable: The database cannot be reached or changed.
     """
     path = settings.home / KEY_FILE
-    database = Database(database_url, pool_size=1)
+    owner = settings.database_owner_url
+    database = Database(database_url if owner is None else owner.get_secret_value(), pool_size=1)
     try:
         async with database.connection() as connection:
             revision = await schema_revision(connection)
         if revision != schema_head():
-            await _migrate(database_url)
+            await _migrate(database_url, owner)
         async with database.transaction() as connection:
             await _ensure_tenant(connection, settings.timezone)
             secret = await _working_key(connection, _read(path))
@@ -113,11 +116,15 @@ async def make_first_key(
         await database.close()
 
 
-async def _migrate(database_url: str) -> None:
+async def _migrate(database_url: str, owner: SecretStr | None) -> None:
     """Migrate in a child process: Alembic and the models are loaded only when there is something to do."""
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "nova_workers.cli", "migrate"),
-        env={**_driver_environment(), "NOVA_DATABASE_URL": database_url},
+        env={
+            **_driver_environment(),
+            "NOVA_DATABASE_URL": database_url,
+            **({} if owner is None else {"NOVA_DATABASE_OWNER_URL": owner.get_secret_value()}),
+        },
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
@@ -125,7 +132,7 @@ async def _migrate(database_url: str) -> None:
     if child.returncode != 0:
         raise Unavailable(
             f"The database cannot be migrated: {stderr.decode(errors='replace').strip()} Check NOVA_DATABASE_URL, and "
-            "that its user may create tables and the extension 'vector'.",
+            "that its user may create tables, roles and the extension 'vector'.",
             server="postgres",
         )
 

@@ -86,7 +86,7 @@ SECRETS_OF = {
     "flower": {"NOVA_REDIS_URL", "NOVA_FLOWER__PASSWORD"},
     "console": {"NOVA_CONSOLE__SECRET"},
     "telegram": {"NOVA_TELEGRAM__TOKEN", "NOVA_TELEGRAM__BOTS", "NOVA_AUDIO__TRANSCRIPTION_API_KEY"},
-    "migrate": {"NOVA_DATABASE_URL"},
+    "migrate": {"NOVA_DATABASE_URL", "NOVA_DATABASE_OWNER_URL"},
 }
 """What each process uses. The servers have their own passwords."""
 

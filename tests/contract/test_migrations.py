@@ -30,7 +30,7 @@ async def _schema(url: str) -> list[str]:
 
     The columns of a table and the words of a list are sorted too, since migrations add new ones at the end.
     """
-    options = ["--schema-only", "--no-owner", "--exclude-table=alembic_version"]
+    options = ["--schema-only", "--no-owner", "--no-privileges", "--exclude-table=alembic_version"]
     done = await asyncio.to_thread(
         subprocess.run, [postgres_programs() / "pg_dump", *options, url], capture_output=True, text=True, check=True
     )

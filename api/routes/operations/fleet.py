@@ -11,6 +11,7 @@ from nova_workers.contracts.http.fleet import FleetPause, FleetView, QueuedView
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.runs import fleet as ledger
 from nova_workers.ledger.runs.queued import count_queued
+from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.ledger.workspace import agents
 
 __all__ = ["router"]
@@ -62,6 +63,8 @@ async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Fle
 def _switch(body: FleetPause, caller: Caller) -> ledger.Switch:
     """Return the switch of a request, if the caller may change it."""
     caller.need("operator" if body.scope == "fleet" else "agents")
+    if body.scope == "fleet":
+        see_all_tenants()
     if (body.scope == "agent") != (body.agent_id is not None):
         raise InvalidInput("agent_id goes with the scope 'agent', and only with it.", field="agent_id")
     return ledger.Switch(body.scope, caller.tenant_id, body.agent_id)
@@ -70,6 +73,8 @@ def _switch(body: FleetPause, caller: Caller) -> ledger.Switch:
 async def _view(caller: Caller, state: ApiState) -> FleetView:
     sees_all = caller.may("operator")
     tenant_id = None if sees_all else caller.tenant_id
+    if sees_all:
+        see_all_tenants()
     async with state.services.database.connection() as connection:
         depth = await ledger.fleet_depth(connection, tenant_id)
         switches = await ledger.list_switches(connection, tenant_id)

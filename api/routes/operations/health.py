@@ -14,6 +14,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.fleet import fleet_depth
 from nova_workers.ledger.schema import schema_revision
 from nova_workers.ledger.upkeep.cursors import tenants_behind
+from nova_workers.ledger.visibility import see_all_tenants
 
 __all__ = ["Health", "Readiness", "router"]
 
@@ -63,6 +64,7 @@ async def readyz(state: State, response: Response) -> Readiness:
 @router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
 async def metrics(state: State) -> Response:
     """Return this process's counters and the fleet's gauges for Prometheus."""
+    see_all_tenants()
     try:
         async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
             depth = await fleet_depth(connection, None)
@@ -78,6 +80,7 @@ async def metrics(state: State) -> Response:
 
 
 async def _check_database(state: ApiState) -> tuple[str, str]:
+    see_all_tenants()
     try:
         async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
             version = await schema_revision(connection)

@@ -12,6 +12,7 @@ from nova_workers.contracts.http.overview.budgets import BudgetsView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 from nova_workers.ledger.runs.budgets import report_budgets
 from nova_workers.ledger.tenants.settings import get_tenant
+from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.workspace.tenants import change_tenant
 
 __all__ = ["router"]
@@ -30,8 +31,9 @@ TenantIdQuery = Annotated[
 @router.get("/tenant", responses=problems(404, 422))
 async def get_settings(caller: AnyCaller, state: State, tenant_id: TenantIdQuery = None) -> TenantView:
     """Get a tenant's settings: time zone, hours, share of the fleet, bounds."""
+    meant = _meant(caller, tenant_id)
     async with state.services.database.connection() as connection:
-        return await get_tenant(connection, _meant(caller, tenant_id))
+        return await get_tenant(connection, meant)
 
 
 @router.patch("/tenant", responses=problems(404, body=True))
@@ -52,4 +54,5 @@ async def get_budgets(caller: RunsCaller, state: State) -> BudgetsView:
 def _meant(caller: Caller, tenant_id: str | None) -> str:
     if tenant_id is not None and tenant_id != caller.tenant_id:
         caller.need("operator")
+        see_all_tenants()
     return tenant_id or caller.tenant_id

@@ -10,6 +10,7 @@ from api.params import SecretNamePath
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.secrets import SecretPut, SecretRotation, SecretView
+from nova_workers.ledger.visibility import see_all_tenants
 
 __all__ = ["router"]
 
@@ -23,6 +24,7 @@ async def rotate_secrets(caller: AnyCaller, state: State) -> SecretRotation:
     At most 10,000 per call; it may be repeated at any time.
     """
     caller.need("operator")
+    see_all_tenants()
     secrets = await state.services.secrets.rotate()
     # Secrets that sign webhooks, and those of work orders, are under the same key.
     parts = (secrets, await state.services.webhooks.reseal(), await state.services.order_secrets.reseal())

@@ -9,6 +9,7 @@ import asyncpg
 import typer
 
 from models import migrate as migrations
+from models.rights.logins import ensure_login
 from nova_workers.cli.target import find_servers
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.config import Settings, load_settings
@@ -57,15 +58,17 @@ def migrate(
             "or give --first-key-file PATH."
         )
     settings = load_settings()
-    url = find_servers(settings).database_url or settings.require_database_url()
+    used_url = find_servers(settings).database_url or settings.require_database_url()
+    owner = settings.database_owner_url
+    url = used_url if owner is None else owner.get_secret_value()
     out = Output(json_mode=json_mode)
     try:
-        before, after = asyncio.run(_run(url, change=not status))
+        before, after = asyncio.run(_run(url, used_url, change=not status))
         key = _make_key(url, settings, first_key_file) if first_key and not status else None
     except _UNREACHABLE as error:
         raise Unavailable(
-            f"The database cannot be reached or changed ({error}). Check NOVA_DATABASE_URL, and that its user may "
-            "create tables and extensions."
+            f"The database cannot be reached or changed ({error}). Check NOVA_DATABASE_URL, or NOVA_DATABASE_OWNER_URL "
+            "if that is set, and that its user may create tables, roles and extensions."
         ) from error
     needed = migrations.head()
     shown = key if first_key_file is None else None
@@ -104,9 +107,16 @@ def _make_key(url: str, settings: Settings, file: Path | None) -> str | None:
     return asyncio.run(make_first_key(url, timezone=settings.timezone, keep=keep))
 
 
-async def _run(url: str, *, change: bool) -> tuple[str | None, str | None]:
+async def _run(url: str, used_url: str, *, change: bool) -> tuple[str | None, str | None]:
     before = await migrations.current(url)
     if not change:
         return before, before
     await migrations.upgrade(url)
+    if used_url != url:
+        try:
+            await ensure_login(url, used_url)
+        except ValueError as error:
+            raise ConfigurationError(
+                f"NOVA_DATABASE_URL cannot be used beside NOVA_DATABASE_OWNER_URL: {error}."
+            ) from error
     return before, await migrations.current(url)

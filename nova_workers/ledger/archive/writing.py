@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Final
 
@@ -26,8 +25,6 @@ __all__ = [
     "write_rows",
 ]
 
-_KEY = re.compile(r"Key \((?P<columns>[^)]*)\)=\((?P<values>.*)\) already exists", re.DOTALL)
-
 # Locks the tenant's row, so that imports of one tenant are serialized, and raises its task counter above all numbers of
 # the archive.
 _BEGIN = "UPDATE tenants SET next_task_id = GREATEST(next_task_id, :next_task_id) WHERE id = :tenant_id RETURNING id"
@@ -35,9 +32,16 @@ _BEGIN = "UPDATE tenants SET next_task_id = GREATEST(next_task_id, :next_task_id
 _WRITE = """
 INSERT INTO {table} (tenant_id, {columns})
 SELECT :tenant_id, {columns} FROM jsonb_populate_recordset(NULL::{table}, :rows) x WHERE {new}
-{conflict}
+ON CONFLICT DO NOTHING
 """
-_KEEP = "ON CONFLICT DO NOTHING"
+# A given row that was there before this transaction. Asked for rather than read from the error of a conflict: Postgres
+# leaves keys out of errors about tables with row-level security.
+_TAKEN = """
+SELECT {key} FROM jsonb_populate_recordset(NULL::{table}, :rows) x JOIN {table} t USING ({columns})
+ WHERE t.xmin <> pg_current_xact_id()::xid
+ ORDER BY t.tenant_id = :tenant_id DESC
+ LIMIT 1
+"""
 # Rows without a shared key that a merge must not duplicate: moves of a head have ids of their own fleet, and an agent
 # that is kept has its own version history, whose next version is still to come.
 _NEW: Final[Mapping[str, str]] = {
@@ -172,19 +176,19 @@ async def write_rows(
         table=table.name,
         columns=", ".join(f'"{column}"' for column in table.columns if column in given),
         new=new or "true",
-        conflict=_KEEP if merge else "",
     )
     values: dict[str, Any] = {"tenant_id": tenant_id, "rows": list(rows)} | ({} if new is None else {"merge": merge})
     try:
-        return int((await connection.execute(query, **values)).rpartition(" ")[2])
-    except asyncpg.UniqueViolationError as error:
-        raise Conflict(
-            f"{_taken(table, error)} is there already. Import into a tenant without it, or with `--merge` "
-            "(`?merge=true`), which keeps what is there.",
-            table=table.name,
-        ) from error
+        written = int((await connection.execute(query, **values)).rpartition(" ")[2])
     except (asyncpg.IntegrityConstraintViolationError, asyncpg.DataError) as error:
         raise InvalidInput(f"{table.name}: {_detail(error)}", field=table.name) from error
+    if not merge and written < len(rows):
+        raise Conflict(
+            f"{await _taken(connection, tenant_id, table, rows)} is there already. Import into a tenant without it, or "
+            "with `--merge` (`?merge=true`), which keeps what is there.",
+            table=table.name,
+        )
+    return written
 
 
 async def _require_owners(connection: Connection, tenant_id: str, table: KeptTable, rows: Sequence[JsonObject]) -> None:
@@ -251,20 +255,19 @@ async def end_import(connection: Connection, tenant_id: str) -> bool:
     return not (await connection.execute(_EFFECTS, tenant_id=tenant_id)).endswith(" 0")
 
 
-def _taken(table: KeptTable, error: asyncpg.UniqueViolationError) -> str:
-    """Return a description of an existing row, such as ``Agent 'asker'``, from Postgres' error detail."""
+async def _taken(connection: Connection, tenant_id: str, table: KeptTable, rows: Sequence[JsonObject]) -> str:
+    """Return a description of an existing row, such as ``Agent 'asker'``."""
     noun = table.name.replace("_", " ")
     noun = (f"{noun[:-3]}y" if noun.endswith("ies") else noun.removesuffix("s")).capitalize()
-    found = _KEY.search(_detail(error))
+    own = [part.removeprefix("x.") for part in table.order.split(", ") if part.startswith("x.")]
+    columns = ["id"] if "id" in rows[0] else own
+    query = _TAKEN.format(table=table.name, key=", ".join(f"x.{each}" for each in columns), columns=", ".join(columns))
+    found = await connection.fetchrow(query, tenant_id=tenant_id, rows=list(rows))
     if found is None:
-        return f"{noun}: {_detail(error)} It"
-    columns = found["columns"].split(", ")
-    # Ids contain no comma; a text that does is the last column of its key.
-    key = dict(zip(columns, found["values"].split(", ", len(columns) - 1), strict=True))
-    key.pop("tenant_id", None)
-    if len(key) == 1:
-        return f"{noun} {next(iter(key.values()))!r}"
-    return f"{noun} with {', '.join(f'{column} {value!r}' for column, value in key.items())}"
+        return f"{noun} with a key of another one"
+    if len(columns) == 1:
+        return f"{noun} {found[0]!r}"
+    return f"{noun} with {', '.join(f'{column} {found[column]!r}' for column in columns)}"
 
 
 def _detail(error: asyncpg.PostgresError) -> str:

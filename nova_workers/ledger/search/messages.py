@@ -59,10 +59,8 @@ tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
 _BY_WORDS = rf"""
 common AS (
     SELECT e.lexeme, e.share, e.share * t.reltuples AS spread
-      FROM pg_stats s
+      FROM message_word_shares() e
       JOIN pg_class t ON t.oid = 'message_texts'::regclass
-     CROSS JOIN LATERAL unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS e (lexeme, share)
-     WHERE s.schemaname = current_schema() AND s.tablename = 'message_texts' AND s.attname = 'words'
 ), asked AS (
     SELECT q.lexeme, COALESCE(c.share, 0) AS share, COALESCE(c.spread, 0) AS spread,
            row_number() OVER (ORDER BY COALESCE(c.share, 0), char_length(q.lexeme) DESC, q.lexeme) AS place

@@ -18,6 +18,7 @@ from api.state import ApiState
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.visibility import see_tenant
 from nova_workers.streams.publisher import EventPublisher
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.support.servers.asgi import serving
@@ -28,9 +29,15 @@ class Api:
 
     def __init__(self, url: str, state: ApiState, tenant: Tenant) -> None:
         self.url = url
-        self.state = state
+        self._state = state
         self.tenant = tenant
         self.http = self.client(tenant.key)
+
+    @property
+    def state(self) -> ApiState:
+        """The application's state. The test's own statements through it are the tenant's, as those of a request are."""
+        see_tenant(self.tenant.id)
+        return self._state
 
     def client(self, key: str | None) -> httpx2.AsyncClient:
         """Return a client with another key, or with none."""

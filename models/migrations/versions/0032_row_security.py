@@ -1,0 +1,77 @@
+"""Roles with least rights, and row-level security on every table with a tenant."""
+
+import sqlalchemy as sa
+from alembic import op
+
+from models.rights.row_security import COMMON_WORDS, FLEET_ROLE, TENANT_ROLE, protect
+
+revision = "0032"
+down_revision = "0031"
+branch_labels = None
+depends_on = None
+
+_ROLES = f"{FLEET_ROLE}, {TENANT_ROLE}"
+
+# Roles are of the whole server: another database of it may have made them, or make them at this moment.
+_MAKE_ROLE = """
+DO $$
+BEGIN
+    CREATE ROLE {role} NOLOGIN;
+EXCEPTION
+    WHEN duplicate_object OR unique_violation THEN NULL;
+    WHEN insufficient_privilege THEN
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN
+            RAISE EXCEPTION 'The user % may not make roles. As one who may, run: CREATE ROLE {role}', current_user;
+        END IF;
+END
+$$
+"""
+# So that deployments in which the owner is also the user of API and workers continue as they are.
+_JOIN = f"""
+DO $$
+BEGIN
+    IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        EXECUTE format('GRANT {_ROLES} TO %I', current_user);
+    END IF;
+EXCEPTION
+    -- An administrator made the roles, and decides who takes them on.
+    WHEN insufficient_privilege OR invalid_grant_operation THEN NULL;
+END
+$$
+"""
+_TENANT_TABLES = sa.text(
+    "SELECT DISTINCT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid "
+    "WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace "
+    "AND (a.attname = 'tenant_id' OR c.relname = 'tenants') ORDER BY 1"
+)
+
+
+def upgrade() -> None:
+    for role in (FLEET_ROLE, TENANT_ROLE):
+        op.execute(_MAKE_ROLE.format(role=role))
+    op.execute(_JOIN)
+    op.execute(COMMON_WORDS)
+    # Of this migration's user: tables of later migrations are granted as they are made.
+    rights = "SELECT, INSERT, UPDATE, DELETE ON"
+    op.execute(f"GRANT {rights} ALL TABLES IN SCHEMA public TO {_ROLES}")
+    op.execute(f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {rights} TABLES TO {_ROLES}")
+    op.execute(f"REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM {_ROLES}")
+    op.execute(f"GRANT USAGE ON SCHEMA public TO {_ROLES}")
+    # Each statement commits by itself: together they would hold up the runs of the previous release on every table.
+    with op.get_context().autocommit_block():
+        for table in op.get_bind().scalars(_TENANT_TABLES).all():
+            for statement in protect(table):
+                op.execute(statement)
+
+
+def downgrade() -> None:
+    for table in op.get_bind().scalars(_TENANT_TABLES).all():
+        op.execute(f"DROP POLICY fleet ON {table}")
+        op.execute(f"DROP POLICY tenant ON {table}")
+        op.execute(f"ALTER TABLE {table} DISABLE ROW LEVEL SECURITY")
+    op.execute("DROP POLICY fleet_wide ON switches")
+    op.execute("DROP FUNCTION message_word_shares()")
+    # The roles stay, since other databases of the server may use them; here they have no rights any more.
+    op.execute(f"ALTER DEFAULT PRIVILEGES IN SCHEMA public REVOKE ALL ON TABLES FROM {_ROLES}")
+    op.execute(f"REVOKE ALL ON ALL TABLES IN SCHEMA public FROM {_ROLES}")
+    op.execute(f"REVOKE USAGE ON SCHEMA public FROM {_ROLES}")

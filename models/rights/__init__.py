@@ -1,0 +1,1 @@
+"""Roles of the database: what each may see and change."""

@@ -1,0 +1,180 @@
+"""Row-level security: every table with a tenant has it, and the roles of the fleet's processes may change rows only."""
+
+from __future__ import annotations
+
+from base64 import b64decode
+from collections.abc import AsyncIterator
+
+import asyncpg
+import pytest
+
+from models import metadata, migrate
+from models.rights.logins import ensure_login, scram_verifier
+from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from nova_workers.devstack.first_start import make_first_key
+from nova_workers.errors import Unavailable
+from nova_workers.ledger import sessions
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.tenants.keys import DEFAULT_TENANT_ID
+from nova_workers.ledger.tenants.settings import ensure_tenant
+from nova_workers.ledger.visibility import all_tenants, see_tenant
+from nova_workers.ledger.workspace.agents import seed_defaults
+from tests.requirements import proves
+
+ONE, TWO = "ten_one", "ten_two"
+
+TABLES = """
+SELECT c.relname, c.relrowsecurity, array_agg(p.polname ORDER BY p.polname) AS policies
+  FROM pg_class c LEFT JOIN pg_policy p ON p.polrelid = c.oid
+ WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace AND c.relname <> 'alembic_version'
+ GROUP BY c.oid, c.relname, c.relrowsecurity
+"""
+
+
+@pytest.fixture
+async def walled(database: Database, database_url: str) -> AsyncIterator[Database]:
+    """A pool as the API has it, on a database with two tenants."""
+    async with database.transaction() as connection:
+        for tenant_id in (ONE, TWO):
+            await ensure_tenant(connection, tenant_id, tenant_id)
+            await seed_defaults(connection, tenant_id)
+    walled = Database(database_url, pool_size=2, access="tenants")
+    yield walled
+    await walled.close()
+
+
+@proves("tenants.second-wall")
+async def test_every_table_with_a_tenant_has_row_level_security_and_its_policies(database: Database) -> None:
+    without_tenant = {name for name, table in metadata.tables.items() if "tenant_id" not in table.columns}
+    assert without_tenant == {"tenants"}, "a table without a tenant is seen by all: say here why that is right"
+    missing = [
+        row["relname"]
+        for row in await database.fetch(TABLES)
+        if not row["relrowsecurity"] or not {"fleet", "tenant"} <= set(row["policies"])
+    ]
+    assert missing == [], "add protect() of models/rights/row_security.py for each table to the migration that makes it"
+
+
+@proves("tenants.second-wall")
+async def test_a_statement_that_forgets_its_tenant_sees_and_changes_that_of_its_session_only(walled: Database) -> None:
+    see_tenant(ONE)
+    assert {row["tenant_id"] for row in await walled.fetch("SELECT tenant_id FROM agents")} == {ONE}
+    assert await walled.fetchval("SELECT count(*) FROM agents WHERE tenant_id = :other", other=TWO) == 0
+    assert await walled.fetchval("SELECT array_agg(id) FROM tenants") == [ONE]
+    changed = await walled.execute("UPDATE agents SET deleted_at = now()")
+    deleted = await walled.execute("DELETE FROM tenants WHERE id <> :own", own=ONE)
+    assert (changed, deleted) == ("UPDATE 2", "DELETE 0")
+    with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
+        await walled.execute(
+            "INSERT INTO memories (id, tenant_id, agent_id, content) VALUES ('mem_1', :other, 'nova', 'planted')",
+            other=TWO,
+        )
+    see_tenant(TWO)
+    assert await walled.fetchval("SELECT count(*) FROM agents WHERE deleted_at IS NOT NULL") == 0
+    async with walled.transaction() as connection:
+        assert {row["tenant_id"] for row in await connection.fetch("SELECT tenant_id FROM agents")} == {TWO}
+    with all_tenants():
+        assert await walled.fetchval("SELECT count(DISTINCT tenant_id) FROM agents") == 2
+
+
+@proves("tenants.second-wall")
+async def test_a_context_that_is_bound_to_nothing_has_no_database(database_url: str) -> None:
+    unbound = Database(database_url, pool_size=1, access="tenants")
+    with pytest.raises(RuntimeError, match="No tenant is bound"):
+        await unbound.fetch("SELECT 1")
+    await unbound.close()
+
+
+async def test_a_session_is_bound_again_only_when_its_tenant_changes(
+    walled: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bound: list[str] = []
+    bind = sessions.bind
+
+    def counted(statement: str, values: dict[str, str]) -> tuple[str, list[str]]:
+        bound.append(values["tenant_id"])
+        return bind(statement, values)
+
+    monkeypatch.setattr(sessions, "bind", counted)
+    for tenant_id in (ONE, ONE, TWO, TWO, ONE):
+        see_tenant(tenant_id)
+        await walled.fetch("SELECT 1")
+        async with walled.transaction() as connection:
+            await connection.fetch("SELECT 1")
+    assert bound == [ONE, TWO, ONE]
+
+
+async def test_a_tenant_sees_that_the_fleet_is_paused_and_cannot_change_it(walled: Database) -> None:
+    with all_tenants():
+        await walled.execute("INSERT INTO switches (scope, tenant_id, target) VALUES ('fleet', '', '')")
+    see_tenant(ONE)
+    assert await walled.fetchval("SELECT count(*) FROM switches") == 1
+    assert await walled.execute("DELETE FROM switches") == "DELETE 0"
+
+
+@pytest.mark.parametrize("role", [FLEET_ROLE, TENANT_ROLE])
+async def test_the_roles_of_the_fleet_change_rows_and_not_tables(database_url: str, role: str) -> None:
+    connection = await asyncpg.connect(database_url)
+    await connection.execute(f"SET ROLE {role}")
+    for statement in (
+        "CREATE TABLE mine (id int)",
+        "ALTER TABLE runs DISABLE ROW LEVEL SECURITY",
+        "DROP POLICY tenant ON runs",
+        "TRUNCATE runs",
+        "UPDATE alembic_version SET version_num = '0001'",
+        "CREATE ROLE mine",
+        "COPY runs TO PROGRAM 'true'",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await connection.execute(statement)
+    await connection.close()
+
+
+async def test_a_database_that_is_not_migrated_is_reported_with_what_to_do(
+    database: Database, database_url: str
+) -> None:
+    await database.execute("CREATE ROLE nova_stranger LOGIN")
+    try:
+        stranger = Database(database_url.replace("//postgres@", "//nova_stranger@"), pool_size=1, access="fleet")
+        with pytest.raises(Unavailable, match="GRANT nova_fleet, nova_tenant"):
+            await stranger.fetch("SELECT 1")
+    finally:
+        await database.execute("DROP ROLE nova_stranger")
+
+
+async def test_migrating_as_the_owner_makes_a_user_who_changes_rows_and_no_tables(
+    database: Database, database_url: str
+) -> None:
+    user_url = database_url.replace("//postgres@", "//nova_app:of-the-app@")
+    try:
+        await ensure_login(database_url, user_url)
+        await ensure_login(database_url, user_url)
+        stored = await database.fetchval("SELECT rolpassword FROM pg_authid WHERE rolname = 'nova_app'")
+        salt = b64decode(stored.split("$")[1].partition(":")[2])
+        assert stored == scram_verifier("of-the-app", salt)
+        assert await make_first_key(user_url) is not None
+        user = Database(user_url, pool_size=1, access="tenants")
+        see_tenant(DEFAULT_TENANT_ID)
+        assert await user.fetchval("SELECT count(*) FROM agents") == 2
+        with all_tenants():
+            assert await user.fetchval("SELECT count(*) FROM api_keys") == 1
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await user.execute("CREATE TABLE mine (id int)")
+        await user.close()
+        await migrate.upgrade(user_url)
+    finally:
+        await database.execute("DROP OWNED BY nova_app")
+        await database.execute("DROP ROLE nova_app")
+
+
+async def test_postgres_stores_the_verifier_that_we_compute(database: Database) -> None:
+    await database.execute("CREATE ROLE nova_verified PASSWORD 'of the app'")
+    stored = await database.fetchval("SELECT rolpassword FROM pg_authid WHERE rolname = 'nova_verified'")
+    await database.execute("DROP ROLE nova_verified")
+    assert stored == scram_verifier("of the app", b64decode(stored.split("$")[1].partition(":")[2]))
+
+
+@pytest.mark.parametrize(("user", "why"), [("", "names no user"), ("nova_new@", "no password in ASCII")])
+async def test_a_url_that_cannot_make_its_user_is_refused(database_url: str, user: str, why: str) -> None:
+    with pytest.raises(ValueError, match=why):
+        await ensure_login(database_url, database_url.replace("postgres@", user))
