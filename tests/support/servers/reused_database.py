@@ -19,12 +19,13 @@ SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 # All but rows: a test may also change tables, constraints, triggers, functions, statistics and settings. A row of the
 # catalogue that was changed in place has a newer transaction.
 _SHAPE = """
-SELECT (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_statistic),
+SELECT (SELECT version_num FROM alembic_version), (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_statistic),
        (SELECT count(*) FROM pg_db_role_setting),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_attribute),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_constraint),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_trigger),
-       (SELECT (count(*), max(xmin::text::bigint)) FROM pg_proc)
+       (SELECT (count(*), max(xmin::text::bigint)) FROM pg_proc),
+       (SELECT (count(*), max(xmin::text::bigint)) FROM pg_policy)
 """
 
 # No trigger and no foreign key acts meanwhile: all rows go. A table's first page means that it had a row.
