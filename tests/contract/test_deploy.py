@@ -16,6 +16,7 @@ from nova_workers.cli.app import COMMANDS
 from nova_workers.config import Settings
 from nova_workers.config.secret_variables import secret_settings
 from nova_workers.config.settings import CLIENT_VARIABLES
+from tests.requirements import proves
 
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
@@ -91,6 +92,7 @@ SECRETS_OF = {
 """What each process uses. The servers have their own passwords."""
 
 
+@proves("security.containers")
 def test_each_container_gets_the_secrets_that_it_uses_and_no_others() -> None:
     known = secret_settings() | {"ANTHROPIC_API_KEY", "OPENAI_API_KEY"}
     compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
@@ -114,6 +116,7 @@ def test_each_container_gets_the_secrets_that_it_uses_and_no_others() -> None:
     assert found == SECRETS_OF
 
 
+@proves("security.containers")
 def test_no_container_logs_the_first_key_and_every_server_has_a_password() -> None:
     compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
     commands = [*(service.get("command") for service in compose.values()), *(p["containers"][0] for _, p in _pods())]
@@ -143,6 +146,7 @@ def test_the_telegram_channel_runs_only_where_it_is_asked_for() -> None:
     assert container["ports"] == [{"name": "webhook", "containerPort": port}]
 
 
+@proves("security.containers")
 def test_no_pod_is_root_or_may_become_it() -> None:
     for name, pod in _pods():
         assert pod["securityContext"]["runAsNonRoot"] is True, name
@@ -185,6 +189,7 @@ def test_autoscaling_starts_below_a_workers_slots() -> None:
     assert target < int(settings["data"]["NOVA_WORKER__CONCURRENCY"])
 
 
+@proves("security.containers")
 def test_the_image_is_made_from_the_hashed_lock_and_is_not_root() -> None:
     dockerfile = (DEPLOY / "Dockerfile").read_text()
     assert dockerfile.count("--require-hashes") == 2
@@ -192,6 +197,7 @@ def test_the_image_is_made_from_the_hashed_lock_and_is_not_root() -> None:
 
 
 @pytest.mark.parametrize("lock", sorted([*ROOT.glob("requirements*.txt"), *DEPLOY.glob("requirements*.txt")]))
+@proves("security.packages")
 def test_every_locked_package_has_hashes_and_no_index_is_named(lock: Path) -> None:
     text = lock.read_text()
     packages = re.findall(r"^[a-z0-9][^=\s]*==\S+.*$", text, re.MULTILINE)

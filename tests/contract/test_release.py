@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+from tests.requirements import proves
+
 _ENVIRONMENT = Path(__file__).resolve().parents[2] / "deploy" / "environment"
 _AT = datetime(2026, 11, 23, tzinfo=UTC)
 
@@ -34,6 +36,7 @@ def test_the_provenance_names_files_commit_and_locks_by_digest(monkeypatch: pyte
     assert made["predicate"]["runDetails"]["metadata"]["startedOn"] == "2026-11-23T00:00:00+00:00"
 
 
+@proves("security.packages")
 def test_every_package_of_a_lock_has_its_licence_checked(monkeypatch: pytest.MonkeyPatch) -> None:
     lock = 'aiohttp==3.14.5 ; python_full_version < "3.15" \\\n    --hash=sha256:aa\n    # via aiogram\nUvLoop==0.23\n'
 

@@ -16,6 +16,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.events import EventCursor
 from nova_workers.ledger.database import Database
 from nova_workers.streams.wire import FIELD, decode
+from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness
 
@@ -35,6 +36,7 @@ async def test_1_a_message_is_a_row_before_it_is_answered_with_accepted(harness:
     assert (row["status"], row["seq"], row["attempt"]) == ("queued", 1, 0)
 
 
+@proves("security.doorbells")
 async def test_2_a_doorbell_carries_ids_and_says_only_that_there_is_work(harness: Harness):
     accepted = await harness.submit("What is a fence?")
     (bell,) = harness.bells.waiting

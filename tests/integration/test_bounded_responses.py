@@ -15,6 +15,7 @@ from nova_workers.engines.anthropic import credentials as anthropic_clients
 from nova_workers.engines.openai import clients as openai_clients
 from nova_workers.engines.openai.provider import Key, OpenAIProvider
 from nova_workers.outbound import ResponseBounds, bound_responses
+from tests.requirements import proves
 from tests.support.loop_watch import watched_loop
 
 BOUNDS = ResponseBounds(body_bytes=1_000_000, stream_bytes=4_000_000, line_bytes=200_000, total_s=2.0)
@@ -91,6 +92,7 @@ RUDE: dict[str, tuple[str, Body, type[Exception]]] = {
 
 
 @pytest.mark.parametrize("rude", RUDE)
+@proves("security.responses")
 async def test_a_response_without_end_is_cut_off_and_others_are_served(rude: str) -> None:
     headers, body, error = RUDE[rude]
     async with _client(headers, body) as (client, url), watched_loop(max_grown_kb=60_000):
@@ -104,6 +106,7 @@ async def _read_lines(client: httpx2.AsyncClient, url: str) -> None:
             pass
 
 
+@proves("security.responses")
 async def test_an_answer_of_a_model_server_without_end_is_a_failed_connection() -> None:
     headers, body, _ = RUDE["an endless body"]
     async with _client(headers, body) as (_, url):

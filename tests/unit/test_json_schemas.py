@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
+from tests.requirements import proves
 
 
 def _doubling(keyword: str, leaf: dict[str, Any]) -> dict[str, Any]:
@@ -42,6 +43,7 @@ HOSTILE: tuple[tuple[str, dict[str, Any], Any], ...] = (
 
 
 @pytest.mark.parametrize(("schema", "value"), [case[1:] for case in HOSTILE], ids=[case[0] for case in HOSTILE])
+@proves("security.schemas")
 async def test_a_hostile_schema_holds_the_process_for_a_moment_at_most(schema: dict[str, Any], value: Any) -> None:
     begun_s = time.process_time()
     checked = JsonSchema(schema)
@@ -67,11 +69,13 @@ async def test_a_hostile_schema_holds_the_process_for_a_moment_at_most(schema: d
         ({"description": "\ud800"}, "cannot be written as JSON"),
     ],
 )
+@proves("security.schemas")
 def test_a_schema_that_is_too_large_or_refers_to_others_is_refused(schema: dict[str, Any], why: str) -> None:
     with pytest.raises(InvalidSchema, match=why):
         JsonSchema(schema)
 
 
+@proves("security.schemas")
 def test_a_deep_schema_is_refused() -> None:
     deep: Any = {}
     for _ in range(100_000):
@@ -101,6 +105,7 @@ def _server() -> Generator[tuple[str, list[str]]]:
 
 
 @pytest.mark.parametrize("keyword", ["$ref", "$dynamicRef", "$schema", "$id"])
+@proves("security.schemas")
 async def test_nothing_is_fetched(keyword: str) -> None:
     with _server() as (url, asked):
         for schema in ({keyword: f"{url}/x"}, {"properties": {"a": {keyword: f"{url}/x"}}}):

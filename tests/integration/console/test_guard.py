@@ -6,11 +6,13 @@ import httpx2
 import pytest
 
 from tests.integration.console.conftest import Console
+from tests.requirements import proves
 
 PATHS = ("/", "/runs", "/login", "/healthz", "/nowhere", "/runs?status=nonsense")
 
 
 @pytest.mark.parametrize("path", PATHS)
+@proves("security.policies")
 async def test_every_answer_has_the_policy_and_cannot_be_framed(
     path: str, console: Console, browser: httpx2.AsyncClient
 ) -> None:
@@ -46,6 +48,7 @@ async def test_static_files_are_kept_for_ever_under_an_address_of_their_version(
     ],
     ids=str,
 )
+@proves("security.console")
 async def test_a_form_of_another_site_is_refused(
     headers: dict[str, str], console: Console, browser: httpx2.AsyncClient
 ) -> None:
@@ -60,6 +63,7 @@ async def test_a_form_with_our_own_origin_is_accepted(console: Console, browser:
     assert (await browser.post("/logout", headers={"Origin": console.url})).status_code == 303
 
 
+@proves("security.console")
 async def test_a_link_of_another_site_is_asked_again_from_here(console: Console) -> None:
     # The cookie is SameSite=Strict, so the first request of such a link comes without it.
     async with console.browser() as browser:
@@ -68,6 +72,7 @@ async def test_a_link_of_another_site_is_asked_again_from_here(console: Console)
         assert 'http-equiv="refresh"' in answer.text
 
 
+@proves("security.policies")
 async def test_no_page_has_inline_scripts_or_styles(browser: httpx2.AsyncClient) -> None:
     for path in ("/", "/runs"):
         text = (await browser.get(path)).text

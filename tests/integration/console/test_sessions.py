@@ -13,10 +13,12 @@ from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from tests.integration.api.conftest import Api
 from tests.integration.console.conftest import Console
+from tests.requirements import proves
 from tests.support.servers.asgi import serving
 from tests.support.waiting import until
 
 
+@proves("security.console")
 async def test_a_page_asks_for_a_sign_in_and_leads_back(console: Console) -> None:
     async with console.browser() as browser:
         refused = await browser.get("/runs?status=running")
@@ -26,6 +28,7 @@ async def test_a_page_asks_for_a_sign_in_and_leads_back(console: Console) -> Non
         assert (await browser.get("/runs?status=running")).status_code == 200
 
 
+@proves("security.console")
 async def test_the_cookie_is_closed_to_scripts_and_other_sites_and_hides_the_key(console: Console) -> None:
     key = console.api.tenant.key
     async with console.browser() as browser:
@@ -38,6 +41,7 @@ async def test_the_cookie_is_closed_to_scripts_and_other_sites_and_hides_the_key
     assert key.lower() not in cookie
 
 
+@proves("security.console")
 async def test_behind_https_the_cookie_is_sent_over_tls_only(settings: Settings, api: Api) -> None:
     public = settings.console.model_copy(update={"public_url": "https://nova.example.org"})
     app = build_console(settings.model_copy(update={"console": public}), api_url=api.url)
@@ -61,6 +65,7 @@ async def test_a_key_that_the_api_does_not_know_is_refused_and_not_shown_again(c
         assert "characters that no key has" in answer.text
 
 
+@proves("security.console")
 async def test_a_sign_in_leads_to_no_other_site(console: Console) -> None:
     async with console.browser() as browser:
         for elsewhere in ("//other.example", "https://other.example", "/\\other.example", "/\t/other.example", "//["):
@@ -74,6 +79,7 @@ async def test_signing_out_ends_the_session(console: Console, browser: httpx2.As
     assert (await browser.get("/runs")).status_code == 303
 
 
+@proves("security.console")
 async def test_a_revoked_key_leads_to_the_sign_in_page(console: Console, browser: httpx2.AsyncClient) -> None:
     assert (await console.api.http.delete(f"/v1/keys/{console.api.tenant.key_id}")).status_code == 204
 
@@ -87,6 +93,7 @@ async def test_a_revoked_key_leads_to_the_sign_in_page(console: Console, browser
 
 
 @pytest.mark.parametrize("declared", [True, False])
+@proves("security.console")
 async def test_a_sign_in_with_too_many_bytes_is_not_read(console: Console, declared: bool) -> None:
     body = b"key=" + b"x" * 20_000
 
@@ -109,6 +116,7 @@ async def test_a_login_link_is_kept_while_the_api_is_down(console: Console, sett
         assert (await browser.get("/login", params={"token": token})).status_code == 303
 
 
+@proves("security.console")
 async def test_a_one_time_login_signs_in_once(console: Console) -> None:
     token = console.state.links.make()
     async with console.browser() as browser:

@@ -13,6 +13,7 @@ from structlog.testing import capture_logs
 from nova_workers import child_process
 from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.engines.mcp.connection import ServerConnection
+from tests.requirements import proves
 from tests.support.loop_watch import watched_loop
 
 
@@ -22,6 +23,7 @@ def _hostile(mode: str) -> StdioMcpServer:
     )
 
 
+@proves("security.mcp")
 async def test_the_schema_of_a_tools_results_holds_the_loop_for_a_moment_at_most() -> None:
     connection = ServerConnection("hostile", _hostile("schema"))
     connection.start()
@@ -37,6 +39,7 @@ async def test_the_schema_of_a_tools_results_holds_the_loop_for_a_moment_at_most
 
 
 @pytest.mark.parametrize("mode", ["tools", "pages"])
+@proves("security.mcp")
 async def test_a_server_with_too_many_tools_is_refused(mode: str) -> None:
     connection = ServerConnection("hostile", _hostile(mode))
     connection.start()
@@ -48,6 +51,7 @@ async def test_a_server_with_too_many_tools_is_refused(mode: str) -> None:
         await connection.close()
 
 
+@proves("security.mcp")
 async def test_a_schema_and_a_result_with_huge_numbers_cost_no_other_tool_and_no_crash() -> None:
     connection = ServerConnection("hostile", _hostile("number"))
     connection.start()
@@ -62,6 +66,7 @@ async def test_a_schema_and_a_result_with_huge_numbers_cost_no_other_tool_and_no
 
 
 @pytest.mark.skipif(not Path("/proc").exists(), reason="finds the child by /proc")
+@proves("security.mcp")
 async def test_a_child_of_the_server_that_keeps_its_output_open_does_not_hold_the_close(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -78,6 +83,7 @@ async def test_a_child_of_the_server_that_keeps_its_output_open_does_not_hold_th
         os.kill(child, signal.SIGKILL)
 
 
+@proves("security.mcp")
 async def test_a_line_without_end_ends_the_connection_and_others_are_served() -> None:
     connection = ServerConnection("hostile", _hostile("line"))
     connection.start()
@@ -91,6 +97,7 @@ async def test_a_line_without_end_ends_the_connection_and_others_are_served() ->
             await connection.close()
 
 
+@proves("security.mcp")
 async def test_messages_without_end_let_others_run_and_end_with_the_connection() -> None:
     connection = ServerConnection("hostile", _hostile("flood"))
     connection.start()
@@ -105,6 +112,7 @@ async def test_messages_without_end_let_others_run_and_end_with_the_connection()
         assert time.monotonic() - begun_s < 10
 
 
+@proves("security.mcp")
 async def test_a_log_without_end_is_cut_and_the_call_is_answered() -> None:
     connection = ServerConnection("hostile", _hostile("stderr"))
     with capture_logs() as logs:

@@ -142,6 +142,7 @@ async def test_turns_with_different_allow_lists_share_a_process(play: Player) ->
     assert await play.pid(CHILD) == await play.pid(replace(CHILD, tools=("pid",), timeout_s=30.0))
 
 
+@proves("security.tool-names")
 async def test_the_tools_of_a_qualified_server_never_go_by_their_own_names(play: Player) -> None:
     calls: list[Json] = [{"name": name, "input": {"text": "x"}} for name in ("mcp__one__echo", "echo")]
     result = await play({"mcp__one": replace(CHILD, qualified=True)}, calls)

@@ -30,6 +30,7 @@ from nova_workers.engines.native import NativeTools, ShellSettings, WebSearchSet
 from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.tools import CommandPolicy, ToolPolicy, WebPages
 from tests.contract.engines.stage import assert_valid
+from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Stream
 from tests.support.servers.web_server import WebServer, reply, web_server
 from tests.support.waiting import until
@@ -117,6 +118,7 @@ async def test_a_model_works_on_files_with_a_shell_and_the_web(
 
 
 @pytest.mark.parametrize("trust", ["sandbox", "controlled", "unrestricted"])
+@proves("security.native-tools")
 async def test_a_model_is_offered_the_tools_of_its_trust(
     server: ModelServer, engine: AnthropicEngine, work: Path, trust: TrustLevel
 ) -> None:
@@ -131,6 +133,7 @@ async def test_a_model_is_offered_the_tools_of_its_trust(
 
 @pytest.mark.parametrize("trust", ["sandbox", "controlled"])
 @pytest.mark.parametrize("asked", [True, False])
+@proves("security.native-tools")
 async def test_an_invented_call_above_the_trust_does_nothing(
     server: ModelServer, engine: AnthropicEngine, work: Path, trust: TrustLevel, asked: bool
 ) -> None:
@@ -175,6 +178,7 @@ async def test_an_abort_ends_a_command_with_its_children_and_leaves_a_valid_tran
     assert not [process for process in psutil.process_iter(["cwd"]) if process.info["cwd"] == str(work)]
 
 
+@proves("security.tool-names")
 async def test_a_capabilitys_tool_with_a_native_name_is_qualified_by_its_server(
     server: ModelServer, engine: AnthropicEngine, work: Path
 ) -> None:
@@ -218,6 +222,7 @@ async def test_the_providers_search_is_offered_if_it_needs_no_approval(
         assert ("web_search" in {tool["name"] for tool in request["tools"]}) is offered
 
 
+@proves("security.tool-names")
 async def test_a_tool_with_the_name_of_the_providers_search_is_qualified_by_its_server(
     server: ModelServer, engine: AnthropicEngine, work: Path
 ) -> None:

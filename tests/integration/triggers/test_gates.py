@@ -70,7 +70,7 @@ async def test_a_gate_without_an_answer_is_closed_and_delays_no_other(
     assert await triggers.outcomes(slow) == ["gate"]
 
 
-@proves("triggers.gate")
+@proves("triggers.gate", "security.addresses")
 async def test_a_gate_cannot_reach_the_operators_network(triggers: TriggerHarness, server: WebServer) -> None:
     server.page("/", redirect("http://10.0.0.1/"))
     for url in ("http://169.254.169.254/", "http://localhost:1/", f"http://127.0.0.1:{server.port}/"):

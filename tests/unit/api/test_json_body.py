@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from api.errors import MalformedRequest
 from api.json_body import MAX_JSON_DEPTH, parse_json
 from nova_workers.errors import InvalidInput
+from tests.requirements import proves
 
 JSON_VALUES = st.recursive(
     st.none()
@@ -27,6 +28,7 @@ def test_json_without_nul_is_read_unchanged(value: object) -> None:
 
 
 @given(JSON_VALUES, st.text())
+@proves("security.bodies")
 def test_a_nul_anywhere_is_refused(value: object, around: str) -> None:
     nested = json.dumps({"a": [value, {"b": f"{around.encode('ascii', 'ignore').decode()}\x00"}]}).encode()
     with pytest.raises(InvalidInput) as refused:
@@ -40,6 +42,7 @@ def test_a_backslash_before_the_letters_u0000_is_no_nul() -> None:
 
 @pytest.mark.parametrize(("levels", "accepted"), [(MAX_JSON_DEPTH, True), (MAX_JSON_DEPTH + 1, False), (5_000, False)])
 @pytest.mark.parametrize("pair", [(b"[", b"]"), (b'{"a":', b"}")])
+@proves("security.bodies")
 def test_nesting_is_bounded(levels: int, accepted: bool, pair: tuple[bytes, bytes]) -> None:
     opening, closing = pair
     body = opening * levels + (b"1" if opening != b"[" else b"") + closing * levels
@@ -66,6 +69,7 @@ def test_a_wide_body_is_not_a_deep_one() -> None:
     ],
     ids=["deep", "wide", "deep and wide", "objects", "an open text", "an open escape"],
 )
+@proves("security.bodies")
 def test_a_body_of_a_million_brackets_holds_the_process_for_a_moment_at_most(body: bytes) -> None:
     begun_s = time.thread_time()
     with pytest.raises(MalformedRequest):

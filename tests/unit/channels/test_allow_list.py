@@ -1,14 +1,17 @@
 """Who may write, and how often strangers get a refusal."""
 
 from nova_workers.channels.allow_list import AllowList
+from tests.requirements import proves
 
 
+@proves("security.telegram")
 def test_only_the_named_may_write_and_an_asterisk_names_everyone() -> None:
     assert [AllowList(["ann"]).permits(sender) for sender in ("ann", "ben", "*", "")] == [True, False, False, False]
     assert AllowList(["*"]).permits("ben")
     assert not AllowList([]).permits("ann")
 
 
+@proves("security.telegram")
 def test_a_stranger_gets_one_refusal_an_hour_and_strangers_are_bounded() -> None:
     now_s = 0.0
     allowed = AllowList(["ann"], clock_s=lambda: now_s)

@@ -10,6 +10,7 @@ from unittest import mock
 import pytest
 
 from nova_workers.devstack.commands import beat_command, console_command, flower_command, worker_command
+from tests.requirements import proves
 from tests.support.processes.command_line import Done, Nova
 
 SERVERS = {"NOVA_DATABASE_URL": "postgresql://db/nova", "NOVA_REDIS_URL": "redis://broker/0"}
@@ -59,6 +60,7 @@ def test_worker_becomes_celery_on_threads(tmp_path: Path) -> None:
     assert environment["NOVA_WORKER__CONCURRENCY"] == "7"
 
 
+@proves("security.loopback")
 def test_beat_and_flower_become_celery_and_flower_listens_on_loopback(tmp_path: Path) -> None:
     beat, _ = _arguments_of_exec(tmp_path, "beat", **SERVERS)
     assert beat == beat_command(log_level="info")[1:]
@@ -67,6 +69,7 @@ def test_beat_and_flower_become_celery_and_flower_listens_on_loopback(tmp_path: 
     assert flower == flower_command(host="127.0.0.1", port=int(port))[1:]
 
 
+@proves("security.loopback")
 def test_the_console_gets_the_api_and_a_key_and_listens_on_loopback(tmp_path: Path) -> None:
     (tmp_path / "nova.json").write_text(json.dumps({"api_url": "http://127.0.0.1:1234"}))
     (tmp_path / "api_key").write_text("nova_secret\n")

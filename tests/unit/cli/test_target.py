@@ -6,6 +6,7 @@ import pytest
 from nova_workers.cli.target import find_servers, find_target
 from nova_workers.config import Settings
 from nova_workers.errors import ConfigurationError
+from tests.requirements import proves
 
 
 def _home(path: Path, *, state: object | None = None, key: str | None = None) -> Settings:
@@ -42,6 +43,7 @@ def test_the_key_of_this_machine_is_never_sent_to_another(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("url", ["http://localhost:1", "http://127.0.0.1:1", "http://[::1]:1"])
+@proves("security.loopback")
 def test_the_key_of_this_machine_goes_to_its_loopback(tmp_path: Path, url: str) -> None:
     assert find_target(_home(tmp_path, key="nova_k"), api_url=url, api_key=None).api_key == "nova_k"
 

@@ -14,6 +14,7 @@ from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, Engine
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.errors import ConfigurationError
+from tests.requirements import proves
 
 Script = list[dict[str, Any]]
 
@@ -25,6 +26,7 @@ async def _play(
     return await ScriptedEngine(environment="development").run(message, options, "sandbox", callbacks=callbacks)
 
 
+@proves("security.production")
 def test_it_cannot_be_created_in_production() -> None:
     with pytest.raises(ConfigurationError, match="must not run in production"):
         ScriptedEngine(environment="production")

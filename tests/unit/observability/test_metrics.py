@@ -8,6 +8,7 @@ from prometheus_client import CollectorRegistry
 
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.observability.metrics import Metrics, MetricsServer
+from tests.requirements import proves
 
 
 @pytest.fixture
@@ -93,6 +94,7 @@ def test_the_fleets_gauges_fall_back_to_zero(metrics: Metrics) -> None:
     assert value("nova_queue_oldest_age_seconds", {"queue": "background"}) == 0
 
 
+@proves("security.loopback")
 def test_a_worker_serves_its_metrics_on_loopback(metrics: Metrics) -> None:
     metrics.runs_in_flight.set(4)
     server = MetricsServer(metrics, 0)

@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.outbound.addresses import is_public, parse_address
+from tests.requirements import proves
 
 PRIVATE_4 = (
     "0.0.0.0 0.1.2.3 10.0.0.1 100.64.0.1 100.100.100.200 127.0.0.1 127.255.255.254 168.63.129.16 169.254.169.254 "
@@ -29,6 +30,7 @@ addresses_6 = st.integers(0, 2**128 - 1).map(IPv6Address)
 
 
 @pytest.mark.parametrize("text", PRIVATE_4 + PRIVATE_6)
+@proves("security.addresses")
 def test_private_and_reserved_addresses_are_not_public(text: str) -> None:
     assert not is_public(ip_address(text))
 
@@ -70,6 +72,7 @@ WRAPPERS: dict[str, Callable[[IPv4Address], str]] = {
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @given(address=st.sampled_from(PRIVATE_4).map(IPv4Address))
+@proves("security.addresses")
 def test_no_wrapper_makes_a_private_address_public(wrapper: str, address: IPv4Address) -> None:
     wrapped = parse_address(WRAPPERS[wrapper](address))
     assert wrapped is not None

@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 
 from nova_workers.errors import OutboundFailed
 from nova_workers.outbound.requests import Outbound, OutboundRules
+from tests.requirements import proves
 from tests.support.servers.web_server import WebServer, redirect, reply, web_server
 from tests.unit.tools.test_addresses import PRIVATE_4, PRIVATE_6, WRAPPERS
 
@@ -89,6 +90,7 @@ PLAIN = [
 
 @pytest.mark.parametrize("host", [*NUMBERS, *PLAIN, "127.0.0.1.", "[fe80::1%25eth0]", "①②⑦.⓪.⓪.①", "127。0。0。1"])
 @pytest.mark.parametrize("scheme", ["http", "https"])
+@proves("security.addresses")
 async def test_no_spelling_of_a_private_address_is_accepted(host: str, scheme: str) -> None:
     await _refused(Outbound(OutboundRules()), f"{scheme}://{host}/")
 
@@ -153,6 +155,7 @@ async def test_the_message_does_not_reveal_the_address_of_a_host_name() -> None:
     assert "10.1.2.3" not in message
 
 
+@proves("security.addresses")
 async def test_the_host_is_resolved_once_and_the_checked_address_is_used(web: WebServer) -> None:
     web.page("/", reply(b"first"))
     names = Names(site_test=[("127.0.0.1",), ("127.0.0.3",)])
@@ -161,6 +164,7 @@ async def test_the_host_is_resolved_once_and_the_checked_address_is_used(web: We
     assert f"host: site.test:{web.port}\r\n" in web.heads[0].lower()
 
 
+@proves("security.addresses")
 async def test_each_redirect_resolves_and_checks_the_host_again(web: WebServer) -> None:
     web.page("/", redirect(f"http://other.test:{web.port}/inner"))
     web.page("/inner", reply(b"secret"))
@@ -190,6 +194,7 @@ async def test_the_next_address_is_tried_if_one_does_not_answer(web: WebServer) 
         "gopher://site.test/",
     ],
 )
+@proves("security.addresses")
 async def test_a_redirect_passes_the_same_guard(web: WebServer, to: str) -> None:
     web.page("/", redirect(to.format(port=web.port)))
     web.page("/inner", reply(b"secret"))
@@ -243,6 +248,7 @@ def _raw_deflate(data: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("encoding", "pack"), [("gzip", gzip.compress), ("deflate", zlib.compress), ("deflate", _raw_deflate)]
 )
+@proves("security.responses")
 async def test_compressed_bodies_are_decompressed_within_bounds(web: WebServer, encoding: str, pack: Any) -> None:
     web.page("/", reply(pack(b"hello " * 1_000), content_encoding=encoding))
     web.page("/bomb", reply(pack(bytes(100_000_000)), content_encoding=encoding))
@@ -338,6 +344,7 @@ async def test_a_certificate_is_verified_against_the_name_and_not_the_address(tm
             await outbound.request("GET", f"https://other.test:{web.port}/")
 
 
+@proves("security.addresses")
 async def test_only_the_exact_host_that_the_operator_names_is_reached(web: WebServer) -> None:
     web.page("/", reply(b"x"))
     outbound = _outbound(web, allow_hosts=(f"127.0.0.1:{web.port}",))

@@ -11,6 +11,7 @@ from nova_workers.contracts.ports import FetchedPage
 from nova_workers.errors import ToolFailure
 from nova_workers.outbound.requests import Outbound, OutboundRules
 from nova_workers.tools.pages import WebPages
+from tests.requirements import proves
 from tests.support.servers.web_server import WebServer, redirect, reply, web_server
 
 HTML = """<!doctype html><html><head><title>T</title><style>p {color: red}</style><script>alert("no")</script></head>
@@ -94,6 +95,7 @@ async def test_the_model_gets_the_refusal_of_the_guard() -> None:
         await WebPages(Outbound(OutboundRules())).fetch("http://169.254.169.254/latest/meta-data/")
 
 
+@proves("security.responses")
 async def test_a_page_made_to_bring_a_parser_down_blocks_no_other_call(web: WebServer) -> None:
     web.page("/", reply(b"<blockquote>" * 40_000, kind="text/html"))
     fetching = asyncio.create_task(_fetch(web))

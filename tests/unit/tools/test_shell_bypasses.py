@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from nova_workers.contracts.agents import Permissions
 from nova_workers.tools.commands import MAX_LINE_CHARS
 from nova_workers.tools.policy import CommandPolicy, ToolPolicy
+from tests.requirements import proves
 
 LISTED: dict[str, Any] = {"allow_commands": ("echo *", "ok", "ok *"), "unlisted_commands": "deny"}
 DOUBTED: dict[str, Any] = {"ask_commands": ("evil*",)}
@@ -174,6 +175,7 @@ BYPASSES = (
 
 
 @pytest.mark.parametrize("command", BYPASSES)
+@proves("security.shell")
 def test_a_line_that_does_or_hides_more_is_not_permitted(command: str) -> None:
     assert _kind(command, **LISTED) == "deny"
     rule = {"tool": "Bash", "pattern": "echo *", "decision": "always"}
@@ -232,11 +234,13 @@ def test_a_pattern_permits_a_program_and_its_arguments_by_their_words(command: s
     "command",
     ["evil", '"evil" x', "e'v'il", "x=`evil`", "cat <<E\n$(evil)\nE", "if true; then\nevil\nfi", "f() { evil; }"],
 )
+@proves("security.shell")
 def test_what_must_be_asked_is_found_wherever_a_line_shows_it(command: str) -> None:
     assert _kind(command, **DOUBTED) == "ask"
 
 
 @pytest.mark.parametrize("command", ["echo )", "echo 'open", "if x", "\udc80", "x=(" * 5_000])
+@proves("security.shell")
 def test_a_line_that_cannot_be_read_is_asked_about_where_patterns_forbid_something(command: str) -> None:
     assert _kind(command, **DOUBTED) == "ask"
     assert _kind(command, approvals=({"tool": "Bash", "decision": "always"},), deny_commands=("evil*",)) == "ask"
@@ -271,6 +275,7 @@ HOSTILE = (
 
 
 @pytest.mark.parametrize("piece", HOSTILE)
+@proves("security.shell")
 def test_a_hostile_line_is_judged_in_bounded_time(piece: str) -> None:
     command = (piece * MAX_LINE_CHARS)[: MAX_LINE_CHARS - 1]
     begun_s = time.thread_time()
@@ -327,6 +332,7 @@ _COMMANDS = st.lists(_PIECES, min_size=1, max_size=14).map("".join) | st.builds(
 
 @settings(max_examples=1_500, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(_COMMANDS)
+@proves("security.shell")
 def test_bash_does_nothing_else_for_a_line_that_is_allowed(stage: Path, command: str) -> None:
     if "\x00" in command or _kind(command, **LISTED) != "allow":
         return

@@ -260,6 +260,7 @@ async def test_another_tenant_s_id_is_refused_exactly_like_an_unknown_one(
 
 
 @pytest.mark.parametrize(("method", "path", "field"), IN_BODY)
+@proves("input.unknown")
 async def test_another_tenant_s_thread_in_a_body_is_not_found(
     api: Api, other_tenant: Tenant, database: Database, method: str, path: str, field: str
 ) -> None:
@@ -271,6 +272,7 @@ async def test_another_tenant_s_thread_in_a_body_is_not_found(
         assert await _state(database) == before
 
 
+@proves("input.unknown")
 async def test_lists_filters_and_bulk_cancels_stay_within_the_tenant(
     api: Api, other_tenant: Tenant, worker: ManualWorker, database: Database
 ) -> None:
@@ -300,6 +302,7 @@ async def test_an_agent_s_pause_in_one_tenant_holds_back_no_other(api: Api, othe
         assert (await other.get(f"/v1/runs/{run_id}")).json()["waiting_for"].startswith("no worker is alive")
 
 
+@proves("input.unknown")
 def test_the_matrix_names_every_route_with_an_id(openapi: dict[str, Any]) -> None:
     routes = {(method.upper(), path) for path, item in openapi["paths"].items() for method in item if "{" in path}
     assert {(method, path) for method, path, _ in BY_ID} | MAKES_ITS_OWN | OPERATORS_ONLY == routes
@@ -309,6 +312,7 @@ def test_the_matrix_names_every_route_with_an_id(openapi: dict[str, Any]) -> Non
     "authorization",
     [None, "", "Bearer", "Bearer nova_wrong", "Basic bm92YTpub3Zh", "Bearer \xe9", "bearer x y", "nova_x"],
 )
+@proves("security.keys")
 async def test_a_request_without_a_valid_key_is_refused(api: Api, authorization: str | None) -> None:
     headers = [] if authorization is None else [(b"authorization", authorization.encode("latin-1"))]
     async with api.client(None) as stranger:
@@ -318,6 +322,7 @@ async def test_a_request_without_a_valid_key_is_refused(api: Api, authorization:
     assert answer.json()["code"] == "unauthenticated"
 
 
+@proves("security.keys")
 def test_every_route_of_v1_needs_a_key(openapi: dict[str, Any]) -> None:
     for path, item in openapi["paths"].items():
         for method, operation in item.items():
@@ -333,6 +338,7 @@ def test_every_route_of_v1_needs_a_key(openapi: dict[str, Any]) -> None:
         (("operator",), {"/v1/fleet"}),
     ],
 )
+@proves("security.scopes")
 async def test_a_key_reaches_only_what_its_scopes_cover(
     api: Api, database: Database, scopes: tuple[str, ...], allowed: set[str]
 ) -> None:
@@ -347,6 +353,7 @@ async def test_a_key_reaches_only_what_its_scopes_cover(
                 assert "scope" in answer.json()["detail"]
 
 
+@proves("security.scopes")
 async def test_a_key_cannot_give_a_scope_that_it_lacks(api: Api, database: Database) -> None:
     key = (await make_tenant(database, ("keys", "runs"), api.tenant.id)).key
     async with api.client(key) as narrow:
@@ -355,6 +362,7 @@ async def test_a_key_cannot_give_a_scope_that_it_lacks(api: Api, database: Datab
         assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "operator")
 
 
+@proves("security.keys")
 async def test_a_new_key_is_shown_once_works_and_is_revoked(api: Api, database: Database) -> None:
     made = (await api.http.post("/v1/keys", json={"name": "ci", "scopes": ["runs"]})).json()
     assert made["key"].startswith(made["prefix"])

@@ -11,6 +11,7 @@ from dirty_equals import IsPartialDict
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
+from tests.requirements import proves
 from tests.support.data import media_samples
 
 JSON = {"Content-Type": "application/json"}
@@ -120,6 +121,7 @@ async def test_a_malformed_message_is_refused_by_field(
         _deep(100_000),
     ],
 )
+@proves("security.bodies")
 async def test_a_body_that_cannot_be_read_is_refused(api: Api, body: bytes) -> None:
     answer = await api.http.post("/v1/runs", content=body, headers=JSON)
     assert answer.status_code == 400, answer.text
@@ -156,6 +158,7 @@ async def test_text_beyond_any_model_s_window_is_refused(serve: Serve, settings:
 
 
 @pytest.mark.parametrize("declared", [True, False])
+@proves("security.bodies")
 async def test_a_body_with_too_many_bytes_is_refused_declared_or_not(
     serve: Serve, settings: Settings, declared: bool
 ) -> None:
@@ -262,6 +265,7 @@ async def test_an_unknown_endpoint_is_a_problem_document(api: Api) -> None:
     assert "GET" in method.headers["allow"]
 
 
+@proves("security.bodies")
 async def test_the_problem_of_a_request_with_many_errors_is_bounded(api: Api) -> None:
     names = {f"{'x' * 5_000}{number}": ["y" * 5_000] for number in range(300)}
     refused = await api.http.post("/v1/notes", json={"title": "x", "content": "y", **names})
@@ -281,6 +285,7 @@ async def test_the_problem_of_a_request_with_many_errors_is_bounded(api: Api) ->
         ("/v1/webhooks", {"name": "x", "url": "https://example.org"}, "enabled"),
     ],
 )
+@proves("security.bodies")
 async def test_a_boolean_is_true_or_false_and_nothing_else(
     api: Api, path: str, body: dict[str, Any], field: str, value: object
 ) -> None:

@@ -19,6 +19,7 @@ from nova_workers.config import Settings
 from nova_workers.ledger.database import Connection, Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import make_tenant
+from tests.requirements import proves
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -88,7 +89,7 @@ def _head(api: Api, method: str = "POST", path: str = "/v1/runs", *, key: bool =
     return f"{method} {path} HTTP/1.1\r\n{lines}\r\n".encode()
 
 
-# @proves("api.hostile-clients")
+@proves("security.requests")
 async def test_a_request_without_a_key_is_refused_before_its_body_is_sent(api: Api) -> None:
     async with _connected(api) as (reader, writer):
         writer.write(_head(api, key=False, content_length="1000000"))
@@ -107,6 +108,7 @@ async def test_the_rest_of_a_body_that_is_not_read_does_not_keep_its_connection(
 
 
 @pytest.mark.parametrize("sent", [b"", b"GET /v1/runs HTTP/1.1\r\nhost: x\r\n"], ids=["nothing", "half a head"])
+@proves("security.requests")
 async def test_a_client_that_does_not_finish_its_head_is_disconnected(api: Api, sent: bytes) -> None:
     async with _connected(api) as (reader, writer):
         writer.write(sent)
@@ -115,6 +117,7 @@ async def test_a_client_that_does_not_finish_its_head_is_disconnected(api: Api, 
     assert rest.startswith(b"HTTP/1.1 408 ") == bool(sent)
 
 
+@proves("security.requests")
 async def test_a_head_that_drips_is_cut_off(api: Api) -> None:
     async with _connected(api) as (reader, writer):
         writer.write(b"GET /v1/runs HTTP/1.1\r\n")
@@ -134,6 +137,7 @@ async def test_a_head_that_drips_is_cut_off(api: Api) -> None:
     ],
     ids=["many headers", "an endless header", "a long target"],
 )
+@proves("security.requests")
 async def test_a_head_that_is_too_large_is_refused(api: Api, head: bytes) -> None:
     async with _connected(api) as (reader, writer):
         writer.write(head)
@@ -141,6 +145,7 @@ async def test_a_head_that_is_too_large_is_refused(api: Api, head: bytes) -> Non
     assert (status, told["code"]) == (431, "head_too_large")
 
 
+@proves("security.requests")
 async def test_requests_that_do_not_wait_for_answers_are_bounded(api: Api) -> None:
     async with _connected(api) as (reader, writer):
         writer.write(b"GET /healthz HTTP/1.1\r\nhost: x\r\n\r\n" * 5_000)
@@ -150,6 +155,7 @@ async def test_requests_that_do_not_wait_for_answers_are_bounded(api: Api) -> No
     assert told.count(b"HTTP/1.1 200") < 20
 
 
+@proves("security.requests")
 async def test_a_slow_body_is_cut_off_by_its_deadline(api: Api) -> None:
     async with _connected(api) as (reader, writer):
         writer.write(_head(api, content_length="1000000"))
@@ -162,6 +168,7 @@ async def test_a_slow_body_is_cut_off_by_its_deadline(api: Api) -> None:
     assert b'"request_too_slow"' in told
 
 
+@proves("security.requests")
 async def test_connections_are_bounded_by_address_and_others_are_served(api: Api) -> None:
     host = next(_hosts)
     async with _held(api, host, 8), _connected(api, host) as (reader, _):
@@ -175,6 +182,7 @@ async def test_connections_are_bounded_by_address_and_others_are_served(api: Api
         assert (await _answer(reader))[0] == 200
 
 
+@proves("security.rates")
 async def test_an_address_that_calls_too_often_is_slowed_and_told_for_how_long(api: Api) -> None:
     address, keys = next(_addresses), [await _tenant(api) for _ in range(4)]
     calls = [api.http.get("/v1/tenant", headers=_as(key, address)) for key in keys for _ in range(40)]
@@ -187,6 +195,7 @@ async def test_an_address_that_calls_too_often_is_slowed_and_told_for_how_long(a
 
 
 @pytest.mark.parametrize(("path", "served"), [("/openapi.json", 200), ("/v1/tenant", 401), ("/v1/nothing", 401)])
+@proves("security.rates")
 async def test_without_a_key_an_address_may_call_less_often(api: Api, path: str, served: int) -> None:
     address = next(_addresses)
     async with _client(api, None, address) as client:
@@ -197,6 +206,7 @@ async def test_without_a_key_an_address_may_call_less_often(api: Api, path: str,
     assert (await api.http.get("/v1/tenant", headers=_as(await _tenant(api), address))).status_code == 200
 
 
+@proves("security.rates")
 async def test_a_key_that_calls_too_often_is_slowed_from_every_address(api: Api) -> None:
     tenant = await _tenant(api)
     calls = [api.http.get("/v1/tenant", headers=_as(tenant, next(_addresses))) for _ in range(80)]
@@ -205,6 +215,7 @@ async def test_a_key_that_calls_too_often_is_slowed_from_every_address(api: Api)
     assert statuses.count(429) >= 1
 
 
+@proves("security.guesses")
 async def test_an_address_that_guesses_keys_is_slowed_and_shuts_out_no_valid_key(api: Api) -> None:
     guesser = next(_addresses)
     known, unknown = await _tenant(api), await _tenant(api)
@@ -225,6 +236,7 @@ async def test_an_address_that_guesses_keys_is_slowed_and_shuts_out_no_valid_key
         assert (await client.get("/v1/tenant")).status_code == 200, "another address is not concerned"
 
 
+@proves("security.rates")
 async def test_only_configured_proxies_name_the_address_of_a_client(api: Api) -> None:
     transport = httpx2.AsyncHTTPTransport(
         local_address=next(_hosts), limits=httpx2.Limits(max_connections=4), verify=False
@@ -235,6 +247,7 @@ async def test_only_configured_proxies_name_the_address_of_a_client(api: Api) ->
     assert 429 in {answer.status_code for answer in answers}
 
 
+@proves("security.bodies")
 async def test_json_of_a_million_brackets_in_texts_does_not_hold_the_loop(api: Api) -> None:
     body = b'{"message": [' + b'"[",' * 900_000 + b'"["]}'
     begun_s = time.thread_time()
@@ -245,6 +258,7 @@ async def test_json_of_a_million_brackets_in_texts_does_not_hold_the_loop(api: A
     assert time.thread_time() - begun_s < 0.5
 
 
+@proves("security.shares")
 async def test_exports_that_are_not_read_leave_the_api_to_others_and_end_by_their_deadline(api: Api) -> None:
     tenant, other = await make_tenant(api.state.services.database), await _tenant(api)
     await api.state.services.database.execute(_MANY_NOTES, tenant_id=tenant.id)
@@ -270,6 +284,7 @@ async def test_exports_that_are_not_read_leave_the_api_to_others_and_end_by_thei
             connection.close()
 
 
+@proves("security.shares")
 async def test_an_import_that_does_not_arrive_is_cut_off_and_imports_nothing(api: Api) -> None:
     tenant = await _tenant(api)
     async with _connected(api) as (reader, writer):
@@ -280,6 +295,7 @@ async def test_an_import_that_does_not_arrive_is_cut_off_and_imports_nothing(api
     assert told.startswith(b"HTTP/1.1 408 ")
 
 
+@proves("security.shares")
 async def test_requests_of_one_tenant_that_wait_in_the_database_leave_connections_to_others(api: Api) -> None:
     tenant, other = await _tenant(api), await _tenant(api)
     locking = Database(api.state.services.settings.require_database_url(), pool_size=1)

@@ -37,7 +37,7 @@ async def test_the_reference_allows_no_inline_script_and_no_other_server(api: Ap
     assert re.search(r"<script(?![^>]*src=)|<style|\son\w+=|\sstyle=", page.text) is None
 
 
-@proves("reference.offline")
+@proves("reference.offline", "security.policies")
 async def test_every_answer_has_a_policy_under_which_a_browser_loads_nothing_else(api: Api) -> None:
     for path in ("/v1/agents", "/v1/nothing", "/openapi.json", "/metrics", "/docs/start.js", "/docs/assets/nothing.js"):
         policy = (await api.http.get(path)).headers.get_list("content-security-policy")

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from tests.integration.cli.telegram.conftest import ANN, BEN, MALLORY, Script, Stage, soon
+from tests.requirements import proves
 from tests.support.servers.telegram_server import BOT_ID, BotApiError
 from tests.support.waiting import stays
 
@@ -119,6 +120,7 @@ async def test_a_refused_rate_is_waited_for_as_long_as_telegram_asks(served: Sta
     assert len(telegram.named("sendMessage")) == 2
 
 
+@proves("security.telegram")
 async def test_strangers_are_refused_once_with_their_id_and_leave_nothing(served: Stage) -> None:
     telegram = served.telegram
     for _ in range(3):
@@ -176,6 +178,7 @@ async def test_stop_ends_what_runs(served: Stage, script: Script) -> None:
 
 
 @pytest.mark.long
+@proves("security.telegram")
 async def test_the_bot_of_one_agent_talks_for_that_agent_only(stage: Stage) -> None:
     agent_id = await stage.agent()
     own = f'{{"{agent_id}": {{"token": "{stage.env.pop("NOVA_TELEGRAM__TOKEN")}"}}}}'

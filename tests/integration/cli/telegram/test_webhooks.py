@@ -20,6 +20,7 @@ from nova_workers.channels.telegram.sources import Webhook
 from nova_workers.client.client import NovaClient
 from nova_workers.config import AudioSettings
 from tests.integration.cli.telegram.conftest import Stage, soon
+from tests.requirements import proves
 from tests.support.processes.fleet import free_port
 from tests.support.servers.telegram_server import TOKEN, telegram_server
 
@@ -28,6 +29,7 @@ pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
 PROOF = b"x-telegram-bot-api-secret-token"
 
 
+@proves("security.telegram")
 async def test_a_webhook_takes_updates_with_its_secret_only_and_each_once(stage: Stage) -> None:
     telegram, port = stage.telegram, free_port()
     stage.start(NOVA_TELEGRAM__WEBHOOK_URL="https://bots.example.com/hooks", NOVA_TELEGRAM__WEBHOOK_PORT=str(port))

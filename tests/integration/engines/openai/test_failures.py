@@ -10,6 +10,7 @@ from nova_workers.engines.openai import OpenAIEngine
 from nova_workers.engines.openai.provider import WireForm
 from nova_workers.errors import EngineErrorKind
 from tests.integration.engines.openai.conftest import SECRET_KEY, MakeEngine
+from tests.requirements import proves
 from tests.support.servers.model_server import Drop, Hang, ModelServer, Part, Reply, Status, Stream
 
 SO_FAR = Part("text", ["So far"])
@@ -151,6 +152,7 @@ async def test_the_words_of_a_server_are_kept_wherever_they_are(
     assert any(words in error.message for words in ("Not Found", "page not found", "model is gone"))
 
 
+@proves("security.responses")
 async def test_a_response_that_does_not_end_is_given_up(server: ModelServer, engine: OpenAIEngine) -> None:
     server.reply(Stream((Part("text", ["again "] * 12_000), Part("stall"))))
     options = EngineOptions(model="sonnet", max_tokens=100)

@@ -125,6 +125,7 @@ async def test_a_sound_file_is_no_image(caller: NativeToolCaller) -> None:
     assert "something else" in await caller.failure("Read", file_path="a.webp")
 
 
+@proves("security.files")
 async def test_only_the_directories_are_reachable(caller: NativeToolCaller, outside: Path, tmp_path: Path) -> None:
     other = tmp_path / "other"
     other.mkdir()
@@ -136,6 +137,7 @@ async def test_only_the_directories_are_reachable(caller: NativeToolCaller, outs
 
 
 @pytest.mark.parametrize("name", ["Read", "Write", "Edit", "Glob", "Grep"])
+@proves("security.files")
 async def test_no_link_leaves_the_directories(caller: NativeToolCaller, outside: Path, name: str) -> None:
     work = caller.workdir
     (work / "in").mkdir()
@@ -153,6 +155,7 @@ async def test_no_link_leaves_the_directories(caller: NativeToolCaller, outside:
     _assert_untouched(outside)
 
 
+@proves("security.files")
 async def test_a_search_shows_nothing_behind_a_link(caller: NativeToolCaller, outside: Path) -> None:
     (caller.workdir / "link").symlink_to(outside)
     (caller.workdir / "file.txt").symlink_to(outside / "secret.txt")
@@ -175,6 +178,7 @@ PATHS = st.tuples(st.sampled_from(["", "/", "//", "./"]), st.lists(PARTS).map("/
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None, max_examples=300)
 @given(path=PATHS | st.text(max_size=50) | st.just("a/" * 5_000))
+@proves("security.files")
 def test_no_path_leaves_the_directories(tmp_path: Path, caller: NativeToolCaller, path: str) -> None:
     outside = tmp_path / "outside"
     if not outside.exists():
@@ -240,6 +244,7 @@ async def test_a_canceled_call_waits_for_a_write_in_progress(
 
 
 @pytest.mark.parametrize("exchanged", ["d", "d/inner", "d/inner/secret.txt"])
+@proves("security.files")
 def test_a_link_that_appears_after_the_check_is_not_followed(
     caller: NativeToolCaller, outside: Path, exchanged: str
 ) -> None:
@@ -274,6 +279,7 @@ while True:
 """
 
 
+@proves("security.files")
 async def test_a_file_that_is_exchanged_for_a_link_during_its_use_is_not_followed(
     caller: NativeToolCaller, outside: Path
 ) -> None:
@@ -335,6 +341,7 @@ async def test_no_tool_opens_the_files_of_the_fleet_at_any_trust(tmp_path: Path,
     native.close()
 
 
+@proves("security.files")
 async def test_a_directory_that_becomes_a_link_leads_nowhere_outside_the_ceilings(
     tmp_path: Path, outside: Path
 ) -> None:

@@ -14,6 +14,7 @@ from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.errors import ConfigurationError
 from nova_workers.shell_sandbox import ShellSandbox
+from tests.requirements import proves
 from tests.support.waiting import until
 from tests.unit.engines.native.conftest import NativeToolCaller
 
@@ -39,6 +40,7 @@ async def test_long_output_is_cut_in_the_middle(caller: NativeToolCaller) -> Non
     assert len(output) < 2_200
 
 
+@proves("security.environment")
 async def test_the_workers_environment_does_not_leak(caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("ANTHROPIC_API_KEY", "NOVA_DATABASE_URL", "AWS_SECRET_ACCESS_KEY", "GITHUB_TOKEN", "SOME_NEW_SECRET"):
         monkeypatch.setenv(name, "hush")

@@ -277,6 +277,7 @@ async def test_an_enclosed_command_writes_where_the_agent_may_and_nowhere_else(
     caller.native.close()
 
 
+@proves("ceilings.sandbox")
 async def test_without_a_sandbox_the_shell_of_a_tenant_with_ceilings_is_refused(tmp_path: Path) -> None:
     native = NativeTools(shell=ShellSettings(why_none="There is no bwrap on PATH."))
     options = EngineOptions(str(tmp_path), enclosure=Enclosure((str(tmp_path),)))

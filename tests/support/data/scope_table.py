@@ -1,0 +1,94 @@
+"""Which endpoint needs which scope, as the application has it: the table of docs/scopes.md.
+
+Write it anew with ``python -m tests.support.data.scope_table``.
+"""
+
+import ast
+import inspect
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any, Final, get_args
+
+from fastapi import FastAPI
+from fastapi.routing import APIRoute
+
+from api.app import build_app
+from nova_workers.config import Settings
+from nova_workers.contracts.http.keys import Scope
+from tests.support.data.documents import ROOT
+
+__all__ = ["PAGE", "scope_table", "table_of"]
+
+PAGE: Final = ROOT / "docs" / "scopes.md"
+_HEAD: Final = "| endpoint | scope | depending on the request | other tenants |\n| --- | --- | --- | --- |\n"
+_SCOPES: Final = frozenset(get_args(Scope))
+_BY_FIELD: Final = "by field"
+_UNUSED: Final = {"database_url": "postgresql://nobody@127.0.0.1:1/none", "redis_url": "redis://127.0.0.1:1/0"}
+
+
+def scope_table() -> str:
+    """Return the rows of all endpoints, in the order of the application's routes."""
+    app = build_app(Settings.model_validate(_UNUSED))
+    operations = app.openapi()["paths"]
+    return _HEAD + "".join(_rows(app, operations))
+
+
+def table_of(page: str) -> str:
+    """Return the table that a page has.
+
+    Raises:
+        ValueError: It has none.
+    """
+    start = page.index(_HEAD)
+    return page[start:].partition("\n\n")[0].rstrip("\n") + "\n"
+
+
+def _rows(app: FastAPI, operations: dict[str, Any]) -> Iterator[str]:
+    for route in app.routes:
+        if not isinstance(route, APIRoute):
+            continue
+        for method in sorted(route.methods or ()):
+            operation = operations.get(route.path, {}).get(method.lower(), {})
+            needed = [scope for need in operation.get("security", ()) for scope in need["HTTPBearer"]]
+            further = [scope for scope in _compared(route) if scope not in needed]
+            across = "with `operator`" if "operator" in {*needed, *further} else "never"
+            cells = [_spans(needed) or "any key", _spans(further) or "-", across]
+            if not route.path.startswith("/v1/"):
+                cells = ["no key", "-", "-"]
+            yield f"| `{method} {route.path}` | {' | '.join(cells)} |\n"
+
+
+def _spans(scopes: list[str]) -> str:
+    return ", ".join(scope if scope == _BY_FIELD else f"`{scope}`" for scope in scopes)
+
+
+def _compared(route: APIRoute) -> list[str]:
+    """Return the scopes that the code of a route compares with those of the caller."""
+    module = inspect.getmodule(route.endpoint)
+    assert module is not None
+    return sorted(set(_compared_by(route.endpoint.__name__, module, set())))
+
+
+def _compared_by(name: str, module: ModuleType, seen: set[str]) -> Iterator[str]:
+    """Yield the scopes that a function compares, and those that functions of its module do for it."""
+    functions = {node.name: node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, _FUNCTION)}
+    if name in seen or name not in functions:
+        return
+    seen.add(name)
+    for node in ast.walk(functions[name]):
+        if isinstance(node, ast.Attribute) and ast.unparse(node) == "caller.scopes":
+            yield _BY_FIELD
+        elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("caller.need", "caller.may"):
+            words = {str(part.value) for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)}
+            named = words & _SCOPES
+            yield from named or {_BY_FIELD}
+        elif isinstance(node, ast.Name):
+            yield from _compared_by(node.id, module, seen)
+
+
+_FUNCTION: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
+
+
+if __name__ == "__main__":
+    _text = PAGE.read_text("utf-8")
+    PAGE.write_text(_text.replace(table_of(_text), scope_table()), "utf-8")
