@@ -82,7 +82,7 @@ async def _named(database: Database, tenant_id: str) -> list[tuple[str, Any]]:
         for table in metadata.sorted_tables
         if "tenant_id" in table.c
         for row in await database.fetch(
-            f"SELECT x.* FROM {table.name} x WHERE tenant_id = :tenant_id AND x::text LIKE '%{OLD}%'",
+            f"SELECT x.* FROM {table.name} x WHERE tenant_id = :tenant_id AND x::text LIKE '%{OLD}%' ORDER BY x::text",
             tenant_id=tenant_id,
         )
     ]
