@@ -8,11 +8,17 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.contracts.http.memories import MemoryCreate
 from nova_workers.contracts.http.notes import NoteCreate
+from nova_workers.contracts.http.orchestrations import OrchestrationCreate
+from nova_workers.contracts.http.order_policies import OrderSecretCreate
 from nova_workers.contracts.http.secrets import SecretPut
 from nova_workers.contracts.http.tasks import StepInput, TaskCreate
 from nova_workers.contracts.http.triggers import TriggerCreate
+from nova_workers.contracts.http.webhooks import WebhookCreate
 from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
+from nova_workers.contracts.orders import AiWorkOrderV1
 from nova_workers.contracts.skills import SkillPut
+from tests.integration.api.orders.conftest import valid_order
+from tests.support.harness.trees import call, complete, spawn
 from tests.support.waiting import until
 
 __all__ = ["seed"]
@@ -80,6 +86,16 @@ _SCRIPTS: dict[str, tuple[str, str, list[dict[str, Any]]]] = {
         "Reads files of suppliers.",
         [{"say": "Reading the file. "}, {"error": {"kind": "timeout", "message": "The model did not answer in 60 s."}}],
     ),
+    "planner": (
+        "Planner",
+        "Divides work among agents.",
+        [
+            {"say": "One agent for each region."},
+            spawn(complete("North rose by 8 percent."), name="North", wait=False),
+            spawn(call("ask_user", question="Leave the paused customer out?"), complete("Done."), name="South"),
+            complete("North rose by 8 percent; South is as before without the paused customer."),
+        ],
+    ),
     "writer": (
         "Writer",
         "Writes the newsletter.",
@@ -98,7 +114,7 @@ _MESSAGES = (
 
 
 async def seed(fleet: NovaClient) -> None:
-    """Make agents, what they keep, and runs: some ended, one failed, one waits for a person, one writes for minutes."""
+    """Make agents, what they keep, and runs: some ended, one failed, some wait for a person, one writes for minutes."""
     for agent, (name, description, script) in _SCRIPTS.items():
         await fleet.agents.create(
             AgentCreate(
@@ -114,6 +130,10 @@ async def seed(fleet: NovaClient) -> None:
     for agent, message in _MESSAGES:
         run = await fleet.runs.create(StatelessRunCreate(message=message, agent_id=agent))
         await until(lambda run=run: _is_settled(fleet, run), f"the run of {agent}", timeout_s=60)
+    tree = await fleet.orchestrations.start(
+        OrchestrationCreate(task="Compare the regions of this week.", agent_id="planner")
+    )
+    await until(lambda: _asks(fleet, tree.id), "the question of South", timeout_s=60)
 
 
 async def _fill_workspace(fleet: NovaClient) -> None:
@@ -123,6 +143,10 @@ async def _fill_workspace(fleet: NovaClient) -> None:
     await fleet.notes.create(
         NoteCreate(agent_id="support", title="Tone", content="Short, warm, and with one next step.")
     )
+    await fleet.webhooks.create(WebhookCreate(url="https://hooks.example.com/nova", enabled=False))
+    secret = (await fleet.work_order_secrets.create(OrderSecretCreate())).secret
+    order = AiWorkOrderV1.model_validate(valid_order((await fleet.whoami()).tenant_id, secret))
+    await fleet.work_orders.submit(order, respond_async=True)
     await fleet.secrets.put("METRICS_TOKEN", SecretPut(value="not-a-real-token", description="Reads the dashboard"))
     await fleet.skills.put("weekly-report", SkillPut(skill_md=_SKILL))
     steps = tuple(
@@ -134,6 +158,12 @@ async def _fill_workspace(fleet: NovaClient) -> None:
             agent_id="analyst", kind="cron", schedule="0 9 * * 1", prompt="How did we do?", title="Mondays at 9"
         )
     )
+
+
+async def _asks(fleet: NovaClient, orchestration: str) -> bool:
+    """Whether an agent of an orchestration waits for a person."""
+    tree = await fleet.orchestrations.tree(orchestration)
+    return any(agent.waits for agent in tree.agents)
 
 
 async def _is_settled(fleet: NovaClient, run: RunView) -> bool:

@@ -8,13 +8,8 @@ import pytest
 from axe_playwright_python.async_playwright import Axe
 from playwright.async_api import Browser, Page, expect
 
-from nova_workers.contracts.http.orchestrations import OrchestrationCreate
-from nova_workers.contracts.http.order_policies import OrderSecretCreate
-from nova_workers.contracts.http.webhooks import WebhookCreate
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from nova_workers.contracts.orders import AiWorkOrderV1
 from tests.browser.harness import Site, signed_in
-from tests.integration.api.orders.conftest import valid_order
 
 
 async def test_a_login_link_opens_home_and_home_leads_to_the_runs(page: Page, nova: Site) -> None:
@@ -120,11 +115,9 @@ async def _things(nova: Site) -> list[str]:
     (run,) = (await fleet.runs.list(agent_id="analyst", limit=1)).items
     (trigger,), (task,) = (await fleet.triggers.list(limit=1)).items, (await fleet.tasks.list(limit=1)).items
     (note,) = (await fleet.notes.list(agent_id="analyst", limit=1)).items
-    tree = await fleet.orchestrations.start(OrchestrationCreate(task="Compare the regions.", agent_id="support"))
-    hook = await fleet.webhooks.create(WebhookCreate(url="https://hooks.example.com/nova", enabled=False))
-    secret = (await fleet.work_order_secrets.create(OrderSecretCreate())).secret
-    order = AiWorkOrderV1.model_validate(valid_order((await fleet.whoami()).tenant_id, secret))
-    trace_id = (await fleet.work_orders.submit(order, respond_async=True)).trace_id
+    (tree,) = (await fleet.orchestrations.list(limit=1)).items
+    (hook,) = (await fleet.webhooks.list(limit=1)).items
+    (order,) = (await fleet.work_orders.list(limit=1)).items
     return [
         f"/runs/{run.id}",
         f"/chat/{run.thread_id}",
@@ -133,8 +126,8 @@ async def _things(nova: Site) -> list[str]:
         f"/notes/{note.id}",
         "/skills/weekly-report",
         f"/orchestrations/{tree.id}",
-        f"/webhooks/{hook.webhook.id}",
-        f"/work-orders/{trace_id}",
+        f"/webhooks/{hook.id}",
+        f"/work-orders/{order.trace_id}",
     ]
 
 
