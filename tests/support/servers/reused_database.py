@@ -16,11 +16,12 @@ SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
  WHERE datname = current_database() AND pid <> pg_backend_pid()
 """
 
-# All but rows: a test may also change tables, constraints, triggers, functions, statistics and settings. A row of the
-# catalogue that was changed in place has a newer transaction.
+# All but rows: a test may also change tables, constraints, triggers, functions, policies, rights, statistics,
+# settings. A row of the catalogue that was changed in place has a newer transaction; TRUNCATE changes `pg_class` too.
 _SHAPE = """
 SELECT (SELECT version_num FROM alembic_version), (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_statistic),
        (SELECT count(*) FROM pg_db_role_setting),
+       (SELECT sum(hashtext(concat_ws('/', relname, relowner, relacl, relrowsecurity))) FROM pg_class),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_attribute),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_constraint),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_trigger),

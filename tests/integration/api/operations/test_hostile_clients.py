@@ -15,10 +15,11 @@ import orjson
 import pytest
 import pytest_asyncio
 
+from api.state import ApiState
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Connection, Database
 from tests.integration.api.conftest import Api, served
-from tests.integration.api.manual_worker import make_tenant
+from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
 from tests.support.waiting import until
 
@@ -40,14 +41,26 @@ _addresses = (f"203.0.113.{number}" for number in itertools.count(1))
 _hosts = (f"127.0.1.{number}" for number in itertools.count(1))
 
 
+class LimitedApi(Api):
+    """The API with low limits.
+
+    Attributes:
+        owner: A pool of the user who owns the tables, and makes tenants.
+    """
+
+    def __init__(self, url: str, state: ApiState, tenant: Tenant, owner: Database) -> None:
+        super().__init__(url, state, tenant)
+        self.owner = owner
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def api(shared_settings: Settings) -> AsyncGenerator[Api]:
+async def api(shared_settings: Settings) -> AsyncGenerator[LimitedApi]:
     """The API with low limits, shared by all tests here."""
     limits = shared_settings.api.model_copy(update=_LIMITS)
     database = Database(shared_settings.require_database_url(), pool_size=2)
     tenant = await make_tenant(database)
     async with served(shared_settings.model_copy(update={"api": limits})) as (base, state):
-        api = Api(base, state, tenant)
+        api = LimitedApi(base, state, tenant, database)
         async with api.http:
             yield api
     await database.close()
@@ -183,7 +196,7 @@ async def test_connections_are_bounded_by_address_and_others_are_served(api: Api
 
 
 @proves("security.rates")
-async def test_an_address_that_calls_too_often_is_slowed_and_told_for_how_long(api: Api) -> None:
+async def test_an_address_that_calls_too_often_is_slowed_and_told_for_how_long(api: LimitedApi) -> None:
     address, keys = next(_addresses), [await _tenant(api) for _ in range(4)]
     calls = [api.http.get("/v1/tenant", headers=_as(key, address)) for key in keys for _ in range(40)]
     answers = await asyncio.gather(*calls)
@@ -196,7 +209,7 @@ async def test_an_address_that_calls_too_often_is_slowed_and_told_for_how_long(a
 
 @pytest.mark.parametrize(("path", "served"), [("/openapi.json", 200), ("/v1/tenant", 401), ("/v1/nothing", 401)])
 @proves("security.rates")
-async def test_without_a_key_an_address_may_call_less_often(api: Api, path: str, served: int) -> None:
+async def test_without_a_key_an_address_may_call_less_often(api: LimitedApi, path: str, served: int) -> None:
     address = next(_addresses)
     async with _client(api, None, address) as client:
         answers = await asyncio.gather(*(client.get(path) for _ in range(60)))
@@ -207,7 +220,7 @@ async def test_without_a_key_an_address_may_call_less_often(api: Api, path: str,
 
 
 @proves("security.rates")
-async def test_a_key_that_calls_too_often_is_slowed_from_every_address(api: Api) -> None:
+async def test_a_key_that_calls_too_often_is_slowed_from_every_address(api: LimitedApi) -> None:
     tenant = await _tenant(api)
     calls = [api.http.get("/v1/tenant", headers=_as(tenant, next(_addresses))) for _ in range(80)]
     statuses = [answer.status_code for answer in await asyncio.gather(*calls)]
@@ -216,7 +229,7 @@ async def test_a_key_that_calls_too_often_is_slowed_from_every_address(api: Api)
 
 
 @proves("security.guesses")
-async def test_an_address_that_guesses_keys_is_slowed_and_shuts_out_no_valid_key(api: Api) -> None:
+async def test_an_address_that_guesses_keys_is_slowed_and_shuts_out_no_valid_key(api: LimitedApi) -> None:
     guesser = next(_addresses)
     known, unknown = await _tenant(api), await _tenant(api)
     async with _client(api, known, guesser) as client:
@@ -259,9 +272,9 @@ async def test_json_of_a_million_brackets_in_texts_does_not_hold_the_loop(api: A
 
 
 @proves("security.shares")
-async def test_exports_that_are_not_read_leave_the_api_to_others_and_end_by_their_deadline(api: Api) -> None:
-    tenant, other = await make_tenant(api.state.services.database), await _tenant(api)
-    await api.state.services.database.execute(_MANY_NOTES, tenant_id=tenant.id)
+async def test_exports_that_are_not_read_leave_the_api_to_others_and_end_by_their_deadline(api: LimitedApi) -> None:
+    tenant, other = await make_tenant(api.owner), await _tenant(api)
+    await api.owner.execute(_MANY_NOTES, tenant_id=tenant.id)
     unread = [_unread_export(api, tenant.key) for _ in range(13)]
     try:
         async with _client(api, tenant.key, next(_addresses)) as client:
@@ -285,7 +298,7 @@ async def test_exports_that_are_not_read_leave_the_api_to_others_and_end_by_thei
 
 
 @proves("security.shares")
-async def test_an_import_that_does_not_arrive_is_cut_off_and_imports_nothing(api: Api) -> None:
+async def test_an_import_that_does_not_arrive_is_cut_off_and_imports_nothing(api: LimitedApi) -> None:
     tenant = await _tenant(api)
     async with _connected(api) as (reader, writer):
         about = {"content_type": "application/x-ndjson", "transfer_encoding": "chunked"}
@@ -296,7 +309,7 @@ async def test_an_import_that_does_not_arrive_is_cut_off_and_imports_nothing(api
 
 
 @proves("security.shares")
-async def test_requests_of_one_tenant_that_wait_in_the_database_leave_connections_to_others(api: Api) -> None:
+async def test_requests_of_one_tenant_that_wait_in_the_database_leave_connections_to_others(api: LimitedApi) -> None:
     tenant, other = await _tenant(api), await _tenant(api)
     locking = Database(api.state.services.settings.require_database_url(), pool_size=1)
     async with locking.transaction() as holder:
@@ -364,8 +377,8 @@ async def _none_open(api: Api, host: str) -> bool:
         return (await reader.read()).startswith(b"HTTP/1.1 200")
 
 
-async def _tenant(api: Api) -> str:
-    return (await make_tenant(api.state.services.database)).key
+async def _tenant(api: LimitedApi) -> str:
+    return (await make_tenant(api.owner)).key
 
 
 def _as(key: str, address: str) -> dict[str, str]:
