@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request, Response
 
-from api.auth import Caller, RunsCaller
+from api.auth import Caller, SubmittingCaller
 from api.state import ApiState, state_of
 from api.streaming.following import Target
 from api.streaming.sse import RunEventStream
@@ -107,7 +107,7 @@ class MessageAcceptance:
 
 
 async def _acceptance(
-    request: Request, caller: RunsCaller, idempotency_key: IdempotencyKey = None
+    request: Request, caller: SubmittingCaller, idempotency_key: IdempotencyKey = None
 ) -> MessageAcceptance:
     return MessageAcceptance(state_of(request), caller, request, idempotency_key)
 

@@ -18,7 +18,7 @@ from api.guard.requests import RequestGuard
 from api.key_cache import KeyCache
 from api.openapi import install_openapi
 from api.routes import reference
-from api.routes.operations import activity, attention, fleet, health, keys, leases, tenant, tenants, usage
+from api.routes.operations import activity, attention, audit, fleet, health, keys, leases, tenant, tenants, usage
 from api.routes.orchestrations import config as orchestration_config
 from api.routes.orchestrations import events as orchestration_events
 from api.routes.orchestrations import masters as orchestration_masters
@@ -87,6 +87,7 @@ _ROUTERS = (
     usage.router,
     attention.router,
     activity.router,
+    audit.router,
     tenant.router,
     tenants.router,
     archive.router,

@@ -11,7 +11,9 @@ from starlette.types import Scope as ASGIScope
 
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.errors import Forbidden
+from nova_workers.ledger.auditing import Actor, act_as
 from nova_workers.ledger.visibility import see_all_tenants
+from nova_workers.observability.tracing import current_trace_id
 
 __all__ = [
     "AgentsCaller",
@@ -21,12 +23,14 @@ __all__ = [
     "OperatorCaller",
     "RunsCaller",
     "SecretsCaller",
+    "SubmittingCaller",
     "WorkspaceCaller",
     "keep_caller",
 ]
 
 
 _CALLER: Final = "nova.caller"
+_READING: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +66,12 @@ def keep_caller(scope: ASGIScope, caller: Caller) -> None:
 class _KeyCheck(SecurityBase):
     """The dependency itself; as a security scheme, so that the OpenAPI document names it.
 
-    The guard authenticated the caller before the route was chosen; here are its scopes compared.
+    The guard authenticated the caller before the route was chosen; here are its scopes compared, and the changes of the
+    request become its own in the audit log.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *, audited: bool) -> None:
+        self._audited = audited
         self.model = HTTPBearerModel(description="An API key, `nova_…`. `nova keys create` makes one.")
         self.scheme_name = "HTTPBearer"
 
@@ -75,13 +81,24 @@ class _KeyCheck(SecurityBase):
             see_all_tenants()
         for scope in needed.scopes:
             caller.need(scope)  # pyright: ignore[reportArgumentType] - FastAPI types them as plain strings
+        if self._audited and request.method not in _READING:
+            act_as(_actor(caller, request))
         return caller
 
 
-_check = _KeyCheck()
+def _actor(caller: Caller, request: Request) -> Actor:
+    address = None if request.client is None else request.client.host
+    return Actor("key", caller.key_id, caller.tenant_id, address=address, trace_id=current_trace_id())
+
+
+_check = _KeyCheck(audited=True)
+_check_sender = _KeyCheck(audited=False)
 
 RunsCaller = Annotated[Caller, Security(_check, scopes=["runs"])]
 """May use threads and runs."""
+
+SubmittingCaller = Annotated[Caller, Security(_check_sender, scopes=["runs"])]
+"""May use threads and runs, in requests that are sent often and whose record is the run or the order."""
 
 AgentsCaller = Annotated[Caller, Security(_check, scopes=["agents"])]
 """May read and change agents."""

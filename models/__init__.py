@@ -11,6 +11,7 @@ from models.orchestrations import Orchestration, OrchestrationAgent, Orchestrati
 from models.order_policies import WorkOrderPolicy, WorkOrderSecret
 from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from models.rankings import ModelJudgement, ModelRanking
+from models.rights.audit import AuditEvent
 from models.rights.row_security import protect
 from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch
 from models.schedule import Trigger, TriggerFiring
@@ -26,6 +27,7 @@ __all__ = [
     "Agent",
     "AgentVersion",
     "ApiKey",
+    "AuditEvent",
     "Compaction",
     "Delivery",
     "Effect",

@@ -34,6 +34,7 @@ from nova_workers.capabilities.seam import (
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
 from nova_workers.errors import NovaError, Unavailable
+from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.observability.redaction import current_redactor
 
 __all__ = ["ToolServer"]
@@ -90,7 +91,10 @@ async def _call(
     except ValidationError as error:
         return _error(_explain(name, error))
     try:
-        return _result(await _run(tool, context, given))
+        if tool.read_only:
+            return _result(await _run(tool, context, given))
+        with acting_as(Actor("agent", context.agent_id, context.tenant_id, run_id=context.run_id)):
+            return _result(await _run(tool, context, given))
     except NovaError as error:
         return _error(error.message)
     except Exception:

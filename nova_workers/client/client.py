@@ -16,6 +16,7 @@ from pydantic import BaseModel
 
 from nova_workers.client.resources.agents import Agents
 from nova_workers.client.resources.archive import Archives
+from nova_workers.client.resources.audit import AuditLog
 from nova_workers.client.resources.deliveries import Deliveries, Files
 from nova_workers.client.resources.memories import History, Memories
 from nova_workers.client.resources.notes import Notes
@@ -91,6 +92,7 @@ class NovaClient:
         self.secrets = Secrets(transport)
         self.tasks = Tasks(transport)
         self.keys = Keys(transport)
+        self.audit = AuditLog(transport)
         self.leases = Leases(transport)
         self.history = History(transport)
         self.memories = Memories(transport)

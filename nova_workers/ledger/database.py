@@ -13,6 +13,7 @@ from weakref import WeakValueDictionary
 import asyncpg
 
 from nova_workers.errors import Unavailable, Unstorable
+from nova_workers.ledger.auditing import current_actor
 from nova_workers.ledger.named_sql import bind
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE, RoleRefused, open_pool
 from nova_workers.ledger.visibility import visible_tenant
@@ -263,8 +264,7 @@ class Database:
         try:
             async with pool.acquire(timeout=self._command_timeout_s) as connection:
                 try:
-                    if tenant_id is not None:
-                        await connection.bind(tenant_id)
+                    await connection.bind(tenant_id or "", current_actor())
                     yield connection
                 except asyncpg.InternalClientError:
                     # The connection is out of sync with its server, so the next user would fail too.

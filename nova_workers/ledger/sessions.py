@@ -1,4 +1,4 @@
-"""Sessions with Postgres: their role, the tenant that they see, and their type codecs."""
+"""Sessions with Postgres: their role, the tenant that they see, the actor of changes, and their type codecs."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ FLEET_ROLE = "nova_fleet"
 TENANT_ROLE = "nova_tenant"
 """Sees and changes the rows of the tenant that the setting `nova.tenant` names."""
 
-_BIND = "SELECT set_config('nova.tenant', :tenant_id, false)"
+_BIND = "SELECT set_config('nova.tenant', :tenant_id, false), set_config('nova.actor', :actor, false)"
 
 
 class RoleRefused(Exception):
@@ -28,20 +28,23 @@ class _Session(asyncpg.Connection):  # type: ignore[type-arg]
     The reset costs a round trip per checkout (measured: 277 µs with it, 152 µs without).
     """
 
-    bound_to: str | None = None
-    """The tenant whose rows it sees; None if that is unknown."""
+    bound_to: tuple[str, str] | None = ("", "")
+    """The tenant whose rows it sees, and the actor of its changes; empty for none. None if that is unknown."""
 
     def get_reset_query(self) -> str:
         return ""
 
-    async def bind(self, tenant_id: str) -> None:
-        """See the rows of one tenant. Costs a round trip only if it saw another's before."""
-        if self.bound_to != tenant_id:
+    async def bind(self, tenant_id: str, actor: str) -> None:
+        """See the rows of one tenant, and record changes as an actor's; empty for none.
+
+        Costs a round trip only if either differs from what it was before.
+        """
+        if self.bound_to != (tenant_id, actor):
             # Unknown, should the statement be interrupted.
             self.bound_to = None
-            text, arguments = bind(_BIND, {"tenant_id": tenant_id})
+            text, arguments = bind(_BIND, {"tenant_id": tenant_id, "actor": actor})
             await self.execute(text, *arguments)
-            self.bound_to = tenant_id
+            self.bound_to = (tenant_id, actor)
 
 
 async def open_pool(url: str, *, size: int, role: str | None, command_timeout_s: float) -> asyncpg.Pool:  # type: ignore[type-arg]

@@ -37,7 +37,7 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from nova_workers.observability.ports import TelemetryConfig
 from nova_workers.observability.redaction import redact
 
-__all__ = ["Attributes", "Tracing", "current_traceparent"]
+__all__ = ["Attributes", "Tracing", "current_trace_id", "current_traceparent"]
 
 AttributeValue = str | bool | int | float | Sequence[str]
 Attributes = Mapping[str, AttributeValue | None]
@@ -51,6 +51,12 @@ def current_traceparent() -> str | None:
     carrier: dict[str, str] = {}
     _PROPAGATOR.inject(carrier)
     return carrier.get("traceparent")
+
+
+def current_trace_id() -> str | None:
+    """Return the trace of the active span as logs name it, or None outside any."""
+    context = trace.get_current_span().get_span_context()
+    return trace.format_trace_id(context.trace_id) if context.is_valid else None
 
 
 class Tracing:

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import StringConstraints
 
-from api.auth import RunsCaller
+from api.auth import SubmittingCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.state import State
@@ -23,7 +23,7 @@ LeaseName = Annotated[
 
 
 @router.put("/{name}", responses=problems(409, body=True))
-async def put_lease(name: LeaseName, body: LeaseRequest, caller: RunsCaller, state: State) -> LeaseView:
+async def put_lease(name: LeaseName, body: LeaseRequest, caller: SubmittingCaller, state: State) -> LeaseView:
     """Acquire a lease, or with its fence renew it, write its state, or release it.
 
     409 if another process holds it, or has acquired it since.

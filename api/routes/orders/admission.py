@@ -6,7 +6,7 @@ from typing import Annotated, cast
 import orjson
 from fastapi import Depends, FastAPI, Request, Response
 
-from api.auth import RunsCaller
+from api.auth import SubmittingCaller
 from api.errors import MalformedRequest
 from api.json_body import parse_json
 from api.state import State
@@ -39,7 +39,7 @@ def install_order_refusals(app: FastAPI) -> None:
     app.add_exception_handler(OrderRefused, _on_refused)
 
 
-async def _admit(request: Request, caller: RunsCaller, state: State) -> AdmittedOrder:
+async def _admit(request: Request, caller: SubmittingCaller, state: State) -> AdmittedOrder:
     found = await state.services.order_door.admit(caller.tenant_id, await _read(request))
     if isinstance(found, RefusedOrder):
         raise OrderRefused(HTTPStatus.UNPROCESSABLE_ENTITY, found)

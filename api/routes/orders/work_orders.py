@@ -5,7 +5,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Request, Response
 
-from api.auth import AgentsCaller, RunsCaller, WorkspaceCaller
+from api.auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
@@ -61,7 +61,7 @@ PolicyQuery = Annotated[str | None, Query(max_length=200, description="Only unde
     openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _ORDER}}}},
 )
 async def submit_work_order(
-    request: Request, admitted: Admitted, caller: RunsCaller, state: State, prefer: PreferHeader = None
+    request: Request, admitted: Admitted, caller: SubmittingCaller, state: State, prefer: PreferHeader = None
 ) -> Response:
     """Submit an order, and get its result: within its `timeoutMs`, or at once with `Prefer: respond-async`."""
     orders = state.services.orders

@@ -18,6 +18,7 @@ from pydantic import BaseModel
 from nova_workers.client.retry import Retry
 from nova_workers.client.sync.resources.agents import Agents
 from nova_workers.client.sync.resources.archive import Archives
+from nova_workers.client.sync.resources.audit import AuditLog
 from nova_workers.client.sync.resources.deliveries import Deliveries, Files
 from nova_workers.client.sync.resources.memories import History, Memories
 from nova_workers.client.sync.resources.notes import Notes
@@ -92,6 +93,7 @@ class SyncNovaClient:
         self.secrets = Secrets(transport)
         self.tasks = Tasks(transport)
         self.keys = Keys(transport)
+        self.audit = AuditLog(transport)
         self.leases = Leases(transport)
         self.history = History(transport)
         self.memories = Memories(transport)

@@ -105,6 +105,7 @@ SWEPT: Final = (
     "switches",
     "idempotency_keys",
     "deliveries",
+    "audit_events",
 )
 """Tables whose rows are deleted by tenant, children first. Other tables lose theirs with the threads; a test compares
 with the models."""

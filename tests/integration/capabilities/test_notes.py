@@ -53,6 +53,21 @@ async def test_a_note_is_written_read_changed_and_deleted(database: Database) ->
     assert await caller.call("note_read", note_id=note_id) == f"!There is no note {note_id!r}. Was it deleted?"
 
 
+@proves("audit.who")
+async def test_what_an_agent_changes_with_a_tool_is_in_the_audit_log_with_its_run(database: Database) -> None:
+    caller = ToolCaller(database)
+    note_id = await _written(caller)
+    await caller.call("note_read", note_id=note_id)
+    await caller.call("note_delete", note_id=note_id)
+    rows = await database.fetch(
+        "SELECT action, target_id, actor_kind, actor_id, run_id, address FROM audit_events ORDER BY id"
+    )
+    assert [tuple(row) for row in rows] == [
+        ("note.created", note_id, "agent", "a", "run_1", None),
+        ("note.deleted", note_id, "agent", "a", "run_1", None),
+    ]
+
+
 @proves("notes.seen")
 async def test_other_agents_see_only_shared_notes_and_change_none(database: Database) -> None:
     owner, other, stranger = (ToolCaller(database, *who) for who in (("ten_1", "a"), ("ten_1", "b"), ("ten_2", "a")))

@@ -356,6 +356,9 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova) -> None:
     assert made["id"] in listed.out
     assert made["key"] not in listed.out
     nova.good("keys", "revoke", made["id"])
+    revoked = nova.good("audit", "--kind", "key", "--target", made["id"], "--days", "1").out.splitlines()[1:]
+    assert [("key.revoked" in line, "key.created" in line) for line in revoked] == [(True, False), (False, True)]
+    assert all(made["id"] in line and "127.0.0.1" in line for line in revoked)
     wait_for(lambda: nova("threads", "list", NOVA_API_KEY=made["key"]).code == 1, what="the key to end")
 
 

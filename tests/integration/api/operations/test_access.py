@@ -133,6 +133,7 @@ LISTS = (
     "/v1/triggers",
     "/v1/webhooks",
     "/v1/usage",
+    "/v1/audit",
     "/v1/attention",
     "/v1/activity",
     "/v1/orchestrations",

@@ -125,6 +125,8 @@ async def test_an_agent_with_a_row_in_every_table_is_renamed_and_its_former_id_i
         ("agent_versions", IsPartialDict(agent_id=NEW, version=2, renamed_from=OLD)),
         ("agents", IsPartialDict(id=NEW, renamed_to=None, directory=OLD)),
         ("agents", IsPartialDict(id=OLD, renamed_to=NEW, spec={"name": "Support"})),
+        ("audit_events", IsPartialDict(action="agent.created", target_id=OLD)),
+        ("audit_events", IsPartialDict(action="agent.renamed", target_id=OLD)),
         ("switches", IsPartialDict(scope="rename", target=OLD)),
     ]
     assert await _named(database, other_tenant.id) == others

@@ -1,0 +1,67 @@
+"""``/v1/audit``: what keys and agents changed."""
+
+from dataclasses import astuple
+from datetime import UTC, datetime
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query
+from pydantic import AwareDatetime, Field
+
+from api.auth import KeysCaller
+from api.json_body import StrictRoute
+from api.openapi import problems
+from api.pagination import Cursor, Limit, Pager
+from api.state import State
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.overview.audit import AuditEventView
+from nova_workers.ledger.overview.audit import AuditFilter, list_audit
+from nova_workers.ledger.visibility import see_all_tenants
+
+__all__ = ["router"]
+
+router = APIRouter(prefix="/v1/audit", tags=["audit"], route_class=StrictRoute)
+
+_Moment = Annotated[AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))]
+_NAME = r"^[^\x00]+$"
+_MAX_NAME = 300
+_Word = Annotated[str | None, Query(max_length=_MAX_NAME, pattern=_NAME)]
+
+
+def _filter(  # noqa: PLR0917 - a route's parameters are passed by name
+    actor: Annotated[_Word, Query(description="Only what this key or agent did: its id.")] = None,
+    action: Annotated[_Word, Query(description="Only this, such as `agent.updated`.")] = None,
+    target_kind: Annotated[_Word, Query(description="Only things of this kind, such as `agent`.")] = None,
+    target: Annotated[_Word, Query(description="Only the things with this id.")] = None,
+    since: Annotated[_Moment | None, Query(description="Not before.")] = None,
+    until: Annotated[_Moment | None, Query(description="Before this.")] = None,
+) -> AuditFilter:
+    return AuditFilter(actor, action, target_kind, target, since, until)
+
+
+Which = Annotated[AuditFilter, Depends(_filter)]
+TenantQuery = Annotated[
+    str | None,
+    Query(pattern=r"^[A-Za-z0-9_-]{1,80}$", description="Another tenant's log; needs the scope `operator`."),
+]
+
+
+@router.get("", responses=problems(400, 422))
+async def list_audit_events(
+    *,
+    caller: KeysCaller,
+    state: State,
+    which: Which,
+    tenant: TenantQuery = None,
+    cursor: Cursor = None,
+    limit: Limit = 50,
+) -> Page[AuditEventView]:
+    """List what keys and agents changed, newest first: who, what, which thing, and from where."""
+    tenant_id = tenant or caller.tenant_id
+    if tenant_id != caller.tenant_id:
+        caller.need("operator")
+        see_all_tenants()
+    pager = Pager(caller.tenant_id, "audit", (str,), (tenant_id, *astuple(which)))
+    before = pager.read_text(cursor)
+    async with state.services.database.connection() as connection:
+        rows = await list_audit(connection, tenant_id, which, before=before, limit=limit + 1)
+    return pager.page(rows, limit, lambda event: [event.id])

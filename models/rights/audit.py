@@ -1,0 +1,223 @@
+"""The audit log: a record of each change that a key or an agent makes, written by Postgres in the change's transaction.
+
+Sessions have the setting ``nova.actor`` (`nova_workers/ledger/auditing.py`). Where it is empty, as for the fleet's own
+bookkeeping, nothing is recorded. A record has names of changed columns, and never a value.
+
+Roles of the fleet's processes only read records; the trigger's function adds them with the rights of the owner. Workers
+may also delete, for retention and for the end of a tenant.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Final
+
+from sqlalchemy import Connection, Index, MetaData, event
+
+from models.base import Table, metadata
+from models.columns import id_ref, pk, string, time, words
+from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+
+__all__ = ["AUDITED", "RECORD_AUDIT", "AuditEvent", "AuditRule", "audit", "restrict_audit"]
+
+
+class AuditEvent(Table, table=True):
+    """One change that a key or an agent made: who, what, which thing, from where. Never updated."""
+
+    __tablename__ = "audit_events"
+    __table_args__ = (
+        Index(None, "tenant_id", "id"),
+        Index("ix_audit_events__target", "tenant_id", "target_kind", "target_id", "id"),
+        Index("ix_audit_events__actor", "tenant_id", "actor_id", "id"),
+        Index(None, "at"),
+    )
+
+    id: str = pk()
+    tenant_id: str = id_ref()
+    at: datetime = time(now=True)
+    actor_kind: str = string(comment="key or agent")
+    actor_id: str = id_ref()
+    address: str | None = string(null=True, comment="Of the client whose request it was")
+    trace_id: str | None = string(null=True, comment="Of the request, as in logs and traces")
+    run_id: str | None = id_ref(null=True, comment="The run whose agent did it")
+    action: str = string(comment="Kind of the thing and a verb, such as agent.updated")
+    target_kind: str = string()
+    target_id: str = string()
+    fields: list[str] = words(comment="Names of columns that an update changed; never their values")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRule:
+    """What is recorded of a table.
+
+    Attributes:
+        kind: Of the thing that a row is.
+        id: Columns of its id; several are joined with slashes.
+        marks: Columns whose first value is an event of its own, each with its verb; the first that applies is recorded.
+        bookkeeping: Columns whose change alone is not recorded.
+        documents: JSON columns of which the changed fields are named.
+        unless: Values of columns by which rows are recognised that are not recorded.
+        operations: SQL: which statements fire the trigger.
+        tenant: The column with the tenant.
+    """
+
+    kind: str
+    id: Sequence[str]
+    marks: Sequence[tuple[str, str]] = ()
+    bookkeeping: Sequence[str] = ()
+    documents: Sequence[str] = ()
+    unless: Mapping[str, str] = field(default_factory=dict[str, str])
+    operations: str = "INSERT OR UPDATE OR DELETE"
+    tenant: str = "tenant_id"
+
+    def argument(self) -> str:
+        """Return what the trigger's function gets."""
+        names = ("kind", "id", "marks", "bookkeeping", "documents", "unless", "tenant")
+        return json.dumps({name: getattr(self, name) for name in names}, sort_keys=True)
+
+
+_CHANGED_AT = ("updated_at",)
+
+AUDITED: Final[Mapping[str, AuditRule]] = {
+    "agents": AuditRule(
+        "agent",
+        ("id",),
+        marks=(("renamed_to", "renamed"), ("deleted_at", "deleted")),
+        bookkeeping=("version", "max_running", "max_cost_usd_per_day", *_CHANGED_AT),
+        documents=("spec",),
+    ),
+    "api_keys": AuditRule("key", ("id",), marks=(("revoked_at", "revoked"),)),
+    "memories": AuditRule("memory", ("id",)),
+    "notes": AuditRule("note", ("id",), bookkeeping=_CHANGED_AT),
+    "orchestration_configs": AuditRule("orchestration_config", ("version",)),
+    "orchestrations": AuditRule("orchestration", ("id",), operations="INSERT"),
+    # Each claim and each end of a run updates its thread and itself: of these columns only.
+    "runs": AuditRule(
+        "run",
+        ("id",),
+        marks=(("cancel_requested_at", "canceled"),),
+        operations="UPDATE OF cancel_requested_at OR DELETE",
+    ),
+    "secrets": AuditRule("secret", ("name",), bookkeeping=("updated_by", *_CHANGED_AT)),
+    "sent_files": AuditRule("file", ("id",), operations="DELETE"),
+    # A change of a file beside SKILL.md changes `updated_at` only.
+    "skills": AuditRule("skill", ("name",)),
+    "switches": AuditRule("pause", ("scope", "target"), unless={"scope": "rename"}),
+    "tasks": AuditRule(
+        "task",
+        ("id",),
+        bookkeeping=("work_at", "working_run_id", "worked_revision", "idle_invocations", *_CHANGED_AT),
+    ),
+    "tenants": AuditRule(
+        "tenant",
+        ("id",),
+        marks=(("ending_at", "ended"),),
+        bookkeeping=("next_task_id",),
+        documents=("ceilings",),
+        tenant="id",
+    ),
+    "threads": AuditRule(
+        "thread",
+        ("id",),
+        marks=(("deleted_at", "deleted"),),
+        bookkeeping=_CHANGED_AT,
+        operations="UPDATE OF title, label, meta, deleted_at",
+    ),
+    "triggers": AuditRule(
+        "trigger",
+        ("id",),
+        marks=(("deleted_at", "deleted"),),
+        bookkeeping=("failures", "gate_seen", "next_slot_at", "next_fire_at", *_CHANGED_AT),
+    ),
+    "webhooks": AuditRule("webhook", ("id",), bookkeeping=("failures", "failing_since", "rests_until", *_CHANGED_AT)),
+    "work_order_policies": AuditRule("order_policy", ("policy_id", "number")),
+    "work_order_secrets": AuditRule("order_secret", ("id",)),
+}
+"""The tables of things that people and agents manage. A change here needs `audit` in a migration; a table that is not
+here is named with its reason in tests/integration/test_audit.py."""
+
+RECORD_AUDIT = """
+CREATE OR REPLACE FUNCTION record_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+DECLARE
+    rule jsonb := TG_ARGV[0];
+    actor jsonb := current_setting('nova.actor');
+    before jsonb := CASE WHEN TG_OP = 'INSERT' THEN '{}' ELSE to_jsonb(OLD) END;
+    after jsonb := CASE WHEN TG_OP = 'DELETE' THEN '{}' ELSE to_jsonb(NEW) END;
+    thing jsonb := CASE WHEN TG_OP = 'DELETE' THEN before ELSE after END;
+    verb text;
+    changed text[] := '{}';
+BEGIN
+    IF rule -> 'unless' <> '{}' AND thing @> (rule -> 'unless') THEN
+        RETURN NULL;
+    END IF;
+    SELECT m.mark ->> 1 INTO verb FROM jsonb_array_elements(rule -> 'marks') WITH ORDINALITY AS m (mark, place)
+     WHERE after ->> (m.mark ->> 0) IS NOT NULL AND before ->> (m.mark ->> 0) IS NULL
+     ORDER BY m.place
+     LIMIT 1;
+    IF verb IS NULL AND TG_OP = 'UPDATE' THEN
+        SELECT array_agg(n.name ORDER BY n.name) INTO changed
+          FROM jsonb_each(after) a
+         CROSS JOIN LATERAL (
+            SELECT a.key || COALESCE('.' || part.key, '') AS name
+              FROM (SELECT rule -> 'documents' ? a.key AND jsonb_typeof(a.value) = 'object'
+                       AND jsonb_typeof(before -> a.key) = 'object' AS in_parts) d
+              LEFT JOIN LATERAL jsonb_each(CASE WHEN in_parts THEN (before -> a.key) || a.value ELSE '{}' END) part
+                ON true
+             WHERE NOT in_parts OR a.value -> part.key IS DISTINCT FROM before -> a.key -> part.key
+         ) n
+         WHERE a.value IS DISTINCT FROM before -> a.key AND NOT rule -> 'bookkeeping' ? a.key;
+        IF changed IS NULL THEN
+            RETURN NULL;
+        END IF;
+    END IF;
+    verb := COALESCE(verb, CASE TG_OP WHEN 'INSERT' THEN 'created' WHEN 'DELETE' THEN 'deleted' ELSE 'updated' END);
+    INSERT INTO audit_events (id, tenant_id, actor_kind, actor_id, address, trace_id, run_id,
+                              action, target_kind, target_id, fields)
+    VALUES ('aud_' || lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint), 14, '0')
+                   || left(replace(gen_random_uuid()::text, '-', ''), 12),
+            COALESCE(NULLIF(thing ->> (rule ->> 'tenant'), ''), actor ->> 'tenant_id'),
+            actor ->> 'kind', actor ->> 'id', actor ->> 'address', actor ->> 'trace_id', actor ->> 'run_id',
+            (rule ->> 'kind') || '.' || verb, rule ->> 'kind',
+            (SELECT string_agg(thing ->> i.name, '/' ORDER BY i.place)
+               FROM jsonb_array_elements_text(rule -> 'id') WITH ORDINALITY AS i (name, place)),
+            changed);
+    RETURN NULL;
+END
+$$
+"""
+"""Adds one record for a row that a statement changed. Its id begins with its time, like other ids.
+
+A pause of the fleet has no tenant: its record is the actor's."""
+
+
+def audit(tables: Iterable[str]) -> list[str]:
+    """Return the statements that make the triggers of audited tables. They may be repeated."""
+    return [
+        f"CREATE OR REPLACE TRIGGER audit AFTER {rule.operations} ON {table} FOR EACH ROW "
+        # Before the function is called, so that the fleet's own statements do not pay for it.
+        "WHEN (current_setting('nova.actor', true) <> '') "
+        f"EXECUTE FUNCTION record_audit('{rule.argument()}')"
+        for table, rule in AUDITED.items()
+        if table in tables
+    ]
+
+
+def restrict_audit() -> list[str]:
+    """Return the statements that make records append-only for the roles of the fleet's processes."""
+    return [
+        f"REVOKE ALL ON audit_events FROM {FLEET_ROLE}, {TENANT_ROLE}",
+        f"GRANT SELECT ON audit_events TO {FLEET_ROLE}, {TENANT_ROLE}",
+        f"GRANT DELETE ON audit_events TO {FLEET_ROLE}",
+    ]
+
+
+@event.listens_for(metadata, "after_create")
+def _audit_created(_: MetaData, connection: Connection, *, tables: Sequence[Any], **__: object) -> None:
+    """Do for tables made from the metadata what the migrations did."""
+    made = {table.name for table in tables}
+    # A colon in a rule is no parameter.
+    for statement in (RECORD_AUDIT, *restrict_audit(), *audit(made)):
+        connection.exec_driver_sql(statement)

@@ -1,0 +1,66 @@
+"""Who makes the changes of a context, which Postgres records in the audit log.
+
+A context without an actor records nothing: the fleet's own bookkeeping, and messages that people send, whose record is
+the run. What a context starts inherits its actor.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+import orjson
+
+__all__ = ["Actor", "act_as", "acting_as", "current_actor"]
+
+_NO_ACTOR = ""
+
+_actor: ContextVar[str] = ContextVar("actor", default=_NO_ACTOR)
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """The key or the agent that makes changes.
+
+    Attributes:
+        kind: What it is.
+        id: Of the key or the agent.
+        tenant_id: Its tenant.
+        address: Of the client whose request it is.
+        trace_id: Of the request.
+        run_id: The run whose agent it is.
+    """
+
+    kind: Literal["key", "agent"]
+    id: str
+    tenant_id: str
+    address: str | None = None
+    trace_id: str | None = None
+    run_id: str | None = None
+
+
+def act_as(actor: Actor) -> None:
+    """Record the changes of this context, from now on, as an actor's."""
+    _actor.set(_document(actor))
+
+
+@contextmanager
+def acting_as(actor: Actor) -> Generator[None]:
+    """Record the changes of a block as an actor's."""
+    token = _actor.set(_document(actor))
+    try:
+        yield
+    finally:
+        _actor.reset(token)
+
+
+def current_actor() -> str:
+    """Return the actor of this context as sessions bind it; empty without one."""
+    return _actor.get()
+
+
+def _document(actor: Actor) -> str:
+    return orjson.dumps(asdict(actor)).decode()

@@ -1,0 +1,67 @@
+"""``/v1/audit``: changes of keys and agents, by whom and from where."""
+
+from typing import Any
+
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Database
+from tests.integration.api.conftest import Api
+from tests.integration.api.manual_worker import make_tenant
+from tests.requirements import proves
+
+
+async def _items(api: Api, **params: str) -> list[dict[str, Any]]:
+    answer = await api.http.get("/v1/audit", params=params)
+    assert answer.status_code == 200, answer.text
+    return answer.json()["items"]
+
+
+@proves("audit.read")
+async def test_the_log_says_which_key_changed_what_from_where(api: Api) -> None:
+    note = (await api.http.post("/v1/notes", json={"agent_id": "nova", "title": "plan"})).json()["id"]
+    await api.http.patch(f"/v1/notes/{note}", json={"title": "the plan"})
+    await api.http.patch("/v1/agents/nova", json={"description": "mine"})
+    thread_id = await api.thread()
+    await api.run(thread_id)
+    await api.http.delete(f"/v1/notes/{note}")
+    await api.http.get(f"/v1/notes/{note}")
+    events = await _items(api)
+    assert [(event["action"], event["target_id"], event["fields"]) for event in events] == [
+        ("note.deleted", note, []),
+        ("agent.updated", "nova", ["spec.description"]),
+        ("note.updated", note, ["title"]),
+        ("note.created", note, []),
+    ]
+    assert {(e["actor_kind"], e["actor_id"], e["actor_name"], e["address"], e["run_id"]) for e in events} == {
+        ("key", api.tenant.key_id, "test", "127.0.0.1", None)
+    }
+
+
+@proves("audit.read")
+async def test_the_log_is_filtered_and_read_in_pages(api: Api) -> None:
+    for title in ("one", "two", "three"):
+        await api.http.post("/v1/notes", json={"agent_id": "nova", "title": title})
+    await api.http.post("/v1/memories", json={"content": "hidden words"})
+    everything = await _items(api)
+    assert [event["action"] for event in everything] == ["memory.created", *["note.created"] * 3]
+    assert "hidden words" not in str(everything)
+    first, third = everything[-1], everything[1]
+    assert await _items(api, action="memory.created") == everything[:1]
+    assert await _items(api, target_kind="note", target=first["target_id"]) == [first]
+    assert await _items(api, actor=api.tenant.key_id, since=third["at"], until="2199-01-01T00:00:00Z") == everything[:2]
+    assert await _items(api, actor="key_other") == []
+    page = (await api.http.get("/v1/audit", params={"limit": 3})).json()
+    rest = await _items(api, limit="3", cursor=page["next_cursor"])
+    assert page["items"] + rest == everything
+
+
+@proves("audit.read")
+async def test_only_an_operator_reads_the_log_of_another_tenant(api: Api, database: Database) -> None:
+    other = await make_tenant(database, scopes=["keys", "workspace"])
+    async with api.client(other.key) as client:
+        await client.post("/v1/notes", json={"agent_id": "nova", "title": "theirs"})
+        assert len((await client.get("/v1/audit")).json()["items"]) == 1
+        refused = await client.get("/v1/audit", params={"tenant": api.tenant.id})
+        assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "operator")
+    assert await _items(api) == []
+    assert [event["target_kind"] for event in await _items(api, tenant=other.id)] == ["note"]
+    assert await _items(api, tenant=new_id("ten")) == []
