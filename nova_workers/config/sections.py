@@ -270,6 +270,8 @@ class RetentionSettings(Section):
     firings_days: Days = 90
     work_orders_days: Days = 90
     """Ended work orders with their results, parts and trails."""
+    audit_days: Days = 365
+    """Records of the audit log: audits of a year look back that far."""
     deleted_threads_days: Days = 30
     """From the deletion of a thread until its rows are purged."""
 

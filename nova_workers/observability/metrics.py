@@ -202,7 +202,7 @@ class Metrics:
         )
         self.retention_deleted = Counter(
             "nova_retention_deleted_total",
-            "Rows deleted by age: effects, deliveries, firings, threads, turns.",
+            "Rows deleted by age: effects, deliveries, firings, work orders, audit events, threads, turns.",
             ["what"],
             registry=registry,
         )

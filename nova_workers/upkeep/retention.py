@@ -43,6 +43,7 @@ _METRIC: Final[dict[Aged, str]] = {
     "inbox": "deliveries",
     "firings": "firings",
     "work_orders": "work_orders",
+    "audit": "audit_events",
 }
 
 _log = structlog.get_logger(__name__)
@@ -121,6 +122,7 @@ class Retention:
             "inbox": self._settings.inbox_days,
             "firings": self._settings.firings_days,
             "work_orders": self._settings.work_orders_days,
+            "audit": self._settings.audit_days,
         }
         duties: list[Duty] = [partial(self._aged, tick, what, days) for what, days in kept.items() if days]
         if self._settings.deleted_threads_days:

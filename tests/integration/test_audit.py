@@ -7,15 +7,20 @@ from contextlib import suppress
 
 import asyncpg
 import pytest
+from prometheus_client import CollectorRegistry
 
 from models import metadata
 from models.rights.audit import AUDITED
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from nova_workers.clock import SystemClock
+from nova_workers.config import RetentionSettings
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, see_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
+from nova_workers.observability.metrics import Metrics
+from nova_workers.upkeep.retention import Retention
 from tests.requirements import proves
 
 ONE, TWO = "ten_one", "ten_two"
@@ -192,3 +197,17 @@ async def test_a_tenant_reads_its_own_records_only(walled: Database) -> None:
     assert await walled.fetchval("SELECT count(*) FROM audit_events") == 1
     see_tenant(TWO)
     assert await walled.fetchval("SELECT count(*) FROM audit_events") == 0
+
+
+@proves("audit.retention")
+async def test_workers_delete_records_that_are_too_old(walled: Database, database: Database, database_url: str) -> None:
+    with acting_as(KEY):
+        await walled.execute(NOTE, tenant_id=ONE)
+        await walled.execute("DELETE FROM notes")
+    await database.execute("UPDATE audit_events SET at = now() - interval '31 days' WHERE action = 'note.created'")
+    worker = Database(database_url, pool_size=1, access="fleet")
+    settings = RetentionSettings(audit_days=30, busy=1)
+    deleted = await Retention(worker, settings, Metrics(CollectorRegistry()), clock=SystemClock()).tick()
+    assert deleted == {"audit_events": 1}
+    assert [row["action"] for row in await database.fetch(EVENTS)] == ["note.deleted"]
+    await worker.close()
