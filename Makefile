@@ -15,7 +15,7 @@ AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-long aimock programs check format bench docs pictures release lock clean
+.PHONY: help demo up test test-long security aimock programs check format bench docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -31,6 +31,9 @@ test: check aimock programs ## Everything that `check` does, then all tests agai
 
 test-long: $(DEV) aimock programs ## The tests that show at more points what the others show
 	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m long
+
+security: $(DEV) ## The hostile tests: each that the threat model in docs/security.md names
+	$(BIN)/python -m tests.security -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal
 
 aimock: ## Install the model server that some tests run against, where npm is (without it they are skipped)
 	@if command -v npm >/dev/null; then $(MAKE) --no-print-directory $(AIMOCK)/node_modules/.ready || \

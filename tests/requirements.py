@@ -317,6 +317,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "security.production": "The engine that does what a message says does not exist in production.",
     "security.containers": "Containers are not root, and have the secrets that they use and no others.",
     "security.packages": "Every package is locked by hashes, and has a licence that is permitted.",
+    "security.check": "`nova security check` writes nothing, and names each wall that a fleet lacks.",
     # bad input and faults
     "input.unknown": "Unknown and foreign ids are not found, and cannot be told apart.",
     "input.deleted-thread": "A deleted thread takes no message, and nothing of it stays queued.",

@@ -99,6 +99,7 @@ COMMANDS = (
     ),
     Lazy("up", "nova_workers.cli.operations.processes", "Start the whole fleet on this machine.", _RUN, "local"),
     Lazy("doctor", "nova_workers.cli.operations.doctor", "Check everything, and say how to fix it.", _RUN, "fleet"),
+    Lazy("security", "nova_workers.cli.security.commands", "Try the walls of a fleet from outside.", _RUN),
     Lazy(
         "migrate",
         "nova_workers.cli.operations.migrate",

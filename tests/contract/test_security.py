@@ -7,40 +7,37 @@ import re
 import pytest
 
 from tests.requirements import REQUIREMENTS, proves
+from tests.security import hostile_tests
 from tests.support.data.documents import ROOT
 from tests.support.data.scope_table import PAGE, scope_table, table_of
-
-_NO_WALL = "no wall"
-
-
-def _tables() -> list[list[list[str]]]:
-    """Return the rows of the tables of the threat model, without their heads, as cells."""
-    text = (ROOT / "docs" / "security.md").read_text("utf-8")
-    section = text.partition("\n## Threat model\n")[2].partition("\n## ")[0]
-    tables = re.findall(r"(?:^\|.*\n)+", section, re.MULTILINE)
-    return [[[cell.strip() for cell in line.split("|")[1:-1]] for line in table.splitlines()[2:]] for table in tables]
+from tests.support.data.threat_model import Wall, actors, walls
 
 
 def test_the_threat_model_has_walls_against_each_actor() -> None:
-    actors, walls = _tables()
-    assert {row[0] for row in walls} == {row[0] for row in actors}
-    assert all(reaches for _, reaches in actors)
+    assert {wall.actor for wall in walls()} == actors().keys()
+    assert all(actors().values())
 
 
-@pytest.mark.parametrize("row", [pytest.param(row, id=f"{row[0]}: {row[1]}") for row in _tables()[1]])
-def test_each_wall_is_proved_or_the_row_says_what_to_do(row: list[str]) -> None:
-    _, _, wall, proofs = row
-    if proofs == _NO_WALL:
-        assert wall.startswith("none"), "what is no wall says so, and what to do"
-        return
-    named = re.findall(r"`([^`]+)`", proofs)
-    assert named
-    assert set(named) <= REQUIREMENTS.keys()
+@pytest.mark.parametrize("wall", [pytest.param(wall, id=f"{wall.actor}: {wall.attempt}") for wall in walls()])
+def test_each_wall_is_proved_or_the_row_says_what_to_do(wall: Wall) -> None:
+    assert wall.promises or wall.what.startswith("none"), "what is no wall says so, and what to do"
+    assert set(wall.promises) <= REQUIREMENTS.keys()
 
 
 def test_each_promise_on_security_is_in_the_threat_model() -> None:
-    named = {name for *_, proofs in _tables()[1] for name in re.findall(r"`([^`]+)`", proofs)}
-    assert {name for name in REQUIREMENTS if name.startswith(("security.", "ceilings."))} <= named
+    named = {promise for wall in walls() for promise in wall.promises}
+    assert {promise for promise in REQUIREMENTS if promise.startswith(("security.", "ceilings."))} <= named
+
+
+def test_the_hostile_tests_are_those_of_the_threat_model() -> None:
+    tests = hostile_tests()
+    for name in (
+        "test_hostile_clients.py",
+        "test_shell_bypasses.py",
+        "test_hostile_mcp_servers.py",
+        "test_outbound.py",
+    ):
+        assert any(name in test for test in tests), name
 
 
 @proves("security.scopes")

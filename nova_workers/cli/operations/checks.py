@@ -6,14 +6,14 @@ import shutil
 import time
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
-from typing import Any, Literal, cast
+from typing import Any, cast
 
 import asyncpg
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from models import migrate
+from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Servers, Target
 from nova_workers.client.client import NovaClient
 from nova_workers.config import unknown_variables
@@ -25,7 +25,6 @@ from nova_workers.ledger.upkeep.cursors import tenants_behind
 from nova_workers.vocabulary import QUEUES
 
 __all__ = [
-    "Finding",
     "check_api",
     "check_broker",
     "check_console",
@@ -43,19 +42,6 @@ MAX_SKEW_S = 2.0
 _CONNECT_S = 5
 """A well-formed tenant id that no tenant has."""
 _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """The result of one check, and how to fix a fault.
-
-    `warn` is for what works but should be changed; only `fail` makes the doctor's exit code 1.
-    """
-
-    name: str
-    state: Literal["ok", "warn", "fail"]
-    detail: str
-    fix: str = ""
 
 
 def check_variables(environ: Mapping[str, str]) -> list[Finding]:

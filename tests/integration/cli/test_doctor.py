@@ -136,13 +136,22 @@ def test_a_key_that_may_not_run(nova: Nova) -> None:
 
 
 def test_all_scopes_of_a_key_are_shown(nova: Nova) -> None:
-    every = get_args(Scope)
+    every = sorted(get_args(Scope))
     assert f"may use {', '.join(every)}; from" in _finding(nova("doctor", "--json"), "key")["detail"]
     for given in (("workspace",), ("runs", "secrets"), ("agents", "operator")):
         options = [word for scope in given for word in ("--scope", scope)]
         made = nova.good("keys", "create", "some", *options, "--json").json
         found = _finding(nova("doctor", "--json", NOVA_API_KEY=made["key"]), "key")
         assert found["detail"].startswith(f"may use {', '.join(given)}{';' if 'runs' in given else ', not runs'}")
+
+
+def test_walls_are_tried_from_outside_with_what_to_do_about_each(nova: Nova) -> None:
+    done = nova("security", "check", "--patience", "1")
+    assert done.code == 1, "the fleet waits longer for slow clients"
+    assert "✓ routes without a key" in done.out
+    assert "✗ slow head" in done.out
+    assert "→ lower NOVA_API__HEAD_TIMEOUT_S" in done.out
+    assert {line.split("  ")[0] for line in done.out.splitlines() if line[0] == "✗"} == {"✗ slow head", "✗ slow body"}
 
 
 def test_a_home_with_a_damaged_state_file(nova: Nova) -> None:
