@@ -18,8 +18,8 @@ from redis.asyncio import Redis
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.program import collect_seldom, exclude_from_collections
+from tests.support.harness.reused_database import ReusedDatabase
 from tests.support.servers.databases import own_database, own_postgres, own_valkey
-from tests.support.servers.reused_database import ReusedDatabase
 
 _RUNNING = pytest.StashKey[ExitStack]()
 _POSTGRES = pytest.StashKey[str]()
