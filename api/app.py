@@ -13,6 +13,7 @@ from api.boundary import BodyLimit, UnhandledErrors
 from api.errors import install_error_handlers
 from api.guard.archives import ArchivePermits
 from api.guard.connections import ConnectionLimits
+from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
 from api.guard.requests import RequestGuard
 from api.key_cache import KeyCache
@@ -124,6 +125,7 @@ def build_app(settings: Settings) -> FastAPI:
     """Return an application. It connects to its servers when it starts, and waits for those that are down."""
     services = build_api(settings)
     keys = KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s)
+    key_uses = KeyUses(services.database, services.clock)
     app = FastAPI(
         title="Nova Workers",
         version="1",
@@ -141,7 +143,7 @@ def build_app(settings: Settings) -> FastAPI:
             *_believing(settings.api.trusted_proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             Middleware(UnhandledErrors),
-            Middleware(RequestGuard, keys=keys, rates=RequestRates(settings.api)),
+            Middleware(RequestGuard, keys=keys, uses=key_uses, rates=RequestRates(settings.api)),
             Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes, unbounded=_STREAMED),
         ],
     )
@@ -150,6 +152,7 @@ def build_app(settings: Settings) -> FastAPI:
     app.state.nova = ApiState(
         services=services,
         keys=keys,
+        key_uses=key_uses,
         activity=ActivityCache(services.database, services.clock),
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
@@ -183,6 +186,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         asyncio.create_task(state.watch.run()),
         asyncio.create_task(state.order_watch.run()),
         asyncio.create_task(state.permits.renew()),
+        asyncio.create_task(state.key_uses.run()),
     ]
     try:
         with on_stop_signal(state.watch.close), on_stop_signal(state.order_watch.close):

@@ -54,6 +54,8 @@ class ApiKey(Table, table=True):
     created_at: datetime = time(now=True)
     expires_at: datetime | None = time(null=True)
     revoked_at: datetime | None = time(null=True)
+    last_used_at: datetime | None = time(null=True, comment="Written at most once a minute")
+    last_used_address: str | None = string(null=True, comment="Of the client that used it then")
 
 
 class Lease(Table, table=True):

@@ -6,6 +6,7 @@ from api.auth import Caller, keep_caller
 from api.boundary import header_of
 from api.errors import problem_response
 from api.guard.addresses import address_group
+from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
 from api.key_cache import KeyCache
 from nova_workers.errors import NovaError, Unauthenticated
@@ -24,9 +25,10 @@ _NO_TENANT = ""
 class RequestGuard:
     """Passes on the requests of callers with a valid key, and those to paths that need none, at a bounded rate."""
 
-    def __init__(self, app: ASGIApp, *, keys: KeyCache, rates: RequestRates) -> None:
+    def __init__(self, app: ASGIApp, *, keys: KeyCache, uses: KeyUses, rates: RequestRates) -> None:
         self._app = app
         self._keys = keys
+        self._uses = uses
         self._rates = rates
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -59,6 +61,8 @@ class RequestGuard:
                 self._rates.count_without_key(group)
             raise
         self._rates.count_key(caller.key_id)
+        client = scope.get("client")
+        self._uses.note(caller.key_id, None if client is None else client[0])
         keep_caller(scope, caller)
         working_for(caller.tenant_id)
         # The database itself keeps the request to its tenant, beside the tenant in each statement.

@@ -24,7 +24,7 @@ async def list_keys(session: Session, limit: LimitOption = 50, cursor: CursorOpt
     page = await session.client.keys.list(limit=limit, cursor=cursor)
     columns: tuple[Column, ...] = (
         *("id", ("name", "text"), ("prefix", "spare"), ("scopes", "text")),
-        *(("created", "spare"), ("state", "text")),
+        *(("created", "spare"), ("last used", "spare"), ("state", "text")),
     )
     show_page(session.out, page, columns, _row, nothing="No keys.")
 
@@ -87,4 +87,10 @@ def _row(key: KeyView) -> tuple[str, ...]:
         state = f"{'expired' if key.expires_at <= datetime.now(UTC) else 'until'} {stamp(key.expires_at)}"
     else:
         state = "good"
-    return (key.id, key.name, key.prefix, ", ".join(key.scopes), stamp(key.created_at), state)
+    return (key.id, key.name, key.prefix, ", ".join(key.scopes), stamp(key.created_at), _last_use(key), state)
+
+
+def _last_use(key: KeyView) -> str:
+    if key.last_used_at is None:
+        return "never"
+    return f"{stamp(key.last_used_at)} from {key.last_used_address or 'this machine'}"

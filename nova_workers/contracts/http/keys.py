@@ -34,6 +34,10 @@ class KeyView(View):
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
+    last_used_at: datetime | None
+    """Exact to a minute; null before the first use."""
+    last_used_address: str | None
+    """Of the client that used it then."""
 
 
 class KeyCreated(KeyView):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -16,11 +16,13 @@ from nova_workers.ledger.database import Connection, Row
 __all__ = [
     "DEFAULT_TENANT_ID",
     "AuthenticatedKey",
+    "KeyUse",
     "create_key",
     "find_key",
     "hash_secret",
     "identify_key",
     "list_keys",
+    "note_uses",
     "revoke_key",
 ]
 
@@ -31,7 +33,7 @@ _SECRET_PREFIX = "nova_"  # noqa: S105 - what every key begins with; secret scan
 _SECRET_BYTES = 32
 _VISIBLE_CHARS = 12
 
-_COLUMNS = "id, name, prefix, scopes, created_at, expires_at, revoked_at"
+_COLUMNS = "id, name, prefix, scopes, created_at, expires_at, revoked_at, last_used_at, last_used_address"
 
 _CREATE = f"""
 INSERT INTO api_keys (id, tenant_id, name, prefix, hash, scopes, expires_at)
@@ -65,6 +67,27 @@ UPDATE api_keys SET revoked_at = COALESCE(revoked_at, now())
  WHERE tenant_id = :tenant_id AND id = :key_id
 RETURNING {_COLUMNS}
 """
+
+# Rows are locked in one order, so that API processes cannot deadlock; a use that another process saw later stays.
+_NOTE_USES = """
+WITH used AS (
+    SELECT * FROM unnest(:key_ids::text[], :times::timestamptz[], :addresses::text[]) AS u (id, at, address)
+), locked AS (
+    SELECT k.id FROM api_keys k JOIN used u ON u.id = k.id ORDER BY k.id FOR UPDATE OF k
+)
+UPDATE api_keys k SET last_used_at = u.at, last_used_address = u.address
+  FROM used u JOIN locked USING (id)
+ WHERE k.id = u.id AND (k.last_used_at IS NULL OR k.last_used_at < u.at)
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class KeyUse:
+    """The latest use of a key: when, and the client's address."""
+
+    key_id: str
+    at: datetime
+    address: str | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +142,16 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
     if row is None:
         return None
     return AuthenticatedKey(row["id"], row["tenant_id"], frozenset(row["scopes"]), row["expires_at"])
+
+
+async def note_uses(connection: Connection, uses: Sequence[KeyUse]) -> None:
+    """Write the latest uses of keys, one of each."""
+    await connection.execute(
+        _NOTE_USES,
+        key_ids=[use.key_id for use in uses],
+        times=[use.at for use in uses],
+        addresses=[use.address for use in uses],
+    )
 
 
 async def identify_key(connection: Connection, tenant_id: str, key_id: str) -> KeyIdentity:

@@ -65,3 +65,19 @@ async def test_only_an_operator_reads_the_log_of_another_tenant(api: Api, databa
     assert await _items(api) == []
     assert [event["target_kind"] for event in await _items(api, tenant=other.id)] == ["note"]
     assert await _items(api, tenant=new_id("ten")) == []
+
+
+@proves("audit.key-use")
+async def test_a_key_shows_when_and_from_where_it_was_last_used(api: Api, database: Database) -> None:
+    unused = (await api.http.post("/v1/keys", json={"name": "unused", "scopes": ["runs"]})).json()
+    assert (unused["last_used_at"], unused["last_used_address"]) == (None, None)
+    await api.state.key_uses.write()
+    keys = {key["id"]: key for key in (await api.http.get("/v1/keys")).json()["items"]}
+    assert keys[unused["id"]]["last_used_at"] is None
+    assert keys[api.tenant.key_id]["last_used_address"] == "127.0.0.1"
+    later = await database.fetchval(
+        "UPDATE api_keys SET last_used_at = now() + interval '1 hour' WHERE id = :id RETURNING last_used_at::text",
+        id=api.tenant.key_id,
+    )
+    await api.state.key_uses.write()
+    assert await database.fetchval("SELECT max(last_used_at)::text FROM api_keys") == later

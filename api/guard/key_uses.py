@@ -1,0 +1,57 @@
+"""When and from where keys were last used, written in the background: no request waits for it."""
+
+import asyncio
+from datetime import datetime
+
+import structlog
+
+from nova_workers.clock import Clock
+from nova_workers.errors import NovaError
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.tenants.keys import KeyUse, note_uses
+from nova_workers.ledger.visibility import all_tenants
+
+__all__ = ["KeyUses"]
+
+_EVERY_S = 60.0
+"""People ask whether a key is still in use, which needs no seconds. A crash loses the uses of this time."""
+
+_log = structlog.get_logger(__name__)
+
+
+class KeyUses:
+    """Notes each use of a key in memory, and writes the latest of each key once a minute."""
+
+    def __init__(self, database: Database, clock: Clock) -> None:
+        self._database = database
+        self._clock = clock
+        self._latest: dict[str, tuple[datetime, str | None]] = {}
+
+    def note(self, key_id: str, address: str | None) -> None:
+        """Note that a key is used now. An address is None for a Unix socket."""
+        self._latest[key_id] = (self._clock.now(), address)
+
+    async def run(self) -> None:
+        """Write until canceled."""
+        while True:
+            await asyncio.sleep(_EVERY_S)
+            try:
+                await self.write()
+            except NovaError as error:
+                # Later uses of the same keys are written by the next round.
+                _log.warning("api.key_uses_not_written", error=error.message)
+
+    async def write(self) -> None:
+        """Write what was noted.
+
+        Raises:
+            Unavailable: The database does not answer; what was noted is lost.
+        """
+        latest, self._latest = self._latest, {}
+        if not latest:
+            return
+        uses = [KeyUse(key_id, at, address) for key_id, (at, address) in latest.items()]
+        # The keys of many tenants.
+        with all_tenants():
+            async with self._database.connection() as connection:
+                await note_uses(connection, uses)
