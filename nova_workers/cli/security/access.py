@@ -25,6 +25,7 @@ __all__ = [
 _AT_ONCE: Final = 8
 _MOST_OF_A_LIST: Final = 5
 _MOST_WAITS: Final = 3
+_LONGEST_WAIT_S: Final = 10
 _ONE_OF_A_KIND: Final = re.compile(r"[a-z]+_[0-9A-Z]{26}\Z")
 """Ids that no other tenant can have, unlike names and numbers."""
 _ID: Final = re.compile(r"\{(\w+)\}")
@@ -172,7 +173,9 @@ async def _patiently(http: httpx2.AsyncClient, method: str, path: str, **given: 
         answer = await http.request(method, path, **given)
         if answer.status_code != HTTPStatus.TOO_MANY_REQUESTS:
             return answer
-        await asyncio.sleep(min(float(answer.headers.get("retry-after", 1)), 10))
+        # A proxy may name a date instead.
+        after = answer.headers.get("retry-after", "")
+        await asyncio.sleep(min(int(after), _LONGEST_WAIT_S) if after.isdigit() else 1)
     return await http.request(method, path, **given)
 
 

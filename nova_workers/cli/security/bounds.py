@@ -92,8 +92,7 @@ def _with_key(url: str, key: str) -> list[_Attempt]:
 
 
 async def _check(url: str, attempt: _Attempt, patience_s: float) -> Finding:
-    wait_s = patience_s if attempt.slow else min(_PROMPT_S, patience_s)
-    outcome = await send_raw(url, attempt.data, wait_s=wait_s)
+    outcome = await send_raw(url, attempt.data, wait_s=patience_s if attempt.slow else _PROMPT_S)
     if not outcome.silent and outcome.status in attempt.statuses:
         return Finding(attempt.name, "ok", str(outcome))
     if outcome.status == HTTPStatus.FORBIDDEN:

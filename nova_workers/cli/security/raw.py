@@ -9,6 +9,7 @@ from urllib.parse import urlsplit
 
 __all__ = ["Outcome", "loopback", "send_raw", "written"]
 
+_CONNECT_S: Final = 10.0
 _LOOPBACK: Final = frozenset({"127.0.0.1", "::1", "localhost"})
 
 
@@ -46,29 +47,30 @@ def written(url: str, method: str, path: str, **headers: str) -> bytes:
 
 
 async def send_raw(url: str, data: bytes, *, wait_s: float) -> Outcome:
-    """Send bytes to the server of a URL, and wait for the status of its answer, or its end of the connection."""
+    """Send bytes to the server of a URL, and wait for the status of its answer, or its end of the connection.
+
+    Raises:
+        OSError: There is no connection to the server.
+    """
+    parts = urlsplit(url)
+    secure = ssl.create_default_context() if parts.scheme == "https" else None
+    async with asyncio.timeout(_CONNECT_S):
+        reader, writer = await asyncio.open_connection(
+            parts.hostname, parts.port or (443 if secure else 80), ssl=secure
+        )
     began_s = time.monotonic()
     status: int | None = None
     try:
-        async with asyncio.timeout(wait_s):
-            status = await _status_of(url, data)
-    except TimeoutError:
-        return Outcome(None, silent=True, after_s=wait_s)
-    except OSError:
-        # A server that refuses need not read the rest.
-        pass
-    return Outcome(status, silent=False, after_s=time.monotonic() - began_s)
-
-
-async def _status_of(url: str, data: bytes) -> int | None:
-    parts = urlsplit(url)
-    secure = ssl.create_default_context() if parts.scheme == "https" else None
-    port = parts.port or (443 if secure else 80)
-    reader, writer = await asyncio.open_connection(parts.hostname, port, ssl=secure)
-    try:
         # Read while it is sent: an answer may come before the last byte was taken.
         writer.write(data)
-        words = (await reader.readline()).split()
-        return int(words[1]) if len(words) > 1 and words[1].isdigit() else None
+        async with asyncio.timeout(wait_s):
+            words = (await reader.readline()).split()
+        status = int(words[1]) if len(words) > 1 and words[1].isdigit() else None
+    except TimeoutError:
+        return Outcome(None, silent=True, after_s=wait_s)
+    except ConnectionError:
+        # A server that refuses need not read the rest.
+        pass
     finally:
         writer.transport.abort()
+    return Outcome(status, silent=False, after_s=time.monotonic() - began_s)

@@ -67,10 +67,10 @@ async def _check_api(target: Target, other_key: str | None, patience_s: float) -
                 await check_wrong_keys(http, key),
             ]
             found += await _check_access(http, key, other_key, operations)
-        except (httpx2.HTTPError, ValueError) as error:
+            return found + await check_bounds(target.url, key, patience_s=patience_s)
+        except (httpx2.HTTPError, OSError, ValueError) as error:
             what = str(error) or type(error).__name__
             raise Unavailable(f"{target.url} does not answer as an API does: {what}") from error
-    return found + await check_bounds(target.url, key, patience_s=patience_s)
 
 
 async def _usable_key(http: httpx2.AsyncClient, target: Target) -> tuple[str | None, list[Finding]]:
