@@ -62,9 +62,17 @@ class Site:
 
 @asynccontextmanager
 async def site(
-    postgres_url_admin: str, redis_url: str, home: Path, *, worker_app: str = WORKER_APP
+    postgres_url_admin: str, redis_url: str, home: Path, *, worker_app: str = WORKER_APP, preloaded: bool = True
 ) -> AsyncGenerator[Site]:
-    """Run a fleet with one worker and beat on a database of its own, and its console."""
+    """Run a fleet with one worker and beat on a database of its own, and its console.
+
+    Args:
+        postgres_url_admin: A database to make others from.
+        redis_url: The broker.
+        home: NOVA_HOME of all processes.
+        worker_app: The worker's Celery app.
+        preloaded: Whether processes begin with their modules imported (see `FleetProcess`).
+    """
     async with own_database(postgres_url_admin) as database_url:
         env = {
             "NOVA_DATABASE_URL": database_url,
@@ -73,14 +81,16 @@ async def site(
             # Of secrets that are in a test's database only.
             "NOVA_SECRETS__KEYS": json.dumps([f"test:{base64.b64encode(bytes(32)).decode()}"]),
         }
-        async with Fleet(env, workers=0, beat=True, concurrency=64, log_dir=home / "logs") as fleet:
+        async with Fleet(
+            env, workers=0, beat=True, concurrency=64, log_dir=home / "logs", preloaded=preloaded
+        ) as fleet:
             await fleet.start_worker(app=worker_app)
-            async with _console(fleet, home) as (url, process):
+            async with _console(fleet, home, preloaded=preloaded) as (url, process):
                 yield Site(url, fleet.client, fleet.api_url, fleet.api_key, home, process, database_url)
 
 
 @asynccontextmanager
-async def _console(fleet: Fleet, home: Path) -> AsyncGenerator[tuple[str, FleetProcess]]:
+async def _console(fleet: Fleet, home: Path, *, preloaded: bool) -> AsyncGenerator[tuple[str, FleetProcess]]:
     port = free_port()
     env = {
         "NOVA_HOME": str(home),
@@ -88,7 +98,8 @@ async def _console(fleet: Fleet, home: Path) -> AsyncGenerator[tuple[str, FleetP
         "NOVA_API_KEY": fleet.api_key,
         "NOVA_CONSOLE__PORT": str(port),
     }
-    process = FleetProcess("console", console_command(host="127.0.0.1", port=port), env, home / "logs" / "console.log")
+    command = console_command(host="127.0.0.1", port=port)
+    process = FleetProcess("console", command, env, home / "logs" / "console.log", preloaded=preloaded)
     url = f"http://127.0.0.1:{port}"
     probe = NovaClient(url, None)
 

@@ -66,7 +66,7 @@ async def main(arguments: list[str]) -> None:
         async with browser() as chromium:
             await _load(chromium, await chromium.new_context(), arguments[0], psutil.Process(int(arguments[1])))
         return
-    async with seeded(worker_app=STAMPED_WORKER_APP) as nova, browser() as chromium:
+    async with seeded(worker_app=STAMPED_WORKER_APP, preloaded=False) as nova, browser() as chromium:
         # The process is a launcher's that became the console.
         console = psutil.Process(nova.process.pid)
         context = await chromium.new_context()

@@ -70,14 +70,14 @@ async def _take_terminal(page: Page, nova: Site) -> None:
 
 
 @asynccontextmanager
-async def seeded(*, worker_app: str = WORKER_APP) -> AsyncGenerator[Site]:
-    """A fleet with a morning's work, and its console, on servers of its own."""
+async def seeded(*, worker_app: str = WORKER_APP, preloaded: bool = True) -> AsyncGenerator[Site]:
+    """A fleet with a morning's work, and its console, on servers of its own; see `site`."""
     with ExitStack() as servers:
         home = Path(servers.enter_context(tempfile.TemporaryDirectory(prefix="nova-pictures-")))
         postgres, valkey = await asyncio.to_thread(
             lambda: (servers.enter_context(own_postgres()), servers.enter_context(own_valkey()))
         )
-        async with site(postgres, valkey, home, worker_app=worker_app) as nova:
+        async with site(postgres, valkey, home, worker_app=worker_app, preloaded=preloaded) as nova:
             await seed(nova.fleet)
             yield nova
 

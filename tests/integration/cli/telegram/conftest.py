@@ -59,7 +59,7 @@ class Stage:
     def start_by_command(self) -> FleetProcess:
         """Start one process of the channel as people do, which takes seconds."""
         command = [sys.executable, "-m", "nova_workers.cli", "channels", "telegram"]
-        process = FleetProcess("telegram", command, self.env, self._log())
+        process = FleetProcess("telegram", command, self.env, self._log(), preloaded=False)
         self.processes.append(process)
         return process
 
