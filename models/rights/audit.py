@@ -3,8 +3,8 @@
 Sessions have the setting ``nova.actor`` (`nova_workers/ledger/auditing.py`). Where it is empty, as for the fleet's own
 bookkeeping, nothing is recorded. A record has names of changed columns, and never a value.
 
-Roles of the fleet's processes only read records; the trigger's function adds them with the rights of the owner. Workers
-may also delete, for retention and for the end of a tenant.
+Roles of the fleet's processes only read records; the trigger's function adds them with the rights of the owner. The
+role of workers, which operators' requests have too, may also delete: for retention and the end of a tenant.
 """
 
 import json
