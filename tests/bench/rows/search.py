@@ -28,7 +28,7 @@ CREATE INDEX ix_embeddings__hnsw_384 ON embeddings USING hnsw ((embedding::vecto
  WHERE dimensions = 384
 """
 
-# No foreign key is checked in this session: the messages themselves are not needed to find them.
+# No foreign key is checked in this session.
 _TEXTS = """
 INSERT INTO message_texts (message_id, tenant_id, agent_id, thread_id, role, content, said_at)
 SELECT 'msg_' || lpad((:start::int + n)::text, 26, '0'), :tenant_id, 'nova', 'thr_' || (:start::int + n) % 500, 'user',
@@ -38,6 +38,17 @@ SELECT 'msg_' || lpad((:start::int + n)::text, 26, '0'), :tenant_id, 'nova', 'th
 _THREADS = """
 INSERT INTO threads (id, tenant_id, agent_id)
 SELECT 'thr_' || n, :tenant_id, 'nova' FROM generate_series(0, 499) n
+"""
+
+_TURNS = """
+INSERT INTO turns (id, tenant_id, thread_id, agent_id)
+SELECT replace(id, 'thr_', 'turn_'), tenant_id, id, agent_id FROM threads
+"""
+_MESSAGES = """
+INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, kind, role, content)
+SELECT message_id, tenant_id, thread_id, replace(thread_id, 'thr_', 'turn_'),
+       row_number() OVER (PARTITION BY thread_id ORDER BY message_id), 'query', role, '[]'
+  FROM message_texts
 """
 
 # Vectors that are similar within a thread, as those of conversations are.
@@ -97,9 +108,10 @@ async def _fill(url: str, messages: int, words: Sequence[str], chance: random.Ra
             lengths = [chance.randint(8, 80) for _ in range(count)]
             texts = [" ".join(chance.choices(words, cum_weights=weights, k=length)) for length in lengths]
             await connection.execute(_TEXTS, texts=texts, start=start, tenant_id=_TENANT)
-        await connection.execute(_VECTORS)
+        for statement in (_TURNS, _MESSAGES, _VECTORS):
+            await connection.execute(statement)
         await connection.execute(_ON)
-        for table in ("message_texts", "embeddings"):
+        for table in ("message_texts", "embeddings", "messages", "turns"):
             await connection.execute(f"VACUUM ANALYZE {table}")
 
 
