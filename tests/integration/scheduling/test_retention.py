@@ -235,7 +235,10 @@ async def test_a_batch_is_bounded_and_read_from_an_index(database: Database, wha
         await database.execute(f"ANALYZE {table}")
     if what == "inbox":
         await database.execute("UPDATE deliveries SET target = 'user', routed = true")
-    plan = "\n".join(row[0] for row in await database.fetch(f"EXPLAIN {ledger.AGED[what]}", days=30, limit=100))
+    async with database.transaction() as connection:
+        # A table that is empty by its statistics is read whole where it may be; that an index exists is the question.
+        await connection.execute("SET LOCAL enable_seqscan = off")
+        plan = "\n".join(row[0] for row in await connection.fetch(f"EXPLAIN {ledger.AGED[what]}", days=30, limit=100))
     assert "Seq Scan" not in plan, plan
     async with database.connection() as connection:
         assert await ledger.delete_aged(connection, what, days=30, limit=100) == 100
