@@ -95,13 +95,17 @@ def says(body: Any, status: int = 200) -> Handler:
 
 
 def streams(*frames: str, cut: bool = False, hang: bool = False) -> Handler:
-    """Answer with a stream that ends well, is cut in the middle of the response, or stays open."""
+    """Answer with a stream that ends well, is cut in the middle of the response, or stays open with heartbeats.
+
+    A client that blocks between heartbeats sees a signal at the next one, if it came just before the system call.
+    """
 
     async def send() -> AsyncGenerator[str]:
         for part in frames:
             yield part
-        if hang:
-            await asyncio.Event().wait()
+        while hang:
+            await asyncio.sleep(1)
+            yield ": heartbeat\n\n"
         if cut:
             raise ConnectionAbortedError("cut by the test")
 
