@@ -21,7 +21,7 @@ __all__ = ["PreloadedProcess"]
 
 _MODULES = [
     *("nova_workers.worker.process", "nova_workers.worker.consumer", "beat.schedule", "beat.scheduler"),
-    *("api.app", "nova_workers.console.server"),
+    *("api.app", "nova_workers.console.server", "nova_workers.channels.run", "nova_workers.channels.telegram.serve"),
     *("celery.__main__", "celery.bin.celery", "celery.fixups.django", "celery.concurrency.thread", "billiard.pool"),
     *("celery.apps.worker", "celery.apps.beat", "uvicorn.__main__", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.protocols.websockets.websockets_sansio_impl"),
@@ -34,6 +34,7 @@ class PreloadedProcess:
     """A process that runs ``python -m MODULE ARGUMENT…``, with the part of `subprocess.Popen` that a fleet needs."""
 
     def __init__(self, module: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path) -> None:
+        log.touch()
         context = multiprocessing.get_context("forkserver")
         context.set_forkserver_preload(_MODULES)
         self._process = context.Process(target=_run, args=(module, tuple(arguments), dict(env), log, cwd))

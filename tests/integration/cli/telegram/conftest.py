@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import uuid
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
@@ -17,7 +17,6 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import AgentCreate, RunView
 from nova_workers.ledger.database import Database
 from tests.support.harness.api_proxy import ApiProxy, api_proxy
-from tests.support.processes.channel_forks import ChannelForks, ForkedChannel
 from tests.support.processes.fleet import Fleet, FleetProcess, add_api_key
 from tests.support.servers.telegram_server import TOKEN, TelegramServer, telegram_server
 from tests.support.waiting import until
@@ -47,12 +46,12 @@ class Stage:
     tenant_id: str
     database_url: str
     folder: Path
-    forks: ChannelForks
-    processes: list[ForkedChannel | FleetProcess] = field(default_factory=list[ForkedChannel | FleetProcess])
+    processes: list[FleetProcess] = field(default_factory=list[FleetProcess])
 
-    def start(self, **env: str) -> ForkedChannel:
+    def start(self, **env: str) -> FleetProcess:
         """Start one process of the channel."""
-        process = self.forks.start(["telegram"], {**self.env, **env}, self._log())
+        command = [sys.executable, "-m", "nova_workers.channels", "telegram"]
+        process = FleetProcess("telegram", command, {**self.env, **env}, self._log())
         self.processes.append(process)
         return process
 
@@ -106,14 +105,8 @@ class Stage:
         return self.folder / f"telegram-{len(self.processes)}.log"
 
 
-@pytest.fixture(scope="session")
-def forks() -> Iterator[ChannelForks]:
-    with ChannelForks() as forks:
-        yield forks
-
-
 @pytest.fixture
-async def stage(fleet: Fleet, forks: ChannelForks, tmp_path: Path) -> AsyncIterator[Stage]:
+async def stage(fleet: Fleet, tmp_path: Path) -> AsyncIterator[Stage]:
     database_url = fleet.env["NOVA_DATABASE_URL"]
     key, tenant_id = await add_api_key(database_url)
     async with telegram_server() as telegram, NovaClient(fleet.api_url, key) as nova, api_proxy(fleet.api_url) as api:
@@ -126,7 +119,7 @@ async def stage(fleet: Fleet, forks: ChannelForks, tmp_path: Path) -> AsyncItera
             "NOVA_TELEGRAM__BASE_URL": telegram.url,
             "NOVA_TELEMETRY__LOG_FORMAT": "json",
         }
-        stage = Stage(telegram, nova, api, env, tenant_id, database_url, tmp_path, forks)
+        stage = Stage(telegram, nova, api, env, tenant_id, database_url, tmp_path)
         yield stage
         for process in stage.processes:
             process.kill()
