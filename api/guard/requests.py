@@ -10,7 +10,7 @@ from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
 from api.key_cache import KeyCache
 from nova_workers.errors import NovaError, Unauthenticated
-from nova_workers.ledger.database import working_for
+from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
 from nova_workers.ledger.visibility import see_tenant
 

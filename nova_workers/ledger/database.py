@@ -5,10 +5,8 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager
-from contextvars import ContextVar
+from contextlib import asynccontextmanager, nullcontext
 from typing import Any, Literal, Protocol
-from weakref import WeakValueDictionary
 
 import asyncpg
 
@@ -16,15 +14,14 @@ from nova_workers.errors import Unavailable, Unstorable
 from nova_workers.ledger.auditing import current_actor
 from nova_workers.ledger.named_sql import bind
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE, RoleRefused, open_pool
+from nova_workers.ledger.shares import Shares
 from nova_workers.ledger.visibility import visible_tenant
 
-__all__ = ["Access", "Connection", "Database", "Row", "Snapshot", "working_for"]
+__all__ = ["Access", "Connection", "Database", "Row", "Snapshot"]
 
 Access = Literal["user", "fleet", "tenants"]
 """What the statements of a pool see: all that the user of the URL may (commands); the rows of all tenants (workers);
 those of the tenant to which the context is bound (the API, see `visibility`)."""
-
-_tenant: ContextVar[str | None] = ContextVar("tenant", default=None)
 
 _WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|TRUNCATE)\b", re.IGNORECASE)
 """A statement that only reads cannot leave a write in doubt. `FOR UPDATE` counts as a write: one follows it."""
@@ -128,11 +125,6 @@ class _BoundConnection:
         return bound
 
 
-def working_for(tenant_id: str) -> None:
-    """Count connections of the current task, and of those that it starts from now on, as a tenant's."""
-    _tenant.set(tenant_id)
-
-
 class Database:
     """A pool of connections to one Postgres.
 
@@ -157,8 +149,7 @@ class Database:
             pool_size: Most connections.
             access: What its statements see.
             reserved: With the access ``tenants``, connections for contexts that see all tenants.
-            per_tenant: Most of them that tasks which work for one tenant (`working_for`) hold at once; others wait for
-                these, in order.
+            per_tenant: Most of them that the tasks of one tenant hold at once (see `shares`).
             command_timeout_s: For a statement, and for a connection.
         """
         self._url = url
@@ -167,12 +158,10 @@ class Database:
             of_tenants = max(1, pool_size - reserved)
             self._sizes: dict[str | None, int] = {FLEET_ROLE: max(1, reserved), TENANT_ROLE: of_tenants}
             # One is always left to other tenants.
-            self._per_tenant = None if per_tenant is None else max(1, min(per_tenant, of_tenants - 1))
+            per_tenant = None if per_tenant is None else max(1, min(per_tenant, of_tenants - 1))
         else:
             self._sizes = {None: pool_size, FLEET_ROLE: pool_size}
-            self._per_tenant = per_tenant
-        # A share is there as long as something holds it or waits for it.
-        self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
+        self._shares = None if per_tenant is None else Shares(per_tenant, patience_s=command_timeout_s)
         self._command_timeout_s = command_timeout_s
         self._pools: dict[str | None, asyncpg.Pool] = {}  # type: ignore[type-arg]
         self._opening = asyncio.Lock()
@@ -258,37 +247,15 @@ class Database:
     async def _lend(self) -> AsyncGenerator[Any]:
         role, tenant_id = self._session()
         pool: Any = await self._require_pool(role)
-        share = self._share()
-        if share is not None:
-            await self._take(share)
-        try:
-            async with pool.acquire(timeout=self._command_timeout_s) as connection:
-                try:
-                    await connection.bind(tenant_id or "", current_actor())
-                    yield connection
-                except asyncpg.InternalClientError:
-                    # The connection is out of sync with its server, so the next user would fail too.
-                    connection.terminate()
-                    raise
-        finally:
-            if share is not None:
-                share.release()
-
-    def _share(self) -> asyncio.Semaphore | None:
-        tenant_id = _tenant.get()
-        if tenant_id is None or self._per_tenant is None:
-            return None
-        share = self._shares.get(tenant_id)
-        if share is None:
-            share = self._shares[tenant_id] = asyncio.Semaphore(self._per_tenant)
-        return share
-
-    async def _take(self, share: asyncio.Semaphore) -> None:
-        if not share.locked():
-            await share.acquire()
-            return
-        async with asyncio.timeout(self._command_timeout_s):
-            await share.acquire()
+        share = nullcontext() if self._shares is None else self._shares.hold()
+        async with share, pool.acquire(timeout=self._command_timeout_s) as connection:
+            try:
+                await connection.bind(tenant_id or "", current_actor())
+                yield connection
+            except asyncpg.InternalClientError:
+                # The connection is out of sync with its server, so the next user would fail too.
+                connection.terminate()
+                raise
 
     async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
         """Run one statement in its own transaction and return its rows."""
