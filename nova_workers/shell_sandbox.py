@@ -80,9 +80,15 @@ class ShellSandbox:
                 "There is no bwrap on PATH. Install bubblewrap on every worker's machine: apt-get install bubblewrap, "
                 "or the like."
             )
+        if os.geteuid() == 0 and shutil.which("setpriv") is None:
+            raise ConfigurationError(
+                "There is no setpriv on PATH, with which a worker that is root runs tenants' commands as another user. "
+                "Install util-linux on every worker's machine."
+            )
         sandbox = cls(program, network, tuple(hidden), private)
         sandbox._try(sandbox.wrap(["/bin/true"], "/", ()))
-        with sandbox.enclosed(["/bin/true"], Enclosure(("/",)), cwd="/") as enclosed:
+        # With a writable directory, whose option older versions of the program lack.
+        with sandbox.enclosed(["/bin/true"], Enclosure(("/",)), cwd="/", writable=("/usr",)) as enclosed:
             sandbox._try(enclosed.command, enclosed.descriptors)
         return sandbox
 
@@ -161,6 +167,9 @@ class ShellSandbox:
         inside += ["--bind-try", str(private.workspace), str(private.workspace)]
         for capability in _TO_UNHIDE:
             inside += ["--cap-drop", capability]
+        # Such as the program that the kernel runs, as root and outside, when a process crashes.
+        for path in (*_KERNEL, "/sys"):
+            inside += ["--ro-bind-try", path, path]
         # The worker's own directory, in which a server without one starts, may be what is hidden.
         return [*inside, "--chdir", "/" if private.has(Path(cwd).resolve()) else cwd, "--", *command]
 
@@ -216,8 +225,7 @@ def _separate(*, userspace: bool, network: bool) -> list[str]:
 
 def _as_other_user() -> list[str]:
     """Return the beginning of a command line that becomes another user, where the worker is root; else nothing."""
-    program = shutil.which("setpriv")
-    if os.geteuid() != 0 or program is None:
+    if os.geteuid() != 0:
         return []
     uid = str(SANDBOX_UID)
-    return [program, "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all", "--no-new-privs", "--"]
+    return ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all", "--no-new-privs", "--"]

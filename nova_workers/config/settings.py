@@ -7,9 +7,9 @@ Read from environment variables with the prefix ``NOVA_``; a nested value has a 
 import difflib
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Literal, Self
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError
+from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
 from pydantic_settings import BaseSettings, SettingsConfigDict
 
 from nova_workers.config.console import ConsoleSettings
@@ -101,6 +101,15 @@ class Settings(BaseSettings):
     codex: VendorProgramSettings = Field(default_factory=VendorProgramSettings)
     gemini: VendorProgramSettings = Field(default_factory=VendorProgramSettings)
     orchestration: OrchestrationSettings = Field(default_factory=OrchestrationSettings)
+
+    @model_validator(mode="after")
+    def _home_is_outside_the_workspace(self) -> Self:
+        if self.home.resolve().is_relative_to(self.workspace_root.resolve()):
+            raise ValueError(
+                f"NOVA_TOOLS__WORKSPACE_ROOT {str(self.workspace_root)!r} contains NOVA_HOME {str(self.home)!r}, whose "
+                "files no agent may open. Give the workspace a folder of its own, which may lie in NOVA_HOME."
+            )
+        return self
 
     @property
     def workspace_root(self) -> Path:

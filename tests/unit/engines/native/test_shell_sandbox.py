@@ -6,7 +6,8 @@ import asyncio
 import os
 import shutil
 import subprocess
-from collections.abc import Iterator, Sequence
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Sequence
 from pathlib import Path
 
 import psutil
@@ -156,10 +157,10 @@ async def test_no_process_of_a_confined_command_outlives_it(caller: NativeToolCa
 
 
 async def test_a_confined_command_does_not_see_the_workers_environment(
-    caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch
+    caller: NativeToolCaller, monkeypatch: pytest.MonkeyPatch, holder: int
 ) -> None:
     monkeypatch.setenv("ANTHROPIC_API_KEY", "hush")
-    assert "hush" not in await caller.call("Bash", command="env; cat /proc/*/environ")
+    assert "hush" not in await caller.call("Bash", command=f"env; cat /proc/*/environ /proc/{holder}/environ; true")
 
 
 def test_a_user_whose_home_is_the_root_directory_has_a_sandbox(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -192,15 +193,28 @@ async def test_names_are_resolved_if_resolv_conf_is_a_link_into_a_hidden_folder(
 
 
 @pytest.fixture
-def fleet_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+def fleet_home(monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A NOVA_HOME with master keys, outside of what is hidden anyway, with the directories of two tenants."""
     monkeypatch.setenv("HOME", "/")
-    home = tmp_path / "nova"
+    home = Path(tempfile.mkdtemp(prefix="nova-test-", dir="/var/tmp"))
+    home.chmod(0o755)
     for name in ("ten_1/clerk", "ten_1/builder", "ten_2/clerk"):
         (home / "workspace" / name).mkdir(parents=True)
         (home / "workspace" / name / "note").write_text(f"note of {name}\n")
     (home / "master_keys").write_text("hush\n")
-    return home
+    yield home
+    shutil.rmtree(home)
+
+
+@pytest.fixture
+async def holder() -> AsyncIterator[int]:
+    """A process of the worker's user with a secret in its environment, as the worker has."""
+    process = await asyncio.create_subprocess_exec("sleep", "60", env={"NOVA_SECRETS__KEYS": "hush"})
+    # Set at its start: what a process sets later is not there.
+    await until(lambda: "hush" in Path(f"/proc/{process.pid}/environ").read_text())
+    yield process.pid
+    process.kill()
+    await process.wait()
 
 
 def _enclosed(home: Path, *directories: Path, cwd: str = "ten_1/clerk", roots: Sequence[Path] = ()) -> NativeToolCaller:
@@ -218,7 +232,7 @@ def _enclosed(home: Path, *directories: Path, cwd: str = "ten_1/clerk", roots: S
 
 @proves("ceilings.sandbox")
 async def test_a_tenant_with_ceilings_reaches_no_key_from_its_shell(
-    fleet_home: Path, monkeypatch: pytest.MonkeyPatch
+    fleet_home: Path, monkeypatch: pytest.MonkeyPatch, holder: int
 ) -> None:
     monkeypatch.setenv("NOVA_SECRETS__KEYS", "hush")
     caller = _enclosed(fleet_home)
@@ -228,7 +242,7 @@ async def test_a_tenant_with_ceilings_reaches_no_key_from_its_shell(
         "cat link",
         "cat ../../../master_keys",
         "cat /proc/self/environ /proc/*/environ",
-        f"cat /proc/{os.getpid()}/environ /proc/{os.getppid()}/environ",
+        f"cat /proc/{holder}/environ /proc/{os.getpid()}/environ",
         f"cat /proc/1/root{fleet_home}/master_keys",
         f"unshare -Urm sh -c 'umount -l {fleet_home}; cat {fleet_home}/master_keys'",
         "env",
@@ -291,9 +305,8 @@ async def test_without_a_sandbox_the_shell_of_a_tenant_with_ceilings_is_refused(
 
 @proves("ceilings.home")
 async def test_the_operators_own_shell_sees_the_machine_without_the_fleets_files(
-    fleet_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    fleet_home: Path, tmp_path: Path, holder: int
 ) -> None:
-    monkeypatch.setenv("NOVA_SECRETS__KEYS", "hush")
     private = PrivateFiles(fleet_home, fleet_home / "workspace")
     native = NativeTools(shell=ShellSettings(enclosing=ShellSandbox.find(network=True, private=private)))
     caller = NativeToolCaller(native, fleet_home / "workspace" / "ten_1" / "clerk")
@@ -305,7 +318,9 @@ async def test_the_operators_own_shell_sees_the_machine_without_the_fleets_files
         f"umount -l {fleet_home}; cat {fleet_home}/master_keys",
         f"unshare -Urm umount -l {fleet_home}; cat {fleet_home}/master_keys",
         f"cat /proc/{os.getpid()}/root{fleet_home}/master_keys",
-        f"cat /proc/{os.getpid()}/environ",
+        f"cat /proc/{holder}/environ",
+        "sh -c ': >> /proc/sys/kernel/core_pattern' && echo hush",
+        "sh -c ': >> /sys/kernel/uevent_helper' && echo hush",
         f"nsenter -m -t {os.getpid()} cat {fleet_home}/master_keys",
     ]
     for command in tried:
