@@ -4,44 +4,40 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator
 from pathlib import Path
-from urllib.parse import parse_qs, quote, urlsplit
 
 import pytest
 
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
-from tests.support.servers.redis_proxy import RedisProxy
+from tests.support.servers.fault_proxy import FaultProxy
 
 _INSERT = "INSERT INTO tenants (id, name) VALUES (:id, 'x')"
 
 
 @pytest.fixture
-async def wire(database_url: str, tmp_path: Path) -> AsyncIterator[RedisProxy]:
+async def wire(database_url: str, tmp_path: Path) -> AsyncIterator[FaultProxy]:
     """A proxy to the test's database."""
-    folder = parse_qs(urlsplit(database_url).query)["host"][0]
-    proxy = RedisProxy(f"unix://{folder}/.s.PGSQL.5432", tmp_path, name=".s.PGSQL.5432")
-    async with proxy:
+    async with FaultProxy.to_postgres(database_url, tmp_path) as proxy:
         yield proxy
 
 
-def _deafen(wire: RedisProxy) -> None:
+def _deafen(wire: FaultProxy) -> None:
     """Lose the next answer, and the connection with it."""
-    wire.cuts_next_answer = True
+    wire.loses_answer_to = b""
 
 
 @pytest.fixture
-async def far(database_url: str, wire: RedisProxy, tmp_path: Path) -> AsyncIterator[Database]:
+async def far(wire: FaultProxy) -> AsyncIterator[Database]:
     """The test's database behind the proxy."""
-    url = urlsplit(database_url)._replace(query=f"host={quote(str(tmp_path))}").geturl()
-    database = Database(url, pool_size=1, command_timeout_s=5)
+    database = Database(wire.url, pool_size=1, command_timeout_s=5)
     yield database
     await database.close()
 
 
 @proves("unavailable.says-what")
 async def test_a_commit_whose_reply_is_lost_may_have_been_written(
-    far: Database, wire: RedisProxy, database: Database
+    far: Database, wire: FaultProxy, database: Database
 ) -> None:
     async def write() -> None:
         async with far.transaction() as connection:
@@ -56,7 +52,7 @@ async def test_a_commit_whose_reply_is_lost_may_have_been_written(
 
 @proves("unavailable.says-what")
 async def test_a_statement_whose_reply_is_lost_may_have_been_written(
-    far: Database, wire: RedisProxy, database: Database
+    far: Database, wire: FaultProxy, database: Database
 ) -> None:
     # The statement is prepared: one answer is left to be lost.
     await far.execute(_INSERT, id="ten_1")
@@ -68,12 +64,12 @@ async def test_a_statement_whose_reply_is_lost_may_have_been_written(
 
 @proves("unavailable.says-what")
 async def test_a_transaction_that_breaks_before_its_commit_wrote_nothing(
-    far: Database, wire: RedisProxy, database: Database
+    far: Database, wire: FaultProxy, database: Database
 ) -> None:
     async def write() -> None:
         async with far.transaction() as connection:
             await connection.execute(_INSERT, id="ten_lost")
-            wire.cut()
+            wire.reset()
             await connection.execute(_INSERT, id="ten_lost_2")
 
     with pytest.raises(Unavailable, match="Nothing was written; try again") as caught:
@@ -83,7 +79,7 @@ async def test_a_transaction_that_breaks_before_its_commit_wrote_nothing(
 
 
 @proves("unavailable.says-what")
-async def test_a_read_only_statement_wrote_nothing(far: Database, wire: RedisProxy) -> None:
+async def test_a_read_only_statement_wrote_nothing(far: Database, wire: FaultProxy) -> None:
     await far.fetchval("SELECT 1")
     _deafen(wire)
     with pytest.raises(Unavailable, match="Nothing was written"):
@@ -91,7 +87,7 @@ async def test_a_read_only_statement_wrote_nothing(far: Database, wire: RedisPro
 
 
 @proves("unavailable.says-what")
-async def test_a_refused_connection_wrote_nothing(far: Database, wire: RedisProxy) -> None:
-    wire.refusing = True
+async def test_a_refused_connection_wrote_nothing(far: Database, wire: FaultProxy) -> None:
+    wire.refuses = True
     with pytest.raises(Unavailable, match="Nothing was written"):
         await far.execute(_INSERT, id="ten_lost")

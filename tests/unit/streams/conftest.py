@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.servers.redis_proxy import RedisProxy
+from tests.support.servers.fault_proxy import FaultProxy
 
 
 @pytest.fixture
-async def wire(redis_url: str, tmp_path: Path) -> AsyncIterator[RedisProxy]:
+async def wire(redis_url: str, tmp_path: Path) -> AsyncIterator[FaultProxy]:
     """The way to Redis, which the test can cut."""
-    async with RedisProxy(redis_url, tmp_path) as wire:
+    async with FaultProxy.to_redis(redis_url, tmp_path) as wire:
         yield wire

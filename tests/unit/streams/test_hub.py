@@ -14,7 +14,7 @@ from nova_workers.keys import run_channel, run_events
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.wire import FIELD, encode
 from tests.requirements import proves
-from tests.support.servers.redis_proxy import RedisProxy
+from tests.support.servers.fault_proxy import FaultProxy
 from tests.unit.streams.stage import RUN, collect, hub_on, publisher_on, say, texts
 
 _START = EventCursor()
@@ -181,18 +181,18 @@ async def _follow(hub: StreamHub, run_id: str, upto: int) -> None:
 
 
 @proves("events.redis-away", "events.gap")
-async def test_followers_continue_after_a_broken_connection(redis: Redis, wire: RedisProxy):
+async def test_followers_continue_after_a_broken_connection(redis: Redis, wire: FaultProxy):
     client = Redis.from_url(wire.url)
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub:
         events = publisher.open(RUN, 1)
         async with hub.follow(RUN, _START) as feed:
             say(events, "a")
             await collect(feed, _at(1))
-            wire.refusing = True
-            wire.cut()
+            wire.refuses = True
+            wire.reset()
             say(events, "b", "c")
             await publisher.drain(5)
-            wire.refusing = False
+            wire.refuses = False
             assert texts(await collect(feed, _at(3))) == ["1-2 b", "1-3 c"]
             say(events, "d")
             assert texts(await collect(feed, _at(4))) == ["1-4 d"]
@@ -200,14 +200,14 @@ async def test_followers_continue_after_a_broken_connection(redis: Redis, wire: 
 
 
 @proves("events.redis-away")
-async def test_a_follower_that_joins_while_redis_is_unavailable_is_served_later(redis: Redis, wire: RedisProxy):
+async def test_a_follower_that_joins_while_redis_is_unavailable_is_served_later(redis: Redis, wire: FaultProxy):
     client = Redis.from_url(wire.url)
-    wire.refusing = True
+    wire.refuses = True
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub:
         say(publisher.open(RUN, 1), "a", "b")
         await publisher.drain(5)
         async with hub.follow(RUN, _START) as feed:
-            wire.refusing = False
+            wire.refuses = False
             assert texts(await collect(feed, _at(2))) == ["1-1 a", "1-2 b"]
     await client.aclose()
 

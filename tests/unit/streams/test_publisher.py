@@ -16,7 +16,7 @@ from nova_workers.streams.publisher import TreeSource
 from nova_workers.streams.trees import TreeFeed
 from tests.requirements import proves
 from tests.support.harness.manual_clock import ManualClock
-from tests.support.servers.redis_proxy import RedisProxy
+from tests.support.servers.fault_proxy import FaultProxy
 from tests.unit.streams.stage import RUN, publisher_on, say, stored, texts
 
 
@@ -91,19 +91,19 @@ async def test_a_worker_that_lost_its_run_cannot_write_to_its_stream(redis: Redi
 
 
 @proves("events.redis-away", "events.ids")
-async def test_a_flush_whose_reply_was_lost_does_not_silence_the_stream(redis: Redis, wire: RedisProxy):
+async def test_a_flush_whose_reply_was_lost_does_not_silence_the_stream(redis: Redis, wire: FaultProxy):
     client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
     async with publisher_on(client, flush_ms=0) as publisher:
         events = publisher.open(RUN, 1)
         say(events, "one")
         await publisher.drain(5)
         wire.answered.clear()
-        wire.deaf = True
+        wire.blocks_answers = True
         say(events, "two")
         await wire.answered.wait()
         assert texts(await stored(redis)) == ["1-1 one", "1-2 two"]
-        wire.deaf = False
-        wire.cut()
+        wire.reset()
+        wire.heal()
         await publisher.drain(5)
         say(events, "three")
         events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
@@ -114,35 +114,35 @@ async def test_a_flush_whose_reply_was_lost_does_not_silence_the_stream(redis: R
 
 
 @proves("events.redis-away")
-async def test_events_wait_while_redis_is_unavailable(redis: Redis, wire: RedisProxy):
+async def test_events_wait_while_redis_is_unavailable(redis: Redis, wire: FaultProxy):
     client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
     async with publisher_on(client, flush_ms=0) as publisher:
         events = publisher.open(RUN, 1)
         say(events, "one")
         await publisher.drain(5)
-        wire.refusing = True
-        wire.cut()
+        wire.refuses = True
+        wire.reset()
         say(events, "two", "three")
         await publisher.drain(0.1)
         publisher.announce_end("run_2", StreamEnd(run_id="run_2", final=True, status="canceled"))
         assert texts(await stored(redis)) == ["1-1 one"]
-        wire.refusing = False
+        wire.refuses = False
         await publisher.drain(5)
     await client.aclose()
     assert texts(await stored(redis)) == ["1-1 one", "1-2 two", "1-3 three"]
     assert texts(await stored(redis, "run_2")) == ["0-1 stream_end"]
 
 
-async def test_while_redis_is_unavailable_the_newest_events_are_kept(redis: Redis, wire: RedisProxy):
+async def test_while_redis_is_unavailable_the_newest_events_are_kept(redis: Redis, wire: FaultProxy):
     client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
     async with publisher_on(client, flush_ms=0) as publisher:
-        wire.refusing = True
+        wire.refuses = True
         events = publisher.open(RUN, 1)
         for at in range(10_050):
             events.emit(Token(text=str(at)))
             if at % 2_000 == 0:
                 await publisher.drain(0.05)
-        wire.refusing = False
+        wire.refuses = False
         await publisher.drain(30)
     await client.aclose()
     kept = await stored(redis)
