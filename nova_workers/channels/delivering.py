@@ -40,7 +40,7 @@ class Deliverer:
 
     async def deliver(self, reply: Reply) -> bool:
         """Deliver a reply, with several attempts. Return whether the channel has it, or refuses it for good."""
-        if reply.file is not None:
+        if reply.file is not None and reply.file.size_bytes <= self._channel.max_file_bytes:
             reply = await self._with_content(reply, reply.file)
         failures = 0
         while True:

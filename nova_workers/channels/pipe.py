@@ -30,6 +30,8 @@ _CHUNK_BYTES = 1 << 16
 class PipeChannel:
     """Implements `InboundChannel` on stdin and stdout."""
 
+    max_file_bytes = 0
+
     def __init__(self, name: str, *, streams: bool) -> None:
         self.name = name
         self.streams = streams

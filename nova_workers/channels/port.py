@@ -116,7 +116,7 @@ class File(_Value):
     """A file that an agent sent.
 
     Attributes:
-        content: The bytes; only while the reply is delivered.
+        content: The bytes; only while the reply is delivered, and up to the `max_file_bytes` of the channel.
     """
 
     id: str
@@ -161,6 +161,8 @@ class InboundChannel(Protocol):
     """Up to 64 visible ASCII characters. Threads and keys of submissions are named by it, so it never changes."""
     streams: bool
     """Whether it shows partial answers."""
+    max_file_bytes: int
+    """A reply has its file's content up to this size, and above it none; 0 for a channel that shows no files."""
 
     def updates(self) -> AsyncIterator[Update]:
         """Return the updates, those of a conversation in order. They end when the channel does.

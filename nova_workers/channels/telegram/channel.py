@@ -59,6 +59,7 @@ class TelegramChannel:
     """
 
     streams = True
+    max_file_bytes = MAX_UPLOAD_BYTES
 
     def __init__(
         self, name: str, api: BotApi, journal: Journal, *, intake: Intake, source: UpdateSource, pressed: Pressed
@@ -224,7 +225,9 @@ class TelegramChannel:
         if texts:
             await self._write(reply, reply.text)
         if not await self._send_voice(reply, file, caption, number=len(texts)):
-            await self._fill(reply, len(texts), partial(self._put_file, reply, file, caption))
+            # Under an id of its own, since a message under the reply's own id may be the voice message.
+            shown = reply.model_copy(update={"id": f"{reply.id}:file"})
+            await self._fill(shown, 0, partial(self._put_file, reply, file, caption))
 
     async def _send_voice(self, reply: Reply, file: File, caption: str | None, *, number: int) -> bool:
         """Send a recording as a voice message. No other message can become one, so that a crash may repeat it.

@@ -38,6 +38,8 @@ HELLO = {"id": "1", "conversation": "kitchen", "sender": "ann", "text": "hello"}
 class MemoryChannel:
     """A channel in memory, with planned failures."""
 
+    max_file_bytes = 0
+
     def __init__(self, name: str) -> None:
         self.name = name
         self.streams = True
