@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Annotated, Literal
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
 
 from nova_workers.vocabulary import QUEUES, RUN_QUEUES, Queue
 
@@ -18,6 +18,7 @@ __all__ = [
     "Count",
     "Days",
     "EffectSettings",
+    "OptionalSecret",
     "PromptSettings",
     "RetentionSettings",
     "RunSettings",
@@ -37,6 +38,15 @@ Seconds = Annotated[float, Field(gt=0)]
 Count = Annotated[int, Field(gt=0)]
 Days = Annotated[int, Field(ge=0, le=36_500)]
 """0 keeps rows for ever."""
+
+
+def _empty_is_unset(value: object) -> object:
+    # Deployments set each variable of a secret, also of a server or a bot that is not there.
+    return value or None
+
+
+OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_empty_is_unset)]
+OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
 
 
 def _known_timezone(name: str) -> str:
@@ -323,9 +333,9 @@ class ToolSettings(Section):
 class AudioSettings(Section):
     """Speech to text and text to speech, for agents with the capability `audio`."""
 
-    transcription_url: str | None = None
+    transcription_url: OptionalText = None
     """A server with POST /v1/audio/transcriptions, without that path; it is preferred to installed programs."""
-    transcription_api_key: SecretStr | None = None
+    transcription_api_key: OptionalSecret = None
     transcription_model: str = "base"
     """A name of the server's or the Whisper package's, or the path of a model. Models are never downloaded."""
     voice: str | None = None

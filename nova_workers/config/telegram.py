@@ -2,9 +2,9 @@
 
 from typing import Annotated
 
-from pydantic import Field, SecretStr, field_validator
+from pydantic import Field, SecretStr
 
-from nova_workers.config.sections import Seconds, Section
+from nova_workers.config.sections import OptionalSecret, Seconds, Section
 
 __all__ = ["TelegramBotSettings", "TelegramSettings"]
 
@@ -24,7 +24,7 @@ class TelegramBotSettings(Section):
 class TelegramSettings(Section):
     """The Telegram channel: a global bot, and bots of single agents."""
 
-    token: SecretStr | None = None
+    token: OptionalSecret = None
     """The token of the global bot, through which people reach every agent."""
     users: tuple[int, ...] = ()
     """Ids of the people who may write. Without one, the bot refuses everyone and tells them their id."""
@@ -41,12 +41,6 @@ class TelegramSettings(Section):
     """The public address that a proxy passes on to the channel; unset: the channel polls."""
     webhook_host: str = "127.0.0.1"
     webhook_port: Annotated[int, Field(ge=0, le=65535)] = 8730
-
-    @field_validator("token", mode="before")
-    @classmethod
-    def _empty_is_unset(cls, token: object) -> object:
-        # Secrets of deployments have each key, also of a bot that is not there.
-        return token or None
 
     lease_ttl_s: Annotated[Seconds, Field(le=600)] = 15.0
     """After a crash another process takes over when this has passed."""

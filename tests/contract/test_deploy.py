@@ -146,6 +146,24 @@ def test_the_telegram_channel_runs_only_where_it_is_asked_for() -> None:
     assert container["ports"] == [{"name": "webhook", "containerPort": port}]
 
 
+def test_the_telegram_channel_reaches_its_servers_and_is_given_their_settings() -> None:
+    compose = _documents(DEPLOY / "compose.yaml")[0]["services"]["telegram"]["environment"].keys()
+    (secret,) = (
+        manifest["stringData"].keys()
+        for manifest in _documents(DEPLOY / "kubernetes" / "secrets.example.yaml")
+        if manifest["metadata"]["name"] == "nova-telegram"
+    )
+    servers = {"NOVA_AUDIO__TRANSCRIPTION_URL", "NOVA_AUDIO__TRANSCRIPTION_API_KEY"}
+    assert servers <= secret
+    assert servers | {"NOVA_AUDIO__TRANSCRIPTION_MODEL", "NOVA_TELEGRAM__BASE_URL"} <= compose
+    (policy,) = _documents(DEPLOY / "kubernetes" / "telegram" / "network-policy.yaml")
+    ports = {rule["ports"][0]["port"] for rule in policy["spec"]["egress"]}
+    (example,) = re.findall(
+        r"http://transcription[.\w]*:(\d+)", (DEPLOY / "kubernetes/secrets.example.yaml").read_text()
+    )
+    assert ports == {8700, int(example), 443}
+
+
 @proves("security.containers")
 def test_no_pod_is_root_or_may_become_it() -> None:
     for name, pod in _pods():

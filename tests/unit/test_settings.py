@@ -1,6 +1,6 @@
 import pytest
 
-from nova_workers.config import unknown_variables
+from nova_workers.config import load_settings, unknown_variables
 
 
 @pytest.mark.parametrize(
@@ -33,3 +33,10 @@ def test_an_unknown_variable_is_reported_with_the_nearest_setting(name: str, tol
 )
 def test_settings_and_the_variables_of_others_are_not_named(name: str) -> None:
     assert unknown_variables({name: "1"}) == []
+
+
+@pytest.mark.parametrize("name", ["audio.transcription_api_key", "audio.transcription_url", "telegram.token"])
+def test_what_a_deployment_leaves_empty_is_unset(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    section, field = name.split(".")
+    monkeypatch.setenv(f"NOVA_{section}__{field}".upper(), "")
+    assert getattr(getattr(load_settings(), section), field) is None
