@@ -6,10 +6,11 @@ import re
 
 import pytest
 from axe_playwright_python.async_playwright import Axe
-from playwright.async_api import Browser, Page, expect
+from playwright.async_api import Browser, Page, Route, expect
 
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from tests.browser.harness import Site, signed_in
+from tests.support.waiting import until
 
 
 async def test_a_login_link_opens_home_and_home_leads_to_the_runs(page: Page, nova: Site) -> None:
@@ -41,6 +42,28 @@ async def test_filters_send_themselves_and_have_an_address(page: Page, nova: Sit
     await expect(page).to_have_url(f"{nova.url}/runs?status=failed")
     await expect(page.get_by_role("row", name=re.compile("Import prices"))).to_be_visible()
     await expect(page.get_by_role("row", name=re.compile("Where is my parcel"))).to_have_count(0)
+
+
+async def test_a_form_whose_sending_was_stopped_can_be_sent_again(page: Page, nova: Site) -> None:
+    sent: list[str] = []
+
+    async def stop(route: Route) -> None:
+        sent.append(route.request.post_data or "")
+        await route.abort("aborted")
+
+    await page.goto(f"{nova.url}/notes/new")
+    await page.route("**/notes/new", stop)
+    title, save = page.get_by_label("Title"), page.get_by_role("button", name="Save")
+    await title.fill("Parcels")
+    await save.dblclick()
+    await until(lambda: len(sent) == 1)
+    await page.keyboard.press("Escape")
+    await save.dblclick()
+    await until(lambda: len(sent) == 2)
+    await title.fill("Letters")
+    await save.dblclick()
+    await until(lambda: len(sent) == 3)
+    assert ["Letters" in form for form in sent] == [False, False, True]
 
 
 async def test_selected_runs_are_canceled_after_a_question(page: Page, nova: Site) -> None:

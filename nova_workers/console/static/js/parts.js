@@ -16,8 +16,15 @@ export function startParts() {
     for (const [name, value] of [...event.formData]) if (value === "") event.formData.delete(name);
   });
   document.addEventListener("submit", onSubmit);
-  // Back from the page that answered, the form may be sent again.
-  addEventListener("pageshow", () => { for (const form of document.forms) delete form.dataset.sent; });
+  // Back from the page that answered, the form may be sent again; so it may when the navigation was stopped, which has
+  // no event of its own: a person then edits the form, or has pressed Escape.
+  addEventListener("pageshow", allowSubmits);
+  addEventListener("keydown", (event) => { if (event.key === "Escape") allowSubmits(); });
+  document.addEventListener("input", (event) => { delete event.target.form?.dataset.sent; });
+}
+
+function allowSubmits() {
+  for (const form of document.forms) delete form.dataset.sent;
 }
 
 export function showTimes() {
