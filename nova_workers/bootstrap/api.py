@@ -130,9 +130,8 @@ def build_api(settings: Settings) -> ApiServices:
     """Build the API's services. Nothing is connected before `ApiServices.start`."""
     clock, metrics = SystemClock(), Metrics(CollectorRegistry())
     tracing = Tracing(settings.telemetry, "api")
-    # One is always left to other tenants.
-    per_tenant = max(1, min(settings.api.connections_per_tenant, settings.database_pool - 1))
-    database, redis = connect_database(settings, "tenants", per_tenant=per_tenant), connect_redis(settings)
+    database = connect_database(settings, "tenants", per_tenant=settings.api.connections_per_tenant)
+    redis = connect_redis(settings)
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     control = ControlChannel(redis)
     dispatcher = CeleryDispatcher(

@@ -149,19 +149,22 @@ class Database:
             pool_size: Most connections.
             access: What its statements see.
             reserved: With the access ``tenants``, connections for contexts that see all tenants.
-            per_tenant: Most of them that the tasks of one tenant hold at once (see `shares`).
+            per_tenant: Most of each pool that the tasks of one tenant hold at once (see `shares`).
             command_timeout_s: For a statement, and for a connection.
         """
         self._url = url
         self._access: Access = access
         if access == "tenants":
-            of_tenants = max(1, pool_size - reserved)
-            self._sizes: dict[str | None, int] = {FLEET_ROLE: max(1, reserved), TENANT_ROLE: of_tenants}
-            # One is always left to other tenants.
-            per_tenant = None if per_tenant is None else max(1, min(per_tenant, of_tenants - 1))
+            reserved = max(1, reserved)
+            self._sizes: dict[str | None, int] = {FLEET_ROLE: reserved, TENANT_ROLE: max(1, pool_size - reserved)}
         else:
             self._sizes = {None: pool_size, FLEET_ROLE: pool_size}
-        self._shares = None if per_tenant is None else Shares(per_tenant, patience_s=command_timeout_s)
+        # In each pool one is left to others, such as the check of their keys.
+        self._shares = {
+            role: Shares(max(1, min(per_tenant, size - 1)), patience_s=command_timeout_s)
+            for role, size in self._sizes.items()
+            if per_tenant is not None
+        }
         self._command_timeout_s = command_timeout_s
         self._pools: dict[str | None, asyncpg.Pool] = {}  # type: ignore[type-arg]
         self._opening = asyncio.Lock()
@@ -247,7 +250,7 @@ class Database:
     async def _lend(self) -> AsyncGenerator[Any]:
         role, tenant_id = self._session()
         pool: Any = await self._require_pool(role)
-        share = nullcontext() if self._shares is None else self._shares.hold()
+        share = self._shares[role].hold() if self._shares else nullcontext()
         async with share, pool.acquire(timeout=self._command_timeout_s) as connection:
             try:
                 await connection.bind(tenant_id or "", current_actor())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64decode
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 
 import asyncpg
 import pytest
@@ -15,6 +16,7 @@ from nova_workers.devstack.first_start import make_first_key
 from nova_workers.errors import Unavailable
 from nova_workers.ledger import sessions
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.tenants.keys import DEFAULT_TENANT_ID
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, see_tenant
@@ -75,6 +77,23 @@ async def test_a_statement_that_forgets_its_tenant_sees_and_changes_that_of_its_
         assert {row["tenant_id"] for row in await connection.fetch("SELECT tenant_id FROM agents")} == {TWO}
     with all_tenants():
         assert await walled.fetchval("SELECT count(DISTINCT tenant_id) FROM agents") == 2
+
+
+@proves("security.shares")
+async def test_one_tenant_leaves_a_connection_of_each_pool_to_others(database_url: str) -> None:
+    database = Database(database_url, pool_size=4, access="tenants", reserved=2, per_tenant=8, command_timeout_s=0.2)
+    async with AsyncExitStack() as held:
+        working_for(ONE)
+        with all_tenants():
+            await held.enter_async_context(database.connection())
+            with pytest.raises(Unavailable):
+                await held.enter_async_context(database.connection())
+        see_tenant(ONE)
+        await held.enter_async_context(database.connection())
+        working_for(TWO)
+        with all_tenants():
+            assert await database.fetchval("SELECT 1") == 1
+    await database.close()
 
 
 @proves("tenants.second-wall")
