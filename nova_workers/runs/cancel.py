@@ -73,13 +73,15 @@ class Canceller:
             raise InvalidInput(
                 f"Give at least one of {', '.join(_FILTERS)}: an empty filter would cancel every run.", field="body"
             )
+        wanted = _filter(which)
         async with self._database.connection() as connection:
             await refuse_former_id(connection, tenant_id, which.agent_id)
-            runs = await ledger.select_open(connection, tenant_id, _filter(which), limit=MAX_BULK_CANCEL)
-        if which.dry_run:
-            unbegun = sum(run.unbegun for run in runs)
-            return BulkCanceled(canceled=unbegun, requested=len(runs) - unbegun)
-        done = await self._request(tenant_id, [run.id for run in runs])
+            runs = await ledger.select_open(connection, tenant_id, wanted, limit=MAX_BULK_CANCEL)
+            if which.dry_run:
+                unbegun = sum(run.unbegun for run in runs)
+                return BulkCanceled(canceled=unbegun, requested=len(runs) - unbegun)
+            requests = await ledger.request_cancel_of(connection, tenant_id, runs, wanted)
+        done = await self._apply(requests)
         return BulkCanceled(canceled=done.canceled, requested=done.requested)
 
     async def withdraw(self, tenant_id: str, run_id: str) -> None:
@@ -131,6 +133,9 @@ class Canceller:
             return _Requested(0, 0)
         async with self._database.connection() as connection:
             requests = await ledger.request_cancel(connection, tenant_id, run_ids)
+        return await self._apply(requests)
+
+    async def _apply(self, requests: Sequence[ledger.CancelRequest]) -> _Requested:
         await self.apply_requests(requests)
         ended = sum(request.ended for request in requests)
         return _Requested(ended, len(requests) - ended)

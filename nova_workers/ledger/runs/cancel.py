@@ -11,12 +11,12 @@ from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_effects
 from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
 from nova_workers.ledger.runs.filters import IS_OPEN, RunFilter, conditions_of
-from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = [
     "OpenRun",
     "edit_queued",
     "request_cancel",
+    "request_cancel_of",
     "request_cancel_on_thread",
     "run_status",
     "select_open",
@@ -42,16 +42,16 @@ _DELIVER_END = f"""deliver_end AS (
 )"""
 
 
-# Ends runs that were never begun; marks all others, and their worker or the next claim ends them. Two concurrent calls
-# cannot deadlock: rows are locked in one order, running and waiting runs before those that may be merged into them,
-# each group by id. A run that ended meanwhile is not changed.
+# Ends runs `r` that were never begun; marks all others, and their worker or the next claim ends them. Two concurrent
+# calls cannot deadlock: rows are locked in one order, running and waiting runs before those that may be merged into
+# them, each group by id. A run that ended meanwhile is not changed.
 def _request(which: str) -> str:
     return f"""
 WITH wanted AS (
-    SELECT id
-      FROM runs
-     WHERE tenant_id = :tenant_id AND {which} AND status IN {sql_list(OPEN_RUNS)}
-     ORDER BY status IN ('scheduled', 'queued'), id
+    SELECT r.id
+      FROM runs r
+     WHERE r.tenant_id = :tenant_id AND {which} AND {IS_OPEN}
+     ORDER BY r.status IN ('scheduled', 'queued'), r.id
        FOR UPDATE
 ), mine AS (
     UPDATE runs r
@@ -62,17 +62,18 @@ WITH wanted AS (
            cancel_requested_at = COALESCE(cancel_requested_at, now()),
            cancel_reason = COALESCE(cancel_reason, 'cancel')
       FROM wanted
-     WHERE r.id = wanted.id AND status IN {sql_list(OPEN_RUNS)}
+     WHERE r.id = wanted.id AND {IS_OPEN}
     RETURNING r.id, r.tenant_id, r.agent_id, r.thread_id, r.queue, r.status
 ), {_DELIVER_END}
 SELECT id, thread_id, queue, status FROM mine
 """
 
 
-_REQUEST = _request("id = ANY(:run_ids::text[])")
-_REQUEST_ON_THREAD = _request("thread_id = :thread_id")
+_REQUEST = _request("r.id = ANY(:run_ids::text[])")
+_REQUEST_ON_THREAD = _request("r.thread_id = :thread_id")
 
 _SELECT = f"SELECT r.id, {_NOT_BEGUN} AS unbegun FROM runs r"
+_NOT_REQUESTED = "r.cancel_requested_at IS NULL"
 
 _STATUS = "SELECT status FROM runs WHERE tenant_id = :tenant_id AND id = :run_id"
 
@@ -125,15 +126,25 @@ async def request_cancel(connection: Connection, tenant_id: str, run_ids: Sequen
     return _requests(await connection.fetch(_REQUEST, tenant_id=tenant_id, run_ids=list(run_ids)))
 
 
+async def request_cancel_of(
+    connection: Connection, tenant_id: str, selected: Sequence[OpenRun], which: RunFilter
+) -> list[CancelRequest]:
+    """Cancel those of the selected runs that still match the filter: a run may have begun since it was selected."""
+    conditions, values = conditions_of(which)
+    query = _request(f"r.id = ANY(:selected::text[]) AND {conditions} AND {_NOT_REQUESTED}")
+    ids = [run.id for run in selected]
+    return _requests(await connection.fetch(query, tenant_id=tenant_id, selected=ids, **values))
+
+
 async def request_cancel_on_thread(connection: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
     """Cancel every open run of a thread, however many there are."""
     return _requests(await connection.fetch(_REQUEST_ON_THREAD, tenant_id=tenant_id, thread_id=thread_id))
 
 
 async def select_open(connection: Connection, tenant_id: str, which: RunFilter, *, limit: int) -> list[OpenRun]:
-    """Return a tenant's open runs that match a filter, oldest first."""
+    """Return a tenant's open runs that match a filter and whose cancellation was not requested yet, oldest first."""
     conditions, values = conditions_of(which)
-    query = f"{_SELECT} WHERE {conditions} AND {IS_OPEN} ORDER BY r.id LIMIT :limit"
+    query = f"{_SELECT} WHERE {conditions} AND {IS_OPEN} AND {_NOT_REQUESTED} ORDER BY r.id LIMIT :limit"
     rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit)
     return [OpenRun(row["id"], row["unbegun"]) for row in rows]
 

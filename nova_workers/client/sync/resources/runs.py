@@ -13,7 +13,6 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import (
-    MAX_BULK_CANCEL,
     BulkCancel,
     BulkCanceled,
     RunBatch,
@@ -154,9 +153,8 @@ class Runs:
         canceled = requested = 0
         while True:
             done = self.cancel_many(which)
-            canceled, requested = canceled + done.canceled, max(requested, done.requested)
-            # Running ones stay open for a moment, so they are found again; those that ended are not.
-            if which.dry_run or not done.canceled or done.canceled + done.requested < MAX_BULK_CANCEL:
+            canceled, requested = canceled + done.canceled, requested + done.requested
+            if which.dry_run or not (done.canceled or done.requested):
                 return BulkCanceled(canceled=canceled, requested=requested)
 
     def answer(self, run_id: str, answer: RunAnswer) -> RunView:

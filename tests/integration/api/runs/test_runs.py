@@ -15,8 +15,14 @@ from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.requirements import proves
+from tests.support.waiting import until
 
 NO_WORKER = "no worker is alive for the queue {!r}: start one with `nova worker`"
+
+
+_IS_WAITING = (
+    "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+)
 
 
 async def test_a_message_is_accepted_with_the_position_of_its_run(api: Api) -> None:
@@ -205,6 +211,28 @@ async def test_a_bulk_cancel_takes_the_filters_of_the_list_and_counts_without_ca
     assert done.json() == {"canceled": 2, "requested": 0}
     left = (await api.http.get("/v1/runs", params={"status": ["queued", "running"]})).json()["items"]
     assert sorted(run["thread_id"] for run in left) == sorted([thread_id, other])
+
+
+async def test_repeated_bulk_cancels_reach_all_runs_and_ask_no_run_again(api: Api, worker: ManualWorker) -> None:
+    thread_id = await api.thread()
+    await api.run(thread_id, queue="background")
+    await worker.claim(thread_id)
+    first, again = [await api.http.post("/v1/runs/cancel", json={"queue": "background"}) for _ in range(2)]
+    assert first.json() == {"canceled": 0, "requested": 1}
+    assert again.json() == {"canceled": 0, "requested": 0}
+
+
+async def test_a_bulk_cancel_spares_a_run_that_no_longer_matches_once_its_row_is_locked(
+    api: Api, worker: ManualWorker, database: Database
+) -> None:
+    thread_id = await api.thread()
+    await api.run(thread_id, queue="background")
+    async with database.transaction() as holder:
+        await holder.execute("UPDATE runs SET queue = 'interactive' WHERE thread_id = :id", id=thread_id)
+        meant = {"queue": "background"}
+        asked = asyncio.create_task(api.http.post("/v1/runs/cancel", json=meant))
+        await until(lambda: database.fetchval(_IS_WAITING), "the cancellation to wait for the row")
+    assert (await asked).json() == {"canceled": 0, "requested": 0}
 
 
 @proves("submit.reject")
