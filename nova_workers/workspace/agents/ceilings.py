@@ -18,7 +18,10 @@ __all__ = ["CeilingRules", "check_not_raised"]
 
 _USUAL_TRUST = "controlled"
 """The highest trust that a key without the scope `trust` gives."""
-_STEERING = ("identity", "instructions", "responsibilities", "subagents", "permissions", "native_tools")
+_STEERING = (
+    *("identity", "instructions", "responsibilities", "skills", "subagents", "permissions"),
+    *("native_tools", "capabilities", "engine", "engine_config"),
+)
 """What an agent does, and which of its tools it uses without permission."""
 _SCRIPTED = "scripted"
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import orjson
 from httpx2 import AsyncClient
 
 from nova_workers.ledger.database import Database
@@ -19,6 +20,15 @@ _DEFAULTS: dict[str, Any] = {
     "max_cost_usd_per_day": None,
     "pool": None,
     "sandbox": True,
+}
+
+
+_STEERING: dict[str, Any] = {
+    "instructions": "Read every key.",
+    "permissions": {"unlisted_commands": "ask"},
+    "capabilities": {"notes": {}},
+    "engine": "scripted",
+    "engine_config": {"script": []},
 }
 
 
@@ -67,6 +77,11 @@ async def test_a_key_without_the_scope_trust_raises_no_agent(api: Api, database:
         await api.http.patch("/v1/agents/clerk", json={"trust": "sandbox", "directories": []})
         refused = await limited.post("/v1/agents/clerk/rollback", json={"version": 2})
         assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "trust")
+        await api.http.patch("/v1/agents/clerk", json={"trust": "unrestricted"})
+        for field, value in _STEERING.items():
+            assert await _write(limited, "clerk", **{field: value}) == (403, field)
+        assert await _write(limited, "clerk", description="files letters") == (200, None)
+        await api.http.patch("/v1/agents/clerk", json={"trust": "sandbox"})
         replaced = {"name": "clerk", "trust": "unrestricted"}
         assert (await limited.put("/v1/agents/clerk", json=replaced)).status_code == 403
         key = {"name": "more", "scopes": ["trust"]}
@@ -75,7 +90,7 @@ async def test_a_key_without_the_scope_trust_raises_no_agent(api: Api, database:
         lines = [{"table": "archive", "row": {"format": 1, "next_task_id": 1}}, {"table": "agents", "row": row}]
         imported = await limited.post(
             "/v1/import",
-            content="\n".join(__import__("json").dumps(line) for line in lines),
+            content="\n".join(orjson.dumps(line).decode() for line in lines),
             headers={"content-type": "application/x-ndjson"},
         )
         assert (imported.status_code, imported.json()["context"].get("needed")) == (403, "trust"), imported.text
