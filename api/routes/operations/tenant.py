@@ -36,7 +36,7 @@ async def get_settings(caller: AnyCaller, state: State, tenant_id: TenantIdQuery
         return await get_tenant(connection, meant)
 
 
-@router.patch("/tenant", responses=problems(404, body=True))
+@router.patch("/tenant", responses=problems(404, 409, body=True))
 async def patch_settings(
     body: TenantPatch, caller: AnyCaller, state: State, tenant_id: TenantIdQuery = None
 ) -> TenantView:
