@@ -9,6 +9,7 @@ from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 from starlette.types import Scope as ASGIScope
 
+from api.guard.addresses import client_address
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.errors import Forbidden
 from nova_workers.ledger.auditing import Actor, act_as
@@ -87,7 +88,7 @@ class _KeyCheck(SecurityBase):
 
 
 def _actor(caller: Caller, request: Request) -> Actor:
-    address = None if request.client is None else request.client.host
+    address = client_address(request.scope)
     return Actor("key", caller.key_id, caller.tenant_id, address=address, trace_id=current_trace_id())
 
 

@@ -4,11 +4,19 @@ from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-__all__ = ["TrustedProxies", "address_group"]
+from starlette.types import Scope
+
+__all__ = ["TrustedProxies", "address_group", "client_address"]
 
 _IPV6_PREFIX = 64
 """What one client has of IPv6: a limit for each of its 2^64 addresses would be none."""
 _MAX_TEXT_CHARS = 64
+
+
+def client_address(scope: Scope) -> str | None:
+    """Return where a request came from, for records; None for a Unix socket. A proxy may send any text: it is cut."""
+    client = scope.get("client")
+    return None if client is None else client[0][:_MAX_TEXT_CHARS]
 
 
 @lru_cache(maxsize=4096)

@@ -85,6 +85,9 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def __init__(self, *given: Any, **named: Any) -> None:
         super().__init__(*given, **named)
+        # Otherwise a request that is sent before the answer to another begins in the context of that one, as its
+        # tenant.
+        self.config.reset_contextvars = True
         # A WebSocket would take the connection out of this protocol's hands.
         self.ws_protocol_class = None
         self._limits: ConnectionLimits = self.app_state["connections"]
@@ -187,9 +190,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.close()
             return
         # If this end closed while the client still sends, the client's system would drop the answer.
-        self.transport.write_eof()
         self._stop_waiting()
         self._client_timer = self.loop.call_later(_LINGER_S, self.transport.abort)
+        # TLS cannot be closed in one direction.
+        if self.transport.can_write_eof():
+            self.transport.write_eof()
 
     def _wait_for_client(self, timeout_s: float) -> None:
         awaits = self._in_head, self._in_body

@@ -5,7 +5,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.auth import Caller, keep_caller
 from api.boundary import header_of
 from api.errors import problem_response
-from api.guard.addresses import address_group
+from api.guard.addresses import address_group, client_address
 from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
 from api.key_cache import KeyCache
@@ -36,12 +36,12 @@ class RequestGuard:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        client = scope.get("client")
+        address = client_address(scope)
         # A Unix socket has no address; what connects to it is the operator's.
-        group = None if client is None else address_group(client[0])
+        group = None if address is None else address_group(address)
         try:
             if scope["path"].startswith(_GUARDED):
-                await self._admit(scope, group)
+                await self._admit(scope, address, group)
             else:
                 if group is not None:
                     self._rates.count_without_key(group)
@@ -51,7 +51,7 @@ class RequestGuard:
             return
         await self._app(scope, receive, send)
 
-    async def _admit(self, scope: Scope, group: str | None) -> None:
+    async def _admit(self, scope: Scope, address: str | None, group: str | None) -> None:
         if group is not None:
             self._rates.count_address(group)
         try:
@@ -61,8 +61,7 @@ class RequestGuard:
                 self._rates.count_without_key(group)
             raise
         self._rates.count_key(caller.key_id)
-        client = scope.get("client")
-        self._uses.note(caller.key_id, None if client is None else client[0])
+        self._uses.note(caller.key_id, address)
         keep_caller(scope, caller)
         working_for(caller.tenant_id)
         # The database itself keeps the request to its tenant, beside the tenant in each statement.

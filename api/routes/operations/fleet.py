@@ -31,9 +31,11 @@ async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
 @router.get("/queued", responses=problems())
 async def get_queued(caller: AnyCaller, state: State) -> QueuedView:
     """Get why queued runs wait: how many of each queue for which reason."""
-    tenant_id = None if caller.may("operator") else caller.tenant_id
+    sees_all = caller.may("operator")
+    if sees_all:
+        see_all_tenants()
     async with state.services.database.connection() as connection:
-        groups = await count_queued(connection, tenant_id)
+        groups = await count_queued(connection, None if sees_all else caller.tenant_id)
     return QueuedView(groups=await name_missing_workers(state.services.redis, groups))
 
 

@@ -42,6 +42,7 @@ async def test_queued_runs_are_counted_by_the_reason_why_they_wait(
         await other.post("/v1/runs", json={"message": "of another tenant"})
         assert await reasons() == {}
         assert len((await other.get("/v1/fleet/queued")).json()["groups"]) == 1
+        assert len((await api.http.get("/v1/fleet/queued")).json()["groups"]) == 1, "an operator sees all tenants"
     busy, free = await api.thread(), await api.thread()
     await api.run(busy)
     await worker.claim(busy)

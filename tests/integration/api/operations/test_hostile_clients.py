@@ -8,19 +8,24 @@ import socket
 import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from contextvars import ContextVar
 from urllib.parse import urlsplit
 
 import httpx2
 import orjson
 import pytest
 import pytest_asyncio
+from starlette.types import Receive, Scope, Send
 
+from api.guard.connections import ConnectionLimits, GuardedProtocol
 from api.state import ApiState
 from nova_workers.config import Settings
+from nova_workers.config.sections import ApiSettings
 from nova_workers.ledger.database import Connection, Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
+from tests.support.servers.asgi import serving
 from tests.support.waiting import until
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -258,6 +263,34 @@ async def test_only_configured_proxies_name_the_address_of_a_client(api: Api) ->
         calls = [client.get("/healthz", headers={"x-forwarded-for": next(_addresses)}) for _ in range(150)]
         answers = await asyncio.gather(*calls)
     assert 429 in {answer.status_code for answer in answers}
+
+
+_serves: ContextVar[bytes] = ContextVar("serves", default=b"nothing")
+
+
+async def _tell_context(scope: Scope, receive: Receive, send: Send) -> None:
+    if scope["type"] == "lifespan":
+        scope["state"]["connections"] = ConnectionLimits(ApiSettings())
+        for _ in range(2):
+            await send({"type": (await receive())["type"] + ".complete"})
+        return
+    before = _serves.get()
+    _serves.set(scope["path"].encode())
+    await asyncio.sleep(0)
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"%d" % len(before))]})
+    await send({"type": "http.response.body", "body": before})
+
+
+@proves("security.keys")
+async def test_a_request_that_is_sent_before_the_answer_to_another_begins_in_no_context_of_it() -> None:
+    async with serving(_tell_context, http=GuardedProtocol) as url, asyncio.timeout(5):
+        port = urlsplit(url).port
+        assert port is not None
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"GET /one HTTP/1.1\r\nhost: x\r\n\r\nGET /two HTTP/1.1\r\nhost: x\r\nconnection: close\r\n\r\n")
+        answers = await reader.read()
+        writer.close()
+    assert answers.count(b"nothing") == 2, answers
 
 
 @proves("security.bodies")
