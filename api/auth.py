@@ -9,7 +9,6 @@ from fastapi.security import SecurityScopes
 from fastapi.security.base import SecurityBase
 from starlette.types import Scope as ASGIScope
 
-from api.guard.addresses import client_address
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.errors import Forbidden
 from nova_workers.ledger.auditing import Actor, act_as
@@ -41,6 +40,8 @@ class Caller:
     key_id: str
     tenant_id: str
     scopes: frozenset[str]
+    address: str | None
+    """Where the request came from; None for a Unix socket."""
 
     def may(self, scope: Scope) -> bool:
         """Whether the key has a scope."""
@@ -83,13 +84,12 @@ class _KeyCheck(SecurityBase):
         for scope in needed.scopes:
             caller.need(scope)  # pyright: ignore[reportArgumentType] - FastAPI types them as plain strings
         if self._audited and request.method not in _READING:
-            act_as(_actor(caller, request))
+            act_as(_actor(caller))
         return caller
 
 
-def _actor(caller: Caller, request: Request) -> Actor:
-    address = client_address(request.scope)
-    return Actor("key", caller.key_id, caller.tenant_id, address=address, trace_id=current_trace_id())
+def _actor(caller: Caller) -> Actor:
+    return Actor("key", caller.key_id, caller.tenant_id, address=caller.address, trace_id=current_trace_id())
 
 
 _check = _KeyCheck(audited=True)

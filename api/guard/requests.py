@@ -55,26 +55,26 @@ class RequestGuard:
         if group is not None:
             self._rates.count_address(group)
         try:
-            caller = await self._authenticate(scope, group or "")
+            caller = await self._authenticate(scope, address, group or "")
         except Unauthenticated:
             if group is not None:
                 self._rates.count_without_key(group)
             raise
         self._rates.count_key(caller.key_id)
-        self._uses.note(caller.key_id, address)
+        self._uses.note(caller.key_id, caller.address)
         keep_caller(scope, caller)
         working_for(caller.tenant_id)
         # The database itself keeps the request to its tenant, beside the tenant in each statement.
         see_tenant(caller.tenant_id)
 
-    async def _authenticate(self, scope: Scope, group: str) -> Caller:
+    async def _authenticate(self, scope: Scope, address: str | None, group: str) -> Caller:
         scheme, _, secret = header_of(scope, b"authorization").decode("latin-1").partition(" ")
         if scheme.lower() != "bearer" or not secret:
             raise Unauthenticated("The request carries no API key. Send it as `Authorization: Bearer nova_…`.")
         key = await self._find(secret, group) if len(secret) <= _MAX_KEY_CHARS else None
         if key is None:
             raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
-        return Caller(key_id=key.key_id, tenant_id=key.tenant_id, scopes=key.scopes)
+        return Caller(key_id=key.key_id, tenant_id=key.tenant_id, scopes=key.scopes, address=address)
 
     async def _find(self, secret: str, group: str) -> AuthenticatedKey | None:
         digest = hash_secret(secret)
