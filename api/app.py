@@ -10,9 +10,8 @@ from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.activity_cache import ActivityCache
 from api.boundary import BodyLimit, UnhandledErrors
-from api.errors import install_error_handlers
+from api.errors import install_error_handlers, problem_response
 from api.guard.archives import ArchivePermits
-from api.guard.connections import ConnectionLimits
 from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
 from api.guard.requests import RequestGuard
@@ -54,6 +53,7 @@ from api.streaming.stream_permits import StreamPermits
 from api.streaming.waiting_orders import OrderFollower
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
+from nova_workers.http_server.connections import ConnectionLimits
 from nova_workers.ledger.orders.records import orders_not_running
 from nova_workers.ledger.schema import schema_head
 from nova_workers.ledger.visibility import see_all_tenants
@@ -190,7 +190,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
     ]
     try:
         with on_stop_signal(state.watch.close), on_stop_signal(state.order_watch.close):
-            yield {"connections": ConnectionLimits(services.settings.api, streamed=_STREAMED)}
+            yield {"connections": ConnectionLimits(services.settings.api, answer=problem_response, streamed=_STREAMED)}
     finally:
         state.watch.close()
         state.order_watch.close()

@@ -30,18 +30,16 @@ from nova_workers.errors import (
     Unstorable,
     VersionMismatch,
 )
+from nova_workers.http_server.errors import HeadTooLarge, RequestTooSlow
 from nova_workers.validation import problem_of
 
 __all__ = [
     "BodyTooLarge",
     "CursorFromTheFuture",
-    "HeadTooLarge",
     "InvalidCursor",
     "MalformedRequest",
     "RateLimited",
-    "RequestTooSlow",
     "TooManyArchives",
-    "TooManyConnections",
     "TooManyFailedKeys",
     "TooManyStreams",
     "UnsupportedMediaType",
@@ -88,28 +86,10 @@ class BodyTooLarge(LimitExceeded):
     code = "body_too_large"
 
 
-class HeadTooLarge(LimitExceeded):
-    """The target and the headers have more bytes than the server reads."""
-
-    code = "head_too_large"
-
-
-class RequestTooSlow(Rejected):
-    """The head or the body did not arrive within its time."""
-
-    code = "request_too_slow"
-
-
 class TooManyArchives(TooManyRequests):
     """The tenant, or too many others, are exporting or importing."""
 
     code = "too_many_archives"
-
-
-class TooManyConnections(TooManyRequests):
-    """The address, or all clients together, have too many open connections."""
-
-    code = "too_many_connections"
 
 
 class RateLimited(TooManyRequests):

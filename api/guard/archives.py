@@ -9,9 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.errors import RequestTooSlow, TooManyArchives
+from api.errors import TooManyArchives
 from nova_workers.config.sections import ApiSettings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
+from nova_workers.http_server.errors import RequestTooSlow
 from nova_workers.stopping import stop_tasks
 
 __all__ = ["ArchivePermits", "ArchiveResponse", "received"]

@@ -5,11 +5,11 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from api.auth import Caller, keep_caller
 from api.boundary import header_of
 from api.errors import problem_response
-from api.guard.addresses import address_group, client_address
 from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
 from api.key_cache import KeyCache
 from nova_workers.errors import NovaError, Unauthenticated
+from nova_workers.http_server.addresses import address_group, client_address
 from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
 from nova_workers.ledger.visibility import see_tenant

@@ -18,10 +18,11 @@ from nova_workers.config import Settings
 from nova_workers.console.assets import Assets
 from nova_workers.console.guard import Guard
 from nova_workers.console.pages import PAGES
-from nova_workers.console.problems import handlers
+from nova_workers.console.problems import handlers, refusal
 from nova_workers.console.rendering import build_templates
 from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
 from nova_workers.console.state import ConsoleState
+from nova_workers.http_server.connections import ConnectionLimits
 
 __all__ = ["build_console"]
 
@@ -51,9 +52,9 @@ def build_console(
     client = NovaClient(api_url, None, timeout_s=settings.console.timeout_s, retry=_RETRY)
 
     @asynccontextmanager
-    async def lifespan(_: Starlette) -> AsyncGenerator[None]:
+    async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, ConnectionLimits]]:
         async with client:
-            yield
+            yield {"connections": ConnectionLimits(settings.api, answer=refusal)}
 
     app = Starlette(
         routes=[

@@ -11,7 +11,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from nova_workers.config import ConsoleSettings
 from nova_workers.console.sessions import Session, Sessions
 
-__all__ = ["SESSION_COOKIE", "Guard", "is_own_path", "sign_in_address"]
+__all__ = ["HEADERS", "SESSION_COOKIE", "Guard", "is_own_path", "sign_in_address"]
 
 SESSION_COOKIE = "nova_console"
 
@@ -30,7 +30,7 @@ CONTENT_SECURITY_POLICY = "; ".join(
 )
 """No inline script, style or handler, and nothing from elsewhere: what an agent wrote cannot run or call home."""
 
-_HEADERS = {
+HEADERS = {
     "content-security-policy": CONTENT_SECURITY_POLICY,
     "x-content-type-options": "nosniff",
     "x-frame-options": "DENY",
@@ -40,6 +40,7 @@ _HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
+"""Of every answer."""
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PUBLIC = ("/login", "/healthz", "/static/", "/favicon.ico")
@@ -67,7 +68,7 @@ class Guard:
         async def send_guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = MutableHeaders(raw=message["headers"])
-                for name, value in _HEADERS.items():
+                for name, value in HEADERS.items():
                     headers[name] = value
                 headers.setdefault("cache-control", "no-store")
                 message["headers"] = headers.raw

@@ -1,5 +1,6 @@
 """Pages for errors: sign in again, a missing scope, not found, and an API that does not answer."""
 
+from collections.abc import Mapping
 from http import HTTPStatus
 from typing import cast
 
@@ -9,12 +10,20 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ExceptionHandler
 
-from nova_workers.console.guard import SESSION_COOKIE, sign_in_address
+from nova_workers.console.guard import HEADERS, SESSION_COOKIE, sign_in_address
 from nova_workers.console.rendering import is_fragment, render, see_other
 from nova_workers.console.state import session_of, state_of
 from nova_workers.errors import ConfigurationError, Forbidden, NovaError, Rejected, Unauthenticated, Unavailable
+from nova_workers.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections
 
-__all__ = ["handlers"]
+__all__ = ["handlers", "refusal"]
+
+_REFUSALS: Mapping[type[NovaError], HTTPStatus] = {
+    MalformedHttp: HTTPStatus.BAD_REQUEST,
+    RequestTooSlow: HTTPStatus.REQUEST_TIMEOUT,
+    TooManyConnections: HTTPStatus.TOO_MANY_REQUESTS,
+    HeadTooLarge: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
+}
 
 
 async def _on_nova_error(request: Request, raised: Exception) -> Response:
@@ -64,6 +73,11 @@ async def _on_failure(request: Request, raised: Exception) -> Response:
 def handlers() -> dict[int | type[Exception], ExceptionHandler]:
     """Return the handlers of the application."""
     return {NovaError: _on_nova_error, HTTPException: _on_http_exception, Exception: _on_failure}
+
+
+def refusal(error: NovaError) -> Response:
+    """Return the answer to a client that is refused before its request is read: a text."""
+    return PlainTextResponse(f"{error.message}\n", status_code=_REFUSALS[type(error)], headers=HEADERS)
 
 
 def _sign_in_again(request: Request) -> Response:

@@ -13,10 +13,10 @@ from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
 from api.app import build_app
-from api.guard.connections import GuardedProtocol
 from api.state import ApiState
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
+from nova_workers.http_server.connections import GuardedProtocol
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import see_tenant
 from nova_workers.streams.publisher import EventPublisher

@@ -14,6 +14,7 @@ from jinja2.bccache import Bucket
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.console.state import ConsoleState
+from nova_workers.http_server.connections import GuardedProtocol
 from tests.integration.api.conftest import Api, api, other_tenant, tenant
 from tests.support.servers.asgi import serving
 
@@ -70,7 +71,7 @@ async def console(settings: Settings, api: Api, compiled_templates: CompiledTemp
     """The console of that API."""
     app = build_console(settings, api_url=api.url, login_key=api.tenant.key)
     app.state.console.templates.bytecode_cache = compiled_templates
-    async with serving(app, patient=True) as url:
+    async with serving(app, patient=True, http=GuardedProtocol) as url:
         yield Console(url, app.state.console, api)
 
 

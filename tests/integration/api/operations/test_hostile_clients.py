@@ -17,10 +17,11 @@ import pytest
 import pytest_asyncio
 from starlette.types import Receive, Scope, Send
 
-from api.guard.connections import ConnectionLimits, GuardedProtocol
+from api.errors import problem_response
 from api.state import ApiState
 from nova_workers.config import Settings
 from nova_workers.config.sections import ApiSettings
+from nova_workers.http_server.connections import ConnectionLimits, GuardedProtocol
 from nova_workers.ledger.database import Connection, Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant, make_tenant
@@ -270,7 +271,7 @@ _serves: ContextVar[bytes] = ContextVar("serves", default=b"nothing")
 
 async def _tell_context(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
-        scope["state"]["connections"] = ConnectionLimits(ApiSettings())
+        scope["state"]["connections"] = ConnectionLimits(ApiSettings(), answer=problem_response)
         for _ in range(2):
             await send({"type": (await receive())["type"] + ".complete"})
         return

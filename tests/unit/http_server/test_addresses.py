@@ -2,7 +2,7 @@
 
 import pytest
 
-from api.guard.addresses import TrustedProxies, address_group
+from nova_workers.http_server.addresses import TrustedProxies, address_group
 
 
 @pytest.mark.parametrize(

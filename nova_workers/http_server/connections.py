@@ -8,6 +8,7 @@ import asyncio
 import resource
 import socket
 from collections import Counter
+from collections.abc import Callable
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -15,10 +16,10 @@ import structlog
 from starlette.responses import Response
 from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol, RequestResponseCycle
 
-from api.errors import HeadTooLarge, MalformedRequest, RequestTooSlow, TooManyConnections, problem_response
-from api.guard.addresses import TrustedProxies, address_group
 from nova_workers.config.sections import ApiSettings
 from nova_workers.errors import NovaError
+from nova_workers.http_server.addresses import TrustedProxies, address_group
+from nova_workers.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections
 
 __all__ = ["ConnectionLimits", "GuardedProtocol"]
 
@@ -36,8 +37,17 @@ _OTHER_FILES: Final = 256
 class ConnectionLimits:
     """Counts the connections of this process. It is in the lifespan's state, where the protocol finds it."""
 
-    def __init__(self, settings: ApiSettings, *, streamed: frozenset[str] = frozenset()) -> None:
-        """Take the limits, and the paths whose routes read bodies in pieces, with deadlines of their own."""
+    def __init__(
+        self, settings: ApiSettings, *, answer: Callable[[NovaError], Response], streamed: frozenset[str] = frozenset()
+    ) -> None:
+        """Prepare to count.
+
+        Args:
+            settings: The limits.
+            answer: Makes the answer to a refused client.
+            streamed: Paths whose routes read bodies in pieces, with deadlines of their own.
+        """
+        self.answer = answer
         self.head_timeout_s = settings.head_timeout_s
         self.body_timeout_s = settings.body_timeout_s
         self.streamed = streamed
@@ -153,7 +163,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = True
         self._pending_bytes = 0
         if len(self.pipeline) >= _MAX_PIPELINED:
-            self._fail(MalformedRequest(f"More than {_MAX_PIPELINED} requests came before the answer to the first."))
+            self._fail(MalformedHttp(f"More than {_MAX_PIPELINED} requests came before the answer to the first."))
 
     def on_headers_complete(self) -> None:
         """Let the application have the request."""
@@ -169,8 +179,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_complete()
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what the parser stopped at, as problem document."""
-        self._refuse(self._refusal or MalformedRequest(msg))
+        """Refuse what the parser stopped at, with the reason."""
+        self._refuse(self._refusal or MalformedHttp(msg))
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -185,7 +195,7 @@ class GuardedProtocol(HttpToolsProtocol):
         _log.info("connection.refused", code=error.code, client=self.client and self.client[0])
         if self.transport.is_closing():
             return
-        self.transport.write(_as_bytes(problem_response(error)))
+        self.transport.write(_as_bytes(self._limits.answer(error)))
         if self._group is None:
             self.transport.close()
             return
