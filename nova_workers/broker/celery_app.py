@@ -28,6 +28,7 @@ __all__ = [
     "TASK_UPKEEP",
     "TASK_WORK_TASKS",
     "build_celery",
+    "kombu_url",
 ]
 
 
@@ -57,7 +58,7 @@ def build_celery(redis_url: str, *, fail_fast: bool, consumed: Sequence[str] = (
     use_kept_clients()
     app = Celery("nova_workers", set_as_current=False)
     app.conf.update(
-        broker_url=_kombu_url(redis_url),
+        broker_url=kombu_url(redis_url),
         result_backend=None,
         # Late acknowledgement on Redis starts duplicates within 90 ms of a connection reset, and a crash of Redis ended
         # the worker 6 of 6 times. A lost doorbell is rung again; a duplicate finds nothing to claim.
@@ -111,7 +112,7 @@ def _transport_options(fail_fast: bool) -> dict[str, Any]:
     return options
 
 
-def _kombu_url(redis_url: str) -> str:
+def kombu_url(redis_url: str) -> str:
     """Return the URL as kombu spells it: a unix socket is ``redis+socket://``, its database ``virtual_host``."""
     parts = urlsplit(redis_url)
     if parts.scheme != "unix":

@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["CpuMeter", "Machine", "cpu_s", "descendants_cpu_s", "pss_mb", "rss_mb", "tree_cpu_s"]
+__all__ = ["CpuMeter", "Machine", "cpu_s", "descendants", "descendants_cpu_s", "pss_mb", "rss_mb", "tree_cpu_s"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
@@ -47,6 +47,22 @@ def tree_cpu_s(pid: int) -> float:
         return 0.0
     own = sum(int(fields[number - _AFTER_NAME]) for number in (14, 15, 16, 17)) / _TICKS_PER_S
     return own + sum(tree_cpu_s(child) for child in children)
+
+
+def descendants(pid: int) -> dict[int, str]:
+    """Return the command lines of a process's descendants, by process id."""
+    found: dict[int, str] = {}
+    try:
+        children = _children(pid)
+    except (FileNotFoundError, ProcessLookupError):
+        return found
+    for child in children:
+        try:
+            found[child] = (_PROC / str(child) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+        found |= descendants(child)
+    return found
 
 
 def descendants_cpu_s(pid: int) -> float:

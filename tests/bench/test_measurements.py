@@ -19,7 +19,7 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
-_OWN_FLEET = ("tokens", "recovery", "claims", "search", "backfill", "triggers", "rename", "orders")
+_OWN_FLEET = ("floor", "tokens", "recovery", "claims", "search", "backfill", "triggers", "rename", "orders")
 """Rows with another fleet, or without one."""
 
 

@@ -7,6 +7,7 @@ from tests.bench.figures import Result
 from tests.bench.rows.backfill import measure_backfill
 from tests.bench.rows.claims import measure_claims
 from tests.bench.rows.fairness import measure_fairness
+from tests.bench.rows.floor import measure_floor
 from tests.bench.rows.latency import measure_accept, measure_first_event, measure_wait
 from tests.bench.rows.memory import measure_memory
 from tests.bench.rows.orders import measure_orders
@@ -23,6 +24,7 @@ from tests.bench.stage import Bench
 __all__ = ["ROWS"]
 
 ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
+    "floor": measure_floor,
     "accept": measure_accept,
     "wait": measure_wait,
     "first-event": measure_first_event,

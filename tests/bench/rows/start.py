@@ -1,16 +1,13 @@
 """How long the fleet takes to start: `nova up` as users run it, and what its processes import."""
 
 import asyncio
-import os
-import signal
 import sys
 import tempfile
 import time
-from collections.abc import Mapping
 from pathlib import Path
 
-from nova_workers.devstack.home import read_state
 from tests.bench.figures import Figure, Result
+from tests.bench.installed import installed_environment, running_up
 from tests.bench.stage import Bench
 
 __all__ = ["measure_start"]
@@ -18,8 +15,6 @@ __all__ = ["measure_start"]
 _WARM_S = 7.0
 _API_IMPORT_S = 1.2
 _WORKER_IMPORT_S = 2.5
-_DEADLINE_S = 120.0
-_POLL_S = 0.02
 
 _IMPORT = """
 from nova_workers.program import collect_seldom
@@ -54,37 +49,16 @@ async def measure_start(bench: Bench) -> Result:
 
 
 async def _time_up(home: Path) -> float:
-    env = _environment({"NOVA_HOME": str(home), "NOVA_API__PORT": "0"})
     began_s = time.perf_counter()
-    fleet = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-m", "nova_workers.cli", "up"),
-        env=env,
-        stdout=asyncio.subprocess.DEVNULL,
-        stderr=asyncio.subprocess.DEVNULL,
-    )
-    try:
-        async with asyncio.timeout(_DEADLINE_S):
-            while read_state(home) is None:
-                assert fleet.returncode is None, f"`nova up` ended with {fleet.returncode}"
-                await asyncio.sleep(_POLL_S)
+    async with running_up(home):
         return time.perf_counter() - began_s
-    finally:
-        if fleet.returncode is None:
-            fleet.send_signal(signal.SIGINT)
-        async with asyncio.timeout(_DEADLINE_S):
-            await fleet.wait()
 
 
 async def _import_cpu_s(module: str) -> float:
     child = await asyncio.create_subprocess_exec(
         *(sys.executable, "-c", _IMPORT.format(module=module)),
-        env=_environment(_UNUSED_SERVERS),
+        env=installed_environment(_UNUSED_SERVERS),
         stdout=asyncio.subprocess.PIPE,
     )
     out, _ = await child.communicate()
     return float(out)
-
-
-def _environment(given: Mapping[str, str]) -> dict[str, str]:
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("NOVA_", "ANTHROPIC_"))}
-    return {**kept, **given}
