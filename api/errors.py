@@ -7,8 +7,10 @@ from http import HTTPStatus
 from typing import Any, cast
 
 import orjson
+import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from redis.exceptions import RedisError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -48,6 +50,8 @@ __all__ = [
     "problem_response",
     "unexpected_problem",
 ]
+
+_log = structlog.get_logger(__name__)
 
 RETRY_AFTER_S = 2
 _QUOTE_CHARS = 80
@@ -134,6 +138,7 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
 def install_error_handlers(app: FastAPI) -> None:
     """Make every error that a route raises a problem document."""
     app.add_exception_handler(NovaError, _on_nova_error)
+    app.add_exception_handler(RedisError, _on_redis_error)
     app.add_exception_handler(RequestValidationError, _on_validation_error)
     app.add_exception_handler(HTTPException, _on_http_exception)
 
@@ -186,6 +191,17 @@ async def _on_nova_error(request: Request, error: Exception) -> Response:
         # A defect of ours: the boundary logs its traceback and gives the client the trace id.
         raise error
     return problem_response(cast(NovaError, error), instance=request.url.path)
+
+
+async def _on_redis_error(request: Request, error: Exception) -> Response:
+    # Routes do without Redis where they can. What they committed before stays committed.
+    _log.warning("http_request.redis_unavailable", path=request.url.path, error=f"{type(error).__name__}: {error}")
+    unavailable = Unavailable(
+        f"Redis did not answer ({type(error).__name__}). Try again; what was changed before that stays changed.",
+        server="redis",
+        may_be_written=request.method not in {"GET", "HEAD"},
+    )
+    return problem_response(unavailable, instance=request.url.path)
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

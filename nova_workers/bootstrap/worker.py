@@ -100,7 +100,7 @@ class WorkerServices:
         self._background.start(
             publisher=self.publisher.run(),
             keeper=self.keeper.run(),
-            control=self.control.listen(self.keeper.cancel),
+            control=self.control.listen(self.keeper.cancel, self.keeper.renew_soon),
             loop_watch=watch_loop(self.metrics, self.clock),
         )
 

@@ -1,4 +1,4 @@
-"""Kombu's Redis transport with one client per channel.
+"""Kombu's Redis transport with one client per channel, which waits for a server that is not ready.
 
 Kombu 5.7 builds a `redis.Redis` for each command that it sends, and redis-py 8.1 fills a table of 170 response
 callbacks for each: an eighth of a worker's CPU under load (docs/decisions/0005-celery-settings.md). The client keeps no
@@ -11,6 +11,8 @@ from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from nova_workers.broker.redis_connections import REPLY_PARSER
+
 __all__ = ["Channel", "Transport", "use_kept_clients"]
 
 
@@ -18,6 +20,10 @@ class Channel(redis.Channel):
     """A channel that keeps its client."""
 
     _nova_client: Any = None
+
+    def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
+        # Kombu takes other errors of the server for errors of the worker, which end it.
+        return {**super()._connparams(asynchronous=asynchronous), "parser_class": REPLY_PARSER}
 
     def _create_client(self, asynchronous: bool = False) -> Any:
         if asynchronous:

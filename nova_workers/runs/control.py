@@ -11,8 +11,10 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.broker.notifier import Notifier
 from nova_workers.contracts.runs import CancelReason
 from nova_workers.keys import CONTROL_CHANNEL
+from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
 
 __all__ = ["ControlChannel"]
 
@@ -26,33 +28,48 @@ class ControlChannel:
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
+        self._notifier = Notifier(redis)
 
     async def notify_cancel(self, run_ids: Sequence[str], reason: CancelReason) -> None:
         """Notify all workers that runs are to stop. Best effort: a Redis failure is logged, not raised."""
         if not run_ids:
             return
         payload = orjson.dumps({"type": "cancel", "run_ids": list(run_ids), "reason": reason})
-        try:
-            await self._redis.publish(CONTROL_CHANNEL, payload)
-        except RedisError as error:
-            _log.warning("control.notification_lost", run_ids=list(run_ids), error=str(error))
+        await self._notifier.publish(CONTROL_CHANNEL, payload, run_ids=list(run_ids))
 
-    async def listen(self, on_cancel: Callable[[str, CancelReason], object]) -> None:
-        """Receive notifications until canceled, reconnecting as needed."""
-        while True:
-            try:
-                async with self._redis.pubsub(ignore_subscribe_messages=True) as pubsub:
-                    await pubsub.subscribe(CONTROL_CHANNEL)
+    async def listen(
+        self,
+        on_cancel: Callable[[str, CancelReason], object],
+        on_missed: Callable[[], object],
+        *,
+        ping_every_s: float = PING_EVERY_S,
+    ) -> None:
+        """Receive notifications until canceled, reconnecting as needed.
+
+        Args:
+            on_cancel: Called with each run that is to stop.
+            on_missed: Called after each connection: what was missed meanwhile is in the ledger.
+            ping_every_s: See `Subscriber`.
+        """
+        subscriber = Subscriber(self._redis, ping_every_s=ping_every_s)
+        try:
+            while True:
+                try:
+                    await subscriber.subscribe(CONTROL_CHANNEL)
                     while True:
-                        message = await pubsub.get_message(timeout=None)
-                        if message is not None and message["type"] == "message":
+                        message = await subscriber.receive()
+                        if message["type"] == "subscribe":
+                            on_missed()
+                        elif message["type"] == "message":
                             _on_message(cast(bytes, message["data"]), on_cancel)
-            except RedisError as error:
-                _log.warning("control.redis_unavailable", error=str(error))
-                await asyncio.sleep(_RECONNECT_S)
-            except Exception:
-                _log.exception("control.failed")
-                await asyncio.sleep(_RECONNECT_S)
+                except RedisError as error:
+                    _log.warning("control.redis_unavailable", error=str(error))
+                    await asyncio.sleep(_RECONNECT_S)
+                except Exception:
+                    _log.exception("control.failed")
+                    await asyncio.sleep(_RECONNECT_S)
+        finally:
+            await subscriber.close()
 
 
 def _on_message(payload: bytes, on_cancel: Callable[[str, CancelReason], object]) -> None:

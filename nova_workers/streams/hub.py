@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 from nova_workers.contracts.events import EventCursor
 from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel, run_events
 from nova_workers.streams.signals import Signal
+from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
 from nova_workers.streams.trees import TreeFeed
 from nova_workers.streams.wire import FIELD, LiveEvent, decode
 
@@ -112,9 +113,9 @@ class Feed:
 class StreamHub:
     """Follows any number of runs over one Redis connection. Start `run` before the first `follow`."""
 
-    def __init__(self, redis: Redis) -> None:
+    def __init__(self, redis: Redis, *, ping_every_s: float = PING_EVERY_S) -> None:
         self._redis = redis
-        self._pubsub = redis.pubsub()
+        self._subscriber = Subscriber(redis, ping_every_s=ping_every_s)
         self._feeds: dict[str, set[Feed | TreeFeed | Signal]] = {}
         """By channel."""
         self._wanted: set[str] = set()
@@ -173,9 +174,9 @@ class StreamHub:
                 async with self._lock:
                     self._wanted |= self._feeds.keys()
                     # An unused channel keeps the connection in subscribed mode while there are no feeds.
-                    await self._pubsub.subscribe(f"{CONTROL_CHANNEL}:hub", *self._wanted)
+                    await self._subscriber.subscribe(f"{CONTROL_CHANNEL}:hub", *self._wanted)
                 while True:
-                    self._take(await self._pubsub.get_message(timeout=None))
+                    self._take(await self._subscriber.receive())
             except RedisError as error:
                 _log.warning("hub.redis_unavailable", feeds=self.open_feeds, error=str(error))
                 self._subscribed.clear()
@@ -186,7 +187,7 @@ class StreamHub:
 
     async def close(self) -> None:
         """Close the connection."""
-        await self._pubsub.aclose()
+        await self._subscriber.close()
 
     async def _join(self, channel: str) -> None:
         """Subscribe, unless already subscribed."""
@@ -195,7 +196,7 @@ class StreamHub:
                 return
             self._wanted.add(channel)
             try:
-                await self._pubsub.subscribe(channel)
+                await self._subscriber.subscribe(channel)
             except RedisError as error:
                 # `run` subscribes to all that is wanted once Redis answers.
                 _log.warning("hub.not_subscribed", channel=channel, error=str(error))
@@ -212,14 +213,12 @@ class StreamHub:
             self._wanted -= left
             self._subscribed -= left
             try:
-                await self._pubsub.unsubscribe(*left)
+                await self._subscriber.unsubscribe(*left)
             except RedisError as error:
                 # A left-over subscription does no harm.
                 _log.warning("hub.not_unsubscribed", channels=len(left), error=str(error))
 
-    def _take(self, message: Mapping[str, object] | None) -> None:
-        if message is None:
-            return
+    def _take(self, message: Mapping[str, object]) -> None:
         named = message["channel"]
         channel = named.decode() if isinstance(named, bytes) else str(named)
         feeds = self._feeds.get(channel, ())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import suppress
 from dataclasses import dataclass
 
 import structlog
@@ -57,6 +58,7 @@ class LeaseKeeper:
         self._clock = clock
         self._metrics = metrics
         self._held: dict[str, HeldRun] = {}
+        self._due = asyncio.Event()
 
     @property
     def held(self) -> tuple[HeldRun, ...]:
@@ -105,7 +107,10 @@ class LeaseKeeper:
 
     async def _renew_regularly(self) -> None:
         while True:
-            await asyncio.sleep(self._settings.lease_renew_s)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(self._settings.lease_renew_s):
+                    await self._due.wait()
+            self._due.clear()
             try:
                 async with asyncio.timeout(self._settings.lease_renew_s / 2):
                     await self.renew()
@@ -116,6 +121,10 @@ class LeaseKeeper:
         while True:
             await asyncio.sleep(self._settings.lease_ttl_s / _LOOKS_A_LEASE)
             self._fence_self()
+
+    def renew_soon(self) -> None:
+        """Renew ahead of time, since the answer has the cancel requests whose notification was missed."""
+        self._due.set()
 
     async def renew(self) -> None:
         """Renew all leases and locks once."""

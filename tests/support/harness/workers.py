@@ -121,7 +121,7 @@ class Worker:
         wanted: list[tuple[bool, Coroutine[Any, Any, None]]] = [
             (publisher, self.publisher.run()),
             (keeper, self.keeper.run()),
-            (control, self._control.listen(self.keeper.cancel)),
+            (control, self._control.listen(self.keeper.cancel, self.keeper.renew_soon)),
         ]
         for want, coroutine in wanted:
             if want:

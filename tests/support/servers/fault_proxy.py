@@ -53,8 +53,9 @@ class _Link:
         for pump in self.pumps:
             pump.cancel()
         for writer in (self.to_client, self.to_server):
-            end: socket.socket = writer.get_extra_info("socket")
-            if end.family != socket.AF_UNIX and end.fileno() >= 0:
+            # None on uvloop once it is closed.
+            end: socket.socket | None = writer.get_extra_info("socket")
+            if end is not None and end.family != socket.AF_UNIX and end.fileno() >= 0:
                 end.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_ON_CLOSE)
             writer.transport.abort()
 

@@ -16,6 +16,7 @@ from nova_workers.keys import run_events
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import Feed, StreamHub
 from nova_workers.streams.publisher import EventPublisher, RunEvents
+from nova_workers.streams.subscriber import PING_EVERY_S
 from nova_workers.streams.wire import FIELD, LiveEvent, decode
 
 __all__ = ["RUN", "collect", "hub_on", "publisher_on", "say", "stored", "texts"]
@@ -38,9 +39,9 @@ async def publisher_on(
 
 
 @asynccontextmanager
-async def hub_on(redis: Redis) -> AsyncGenerator[StreamHub]:
+async def hub_on(redis: Redis, *, ping_every_s: float = PING_EVERY_S) -> AsyncGenerator[StreamHub]:
     """Run a hub."""
-    hub = StreamHub(redis)
+    hub = StreamHub(redis, ping_every_s=ping_every_s)
     task = asyncio.create_task(hub.run())
     try:
         yield hub

@@ -8,6 +8,7 @@ import random
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.events import EventCursor
 from nova_workers.ids import new_id
 from nova_workers.keys import run_channel, run_events
@@ -196,6 +197,37 @@ async def test_followers_continue_after_a_broken_connection(redis: Redis, wire: 
             assert texts(await collect(feed, _at(3))) == ["1-2 b", "1-3 c"]
             say(events, "d")
             assert texts(await collect(feed, _at(4))) == ["1-4 d"]
+    await client.aclose()
+
+
+@pytest.mark.parametrize("fault", ["forget", "blocks_answers", "blocks_requests"])
+@proves("events.redis-away", "events.gap")
+async def test_followers_continue_after_a_connection_dies_without_a_packet(redis: Redis, wire: FaultProxy, fault: str):
+    client = connect(wire.url)
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client, ping_every_s=0.1) as hub:
+        first, second = publisher.open(RUN, 1), publisher.open("run_2", 1)
+        async with hub.follow(RUN, _START) as feed:
+            say(first, "a")
+            await collect(feed, _at(1))
+            if fault == "forget":
+                wire.forget()
+            else:
+                setattr(wire, fault, True)
+            async with hub.follow("run_2", _START) as other:
+                connections = wire.accepted
+                # In two of these cases the old connection still brings messages of its channels.
+                while wire.accepted == connections:
+                    say(first, "x")
+                    say(second, "x")
+                    await asyncio.sleep(0.02)
+                wire.heal()
+                say(first, "end")
+                say(second, "end")
+                await publisher.drain(5)
+                for events, follower in ((first, feed), (second, other)):
+                    newest = int(str(events.upcoming(0)).partition("-")[2])
+                    got = await collect(follower, _at(newest))
+                    assert [event.cursor.seq for event in got][-2:] == [newest - 1, newest]
     await client.aclose()
 
 

@@ -1,0 +1,120 @@
+"""Clients of Redis on connections that break, and on servers that answer without serving."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager
+from typing import Any, cast
+
+import pytest
+import uvloop
+from kombu.exceptions import OperationalError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
+
+from nova_workers.broker.celery_app import build_celery
+from nova_workers.broker.redis_connections import ServerNotReady, connect
+from nova_workers.keys import broker_queue
+from tests.support.servers.fault_proxy import FaultProxy
+from tests.support.waiting import until
+
+Scenario = Callable[[FaultProxy, Redis], Awaitable[None]]
+
+
+@pytest.fixture
+def play(redis_url: str) -> Callable[[Scenario], None]:
+    """Runs a scenario on the loop of our processes, with a proxy on TCP and a client through it."""
+
+    async def play(scenario: Scenario) -> None:
+        async with FaultProxy.to_redis(redis_url) as link:
+            client = connect(link.url)
+            await scenario(link, client)
+            await client.aclose()
+
+    return lambda scenario: uvloop.run(cast(Coroutine[Any, Any, None], play(scenario)))
+
+
+async def _at_once(client: Redis, count: int) -> None:
+    await asyncio.gather(*(client.set(f"nova:test:{at}", at, ex=60) for at in range(count)))
+
+
+def test_commands_after_a_reset_are_repeated_on_new_connections(play: Callable[[Scenario], None]):
+    async def scenario(link: FaultProxy, client: Redis) -> None:
+        for _ in range(3):
+            await _at_once(client, 4)
+            link.reset()
+            # The resets arrive while the connections are idle; a write to them raises RuntimeError on this loop.
+            await until(lambda: not link.connections)
+            await _at_once(client, 4)
+            link.reset()
+            await _at_once(client, 4)
+
+    play(scenario)
+
+
+def test_of_forgotten_connections_only_the_first_costs_a_timeout(play: Callable[[Scenario], None]):
+    async def scenario(link: FaultProxy, client: Redis) -> None:
+        await _at_once(client, 8)
+        link.forget()
+        began_s = time.monotonic()
+        await _at_once(client, 1)
+        await _at_once(client, 8)
+        assert 1.5 < time.monotonic() - began_s < 3.5
+
+    play(scenario)
+
+
+@asynccontextmanager
+async def _demoted(redis: Redis) -> AsyncGenerator[None]:
+    """Make the server the replica of one that does not exist, for a block."""
+    await redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        yield
+    finally:
+        await redis.execute_command("REPLICAOF", "NO", "ONE")
+
+
+async def test_a_server_that_became_a_replica_is_one_that_is_away(redis: Redis, redis_url: str):
+    client = connect(redis_url)
+    script = client.register_script("return redis.call('SET', KEYS[1], 1, 'EX', 60)")
+    async with _demoted(redis):
+        with pytest.raises(ServerNotReady):
+            await client.set("nova:test", 1, ex=60)
+        with pytest.raises(ServerNotReady):
+            await script(keys=["nova:test"])
+        pipeline = client.pipeline(transaction=False)
+        pipeline.get("nova:test")
+        pipeline.set("nova:test", 1, ex=60)
+        with pytest.raises(ServerNotReady):
+            await pipeline.execute(raise_on_error=False)
+    assert await client.set("nova:test", 1, ex=60)
+    await client.aclose()
+
+
+async def test_a_full_memory_is_a_server_that_is_away(redis: Redis, redis_url: str):
+    client = connect(redis_url)
+    await redis.config_set("maxmemory", 1)
+    try:
+        with pytest.raises(ServerNotReady):
+            await client.set("nova:test", 1, ex=60)
+    finally:
+        await redis.config_set("maxmemory", 0)
+    await client.aclose()
+
+
+async def test_a_doorbell_for_a_server_that_became_a_replica_is_a_connection_error(redis: Redis, redis_url: str):
+    celery = build_celery(redis_url, fail_fast=True)
+
+    def ring() -> None:
+        celery.send_task("nova.reconcile", queue="system", ignore_result=True)
+
+    ring()
+    async with _demoted(redis):
+        with pytest.raises((OperationalError, RedisError)) as caught:
+            await asyncio.to_thread(ring)
+    assert "read only replica" in str(caught.value)
+    ring()
+    assert await redis.llen(broker_queue("system")) == 2
+    celery.close()

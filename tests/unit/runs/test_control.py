@@ -1,0 +1,61 @@
+"""Notifications of cancel requests, over connections that break."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+from redis.asyncio import Redis
+
+from nova_workers.broker.redis_connections import connect
+from nova_workers.contracts.runs import CancelReason
+from nova_workers.runs.control import ControlChannel
+from nova_workers.stopping import stop_tasks
+from tests.support.servers.fault_proxy import FaultProxy
+from tests.support.waiting import until
+
+
+async def test_a_worker_on_a_forgotten_connection_listens_again_and_reads_what_it_missed(
+    redis: Redis, redis_url: str, tmp_path: Path
+):
+    canceled: list[str] = []
+    missed = 0
+
+    def on_cancel(run_id: str, _: CancelReason) -> None:
+        canceled.append(run_id)
+
+    def on_missed() -> None:
+        nonlocal missed
+        missed += 1
+
+    async with FaultProxy.to_redis(redis_url, tmp_path) as wire:
+        client = connect(wire.url)
+        listening = asyncio.create_task(ControlChannel(client).listen(on_cancel, on_missed, ping_every_s=0.1))
+        await until(lambda: missed == 1)
+        for break_connection in (wire.forget, wire.reset):
+            begun = missed
+            break_connection()
+            await until(lambda begun=begun: missed > begun)
+            await ControlChannel(redis).notify_cancel(["run_1"], "cancel")
+            await until(lambda: canceled == ["run_1"])
+            canceled.clear()
+        await stop_tasks([listening])
+        await client.aclose()
+
+
+async def test_a_notification_on_a_dead_connection_does_not_hold_its_caller(redis_url: str, tmp_path: Path):
+    async with FaultProxy.to_redis(redis_url, tmp_path) as wire:
+        client = connect(wire.url)
+        await client.ping()
+        received: list[str] = []
+        listening = asyncio.create_task(
+            ControlChannel(client).listen(lambda run_id, _: received.append(run_id), lambda: None)
+        )
+        channel = ControlChannel(client)
+        wire.blocks_requests = True
+        async with asyncio.timeout(1):
+            await channel.notify_cancel(["run_2"], "cancel")
+        wire.heal()
+        await until(lambda: received)
+        await stop_tasks([listening])
+        await client.aclose()
