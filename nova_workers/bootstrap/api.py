@@ -166,7 +166,7 @@ def build_api(settings: Settings) -> ApiServices:
         canceller=canceller,
         waiting=Waiting(database, dispatcher, canceller),
         capabilities=capabilities,
-        agents=Agents(database, capabilities.validate, CeilingRules.of(settings)),
+        agents=Agents(database, capabilities, CeilingRules.of(settings)),
         agent_moves=AgentMoves(database, dispatcher),
         prompt_previews=PromptPreviews(database, settings, capabilities),
         orchestration_configs=configs,

@@ -42,7 +42,6 @@ def default_registry(
         database=database,
         settings=settings,
         clock=clock,
-        validate_agent=registry.validate,
         grants=registry,
         embedder=embedder,
         dispatcher=dispatcher,

@@ -26,6 +26,8 @@ from nova_workers.validation import problem_of
 
 __all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
 
+_ALL_SECRETS = "*"
+
 
 @dataclass(frozen=True, slots=True)
 class ToolInfo:
@@ -214,6 +216,20 @@ class CapabilityRegistry:
                 _, config = self._check(name, grant)
                 found.append(await self._reveals[name].revealed(connection, tenant_id, config, grant.tools))
         return tuple(found)
+
+    def secret_names(self, spec: AgentSpec) -> set[str]:
+        """Return the names of the secrets that an agent's tools may use, or patterns of names.
+
+        A grant that is no longer valid counts as all secrets: what it covers cannot be told.
+        """
+        found: set[str] = set()
+        for name in self._reveals.keys() & spec.capabilities.keys():
+            try:
+                _, config = self._check(name, spec.capabilities[name])
+            except InvalidInput:
+                return {_ALL_SECRETS}
+            found.update(self._reveals[name].secret_names(config))
+        return found
 
     def reveals(self, spec: AgentSpec) -> bool:
         """Return whether a run of this agent may handle secrets: read them, or pass new ones to a tool."""

@@ -17,6 +17,7 @@ from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptVi
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace.moves import threads_left
+from nova_workers.workspace.agents.ceilings import AuthorRights
 from nova_workers.workspace.agents.service import PERSON
 
 __all__ = ["router"]
@@ -42,7 +43,11 @@ class AgentRollback(BaseModel):
 async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, response: Response) -> AgentView:
     """Create an agent."""
     agent = await state.services.agents.create(
-        caller.tenant_id, body.id, body, actor=PERSON, may_raise=caller.may("trust")
+        caller.tenant_id,
+        body.id,
+        body,
+        actor=PERSON,
+        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
     )
     return _tagged(agent, response)
 
@@ -78,7 +83,7 @@ async def replace_agent(
         agent_id,
         body,
         actor=PERSON,
-        may_raise=caller.may("trust"),
+        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
         expected=expected_version(if_match),
     )
     return _tagged(agent, response)
@@ -100,7 +105,7 @@ async def change_agent(
         agent_id,
         body,
         actor=PERSON,
-        may_raise=caller.may("trust"),
+        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
         expected=expected_version(if_match),
     )
     return _tagged(agent, response)
@@ -143,7 +148,11 @@ async def rollback_agent(
 ) -> AgentView:
     """Make an earlier version's configuration the newest again."""
     agent = await state.services.agents.rollback(
-        caller.tenant_id, agent_id, body.version, actor=PERSON, may_raise=caller.may("trust")
+        caller.tenant_id,
+        agent_id,
+        body.version,
+        actor=PERSON,
+        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
     )
     return _tagged(agent, response)
 

@@ -16,7 +16,7 @@ from api.state import State
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.ledger.tenants.settings import get_ceilings
-from nova_workers.workspace.agents.ceilings import CeilingRules, check_not_raised
+from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules, GrantedSecrets, check_author
 from nova_workers.workspace.archive.exporting import export_archive
 from nova_workers.workspace.archive.importing import import_archive
 
@@ -69,8 +69,8 @@ async def import_workspace(
     """Import an archive, whole or not at all.
 
     Needs the scopes `workspace`, `agents` and `runs`; for agents with more trust than `controlled`, or with
-    directories, also `trust`. Ids are kept. Default agents that were neither
-    changed nor used are replaced. `nova import` sends a folder.
+    directories, also `trust`; for agents that use secrets, also `secrets`. Ids are kept. Default agents that were
+    neither changed nor used are replaced. `nova import` sends a folder.
     """
     _need_all(caller)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -79,13 +79,15 @@ async def import_workspace(
     services = state.services
     async with services.database.connection() as connection:
         ceilings = await get_ceilings(connection, caller.tenant_id)
-    rules = CeilingRules.of(services.settings)
+    rules, rights = (
+        CeilingRules.of(services.settings),
+        AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+    )
 
     def validate(spec: AgentSpec) -> None:
         services.capabilities.validate(spec)
         rules.check(caller.tenant_id, spec, ceilings)
-        if not caller.may("trust"):
-            check_not_raised(None, spec)
+        check_author(rights, None, spec, GrantedSecrets(after=services.capabilities.secret_names(spec)))
 
     with state.archives.hold(caller.tenant_id):
         result, waits = await import_archive(

@@ -1,6 +1,6 @@
 """The `mcp` capability: tools of external servers, by configuration."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -52,6 +52,10 @@ class _McpCapability:
         """Refuse servers that the operator does not permit."""
         for name, server in _servers(config).servers.items():
             server.check(self._settings, f"{field}.servers.{name}")
+
+    def secret_names(self, config: BaseModel) -> Collection[str]:
+        """Return the secrets to which the servers refer."""
+        return _servers(config).references()
 
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None

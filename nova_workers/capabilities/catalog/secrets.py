@@ -1,7 +1,7 @@
 """The `secrets` capability: values that an agent uses, redacted from everything stored or shown."""
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
@@ -131,6 +131,11 @@ class _SecretsCapability(ToolCapability):
             config=_Config,
         )
         self._secrets = secrets
+
+    def secret_names(self, config: BaseModel) -> Collection[str]:
+        """Return the names and patterns of the grant."""
+        assert isinstance(config, _Config)  # noqa: S101 - narrows the type; the registry parses it as this class
+        return config.names
 
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None

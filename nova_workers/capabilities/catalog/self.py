@@ -166,5 +166,5 @@ def capability(parts: CapabilityParts) -> Capability:
     return ToolCapability(
         "self",
         "An agent's own instructions and responsibilities, to read and to change.",
-        _SelfTools(Agents(parts.database, parts.validate_agent, CeilingRules.of(parts.settings))).declare(),
+        _SelfTools(Agents(parts.database, parts.grants, CeilingRules.of(parts.settings))).declare(),
     )

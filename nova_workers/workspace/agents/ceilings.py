@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import cast
+from typing import Literal, cast
 
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import TRUST_ORDER, AgentSpec, Ceilings
@@ -14,7 +14,7 @@ from nova_workers.contracts.mcp.servers import StdioServer
 from nova_workers.errors import Forbidden
 from nova_workers.vocabulary import TrustLevel
 
-__all__ = ["CeilingRules", "check_not_raised"]
+__all__ = ["AuthorRights", "CeilingRules", "GrantedSecrets", "check_author", "exceeds_engines"]
 
 _USUAL_TRUST = "controlled"
 """The highest trust that a key without the scope `trust` gives."""
@@ -24,6 +24,7 @@ _STEERING = (
 )
 """What an agent does, and which of its tools it uses without permission."""
 _SCRIPTED = "scripted"
+_Scope = Literal["trust", "secrets"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,9 +67,8 @@ class CeilingRules:
                 "trust", f"the agent has {spec.trust!r}, and the ceiling of its tenant is {ceilings.trust!r}"
             )
         engine = spec.engine or self.default_engine
-        if not self._permits_engine(ceilings, engine):
-            permitted = "all but 'scripted'" if ceilings.engines is None else ", ".join(ceilings.engines) or "none"
-            raise _exceeds("engine", f"{engine!r} is not among the engines of its tenant: {permitted}")
+        if not self.permits_engine(ceilings, engine):
+            raise exceeds_engines("engine", engine, ceilings)
         roots = self.roots(tenant_id, ceilings)
         for field, path in _paths(spec, cwd):
             if not _is_within(path, roots):
@@ -77,37 +77,83 @@ class CeilingRules:
             if not any(fnmatchcase(line, pattern) for pattern in ceilings.mcp_commands):
                 raise _exceeds(field, f"its tenant may not start {line!r} as an MCP server")
 
-    def _permits_engine(self, ceilings: Ceilings, engine: str) -> bool:
+    def permits_engine(self, ceilings: Ceilings | None, engine: str) -> bool:
+        """Return whether a tenant's agents and work orders may use an engine."""
+        if ceilings is None:
+            return True
         if ceilings.engines is None:
             return engine != _SCRIPTED or self.default_engine == _SCRIPTED
         return engine in ceilings.engines
 
 
-def check_not_raised(before: AgentSpec | None, after: AgentSpec) -> None:
-    """Check that a change gives an agent neither more trust than ``controlled`` nor further directories.
+@dataclass(frozen=True, slots=True)
+class AuthorRights:
+    """What the author of a configuration may give an agent, and write for one that has it.
 
-    Nor does it write what an agent does, or may do without permission, that has such trust or directories and keeps
-    them: the agent would do with them what the author wrote.
+    Attributes:
+        trust: More trust than ``controlled``, and directories.
+        secrets: Secrets, for its tools.
+    """
+
+    trust: bool = False
+    secrets: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class GrantedSecrets:
+    """Names of the secrets that an agent's tools may use, or patterns of names: before a change, and after it."""
+
+    before: Collection[str] = ()
+    after: Collection[str] = ()
+
+
+def check_author(
+    rights: AuthorRights, before: AgentSpec | None, after: AgentSpec, secrets: GrantedSecrets | None = None
+) -> None:
+    """Check that a change gives an agent nothing that its author may not give.
+
+    Nor does the author write what an agent does, or may do without permission, that has such a right and keeps it: the
+    agent would do with it what the author wrote.
 
     Args:
+        rights: Of the author.
         before: What the agent has already, and keeps; None for a new agent.
         after: The new configuration.
+        secrets: That the two have.
 
     Raises:
         Forbidden: It does; names the scope that permits it.
     """
+    if not rights.trust:
+        _check_trust(before, after)
+    if not rights.secrets and secrets is not None:
+        _check_secrets(before, after, secrets)
+
+
+def _check_secrets(before: AgentSpec | None, after: AgentSpec, secrets: GrantedSecrets) -> None:
+    for name in sorted(set(secrets.after) - set(secrets.before)):
+        raise _needs_scope("secrets", "capabilities", f"giving an agent the secret {name!r}")
+    if before is not None and secrets.after:
+        named = ", ".join(map(repr, sorted(secrets.after)))
+        _check_steering("secrets", before, after, f"the secrets {named}")
+
+
+def _check_trust(before: AgentSpec | None, after: AgentSpec) -> None:
     trust = None if before is None else before.trust
     known = () if before is None else before.directories
     if after.trust != trust and _is_above_usual(after.trust):
-        raise _needs_scope("trust", f"giving an agent the trust {after.trust!r}")
+        raise _needs_scope("trust", "trust", f"giving an agent the trust {after.trust!r}")
     for index, path in enumerate(after.directories):
         if not _is_within(path, known):
-            raise _needs_scope(f"directories.{index}", f"giving an agent the directory {path!r}")
+            raise _needs_scope("trust", f"directories.{index}", f"giving an agent the directory {path!r}")
     if before is not None and (_is_above_usual(after.trust) or after.directories):
-        for field in _STEERING:
-            if getattr(before, field) != getattr(after, field):
-                rights = f"the trust {after.trust!r} and {len(after.directories)} directories"
-                raise _needs_scope(field, f"writing it for an agent with {rights}")
+        _check_steering("trust", before, after, f"the trust {after.trust!r} and {len(after.directories)} directories")
+
+
+def _check_steering(scope: _Scope, before: AgentSpec, after: AgentSpec, rights: str) -> None:
+    for field in _STEERING:
+        if getattr(before, field) != getattr(after, field):
+            raise _needs_scope(scope, field, f"writing it for an agent with {rights}")
 
 
 def _is_above_usual(trust: TrustLevel) -> bool:
@@ -143,15 +189,21 @@ def _is_within(path: str, roots: Iterable[str]) -> bool:
     return ".." not in pure.parts and any(pure.is_relative_to(root) for root in roots)
 
 
+def exceeds_engines(field: str, engine: str, ceilings: Ceilings) -> Forbidden:
+    """Return the refusal of an engine."""
+    permitted = "all but 'scripted'" if ceilings.engines is None else ", ".join(ceilings.engines) or "none"
+    return _exceeds(field, f"{engine!r} is not among the engines of its tenant: {permitted}")
+
+
 def _exceeds(field: str, why: str) -> Forbidden:
     return Forbidden(
         f"{field}: {why}. The operator sets the ceilings of a tenant: `nova tenants ceilings TENANT`.", field=field
     )
 
 
-def _needs_scope(field: str, what: str) -> Forbidden:
+def _needs_scope(scope: _Scope, field: str, what: str) -> Forbidden:
     return Forbidden(
-        f"{field}: {what} needs a key with the scope 'trust'. Use one, or ask the person who makes keys for it.",
+        f"{field}: {what} needs a key with the scope {scope!r}. Use one, or ask the person who makes keys for it.",
         field=field,
-        needed="trust",
+        needed=scope,
     )

@@ -24,7 +24,7 @@ from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.native import SHELL_TOOL, native_tools
 from nova_workers.errors import Forbidden
 
-__all__ = ["GrantRules", "GrantWish", "check_change", "check_manages", "granted", "inherited"]
+__all__ = ["GrantChecks", "GrantRules", "GrantWish", "check_change", "check_manages", "granted", "inherited"]
 
 GrantWish = Mapping[str, Sequence[str] | None]
 """Capabilities to grant, with their tools; None is all that the grantor has."""
@@ -32,7 +32,19 @@ GrantWish = Mapping[str, Sequence[str] | None]
 _TRUST_ORDER = ("sandbox", "controlled", "unrestricted")
 
 
-class GrantRules(Protocol):
+class GrantChecks(Protocol):
+    """The registry of capabilities, as far as writing agents is about it."""
+
+    def validate(self, spec: AgentSpec) -> None:
+        """Raise `InvalidInput` for unknown capabilities, tools and configurations."""
+        ...
+
+    def secret_names(self, spec: AgentSpec) -> Collection[str]:
+        """Return the names of the secrets that an agent's tools may use, or patterns of names."""
+        ...
+
+
+class GrantRules(GrantChecks, Protocol):
     """The registry of capabilities, as far as rights are about it."""
 
     def covers(self, name: str, own: CapabilityGrant, other: CapabilityGrant) -> bool:

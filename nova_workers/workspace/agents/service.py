@@ -7,6 +7,7 @@ after it: a run keeps the version of its first claim.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
+from typing import Final
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import AgentPatch, AgentView
@@ -17,7 +18,8 @@ from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace import renames
 from nova_workers.ledger.workspace.renames import Rename
-from nova_workers.workspace.agents.ceilings import CeilingRules, check_not_raised
+from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules, GrantedSecrets, check_author
+from nova_workers.workspace.agents.rights import GrantChecks
 from nova_workers.workspace.agents.rules import check_agent_id, check_engine, check_own_id, check_spec
 from nova_workers.workspace.skills import require_skills
 
@@ -36,37 +38,38 @@ Permit = Callable[[Connection, AgentView], Awaitable[None]]
 """Raises if the agent must not be deleted."""
 
 
+_NO_RIGHTS: Final = AuthorRights()
+
+
 class Agents:
     """Creates and changes the agents of all tenants.
 
     `actor` is ``person``, or the id of the agent that acts.
     """
 
-    def __init__(
-        self, database: Database, validate_grants: Callable[[AgentSpec], None], ceilings: CeilingRules
-    ) -> None:
+    def __init__(self, database: Database, grants: GrantChecks, ceilings: CeilingRules) -> None:
         """Keep what the rules need.
 
         Args:
             database: The ledger.
-            validate_grants: Raises `InvalidInput` for unknown capabilities, tools and configurations.
+            grants: Checks grants of capabilities.
             ceilings: Checks what the operator permits a tenant's agents at most.
         """
         self._database = database
-        self._validate_grants = validate_grants
+        self._grants = grants
         self._ceilings = ceilings
 
     async def create(
-        self, tenant_id: str, agent_id: str, spec: AgentSpec, *, actor: str, may_raise: bool = False
+        self, tenant_id: str, agent_id: str, spec: AgentSpec, *, actor: str, rights: AuthorRights = _NO_RIGHTS
     ) -> AgentView:
         """Create an agent.
 
         Args:
-            may_raise: Whether the author may give it more trust than ``controlled``, and directories. The same below.
+            rights: What the author may give it beside. The same below.
 
         Raises:
             InvalidInput: Its configuration is invalid; names the field.
-            Forbidden: It exceeds a ceiling of the tenant, or the author may not give it this trust or directory.
+            Forbidden: It exceeds a ceiling of the tenant, or the author may not give it what it has.
             Conflict: The id is taken.
             LimitExceeded: The tenant has its maximum of agents.
         """
@@ -74,8 +77,7 @@ class Agents:
         check_own_id(agent_id)
         async with self._database.transaction() as connection:
             await self._check(connection, tenant_id, spec)
-            if not may_raise:
-                check_not_raised(None, spec)
+            self._check_author(rights, None, spec)
             if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
                 raise LimitExceeded(
                     f"There are {MAX_AGENTS} agents already, which is the most. Delete unused ones.",
@@ -90,7 +92,7 @@ class Agents:
         spec: AgentSpec,
         *,
         actor: str,
-        may_raise: bool = False,
+        rights: AuthorRights = _NO_RIGHTS,
         expected: int | None = None,
     ) -> AgentView:
         """Give an agent a whole new configuration. An equal one makes no version.
@@ -103,7 +105,8 @@ class Agents:
         """
         async with self._database.transaction() as connection:
             await self._check(connection, tenant_id, spec)
-            await self._check_not_raised(connection, tenant_id, agent_id, spec, may_raise=may_raise)
+            before = await ledger.lock_agent(connection, tenant_id, agent_id)
+            self._check_author(rights, before.spec, spec)
             return await ledger.replace_agent(
                 connection, tenant_id, agent_id, spec, created_by=actor, expected=expected
             )
@@ -115,7 +118,7 @@ class Agents:
         patch: AgentPatch,
         *,
         actor: str,
-        may_raise: bool = False,
+        rights: AuthorRights = _NO_RIGHTS,
         expected: int | None = None,
     ) -> AgentView:
         """Change the fields that `patch` sets, each as a whole.
@@ -126,8 +129,7 @@ class Agents:
 
         async def merge(_: Connection, agent: AgentView) -> AgentSpec:
             spec = agent.spec.model_copy(update={field: getattr(patch, field) for field in patch.model_fields_set})
-            if not may_raise:
-                check_not_raised(agent.spec, spec)
+            self._check_author(rights, agent.spec, spec)
             return spec
 
         return await self.edit(tenant_id, agent_id, merge, actor=actor, expected=expected)
@@ -151,7 +153,7 @@ class Agents:
             return await ledger.replace_agent(connection, tenant_id, agent_id, spec, created_by=actor)
 
     async def rollback(
-        self, tenant_id: str, agent_id: str, version: int, *, actor: str, may_raise: bool = False
+        self, tenant_id: str, agent_id: str, version: int, *, actor: str, rights: AuthorRights = _NO_RIGHTS
     ) -> AgentView:
         """Make an earlier version's configuration the newest again, as a version of its own.
 
@@ -163,7 +165,8 @@ class Agents:
         async with self._database.transaction() as connection:
             earlier = await ledger.get_version(connection, tenant_id, agent_id, version)
             await self._check(connection, tenant_id, earlier.spec)
-            await self._check_not_raised(connection, tenant_id, agent_id, earlier.spec, may_raise=may_raise)
+            before = await ledger.lock_agent(connection, tenant_id, agent_id)
+            self._check_author(rights, before.spec, earlier.spec)
             return await ledger.replace_agent(connection, tenant_id, agent_id, earlier.spec, created_by=actor)
 
     async def delete(self, tenant_id: str, agent_id: str, permit: Permit | None = None) -> None:
@@ -233,14 +236,11 @@ class Agents:
         if before is None or spec.engine != before.engine:
             check_engine(spec.engine)
         if before is None or (spec.capabilities, spec.subagents) != (before.capabilities, before.subagents):
-            self._validate_grants(spec)
+            self._grants.validate(spec)
         if before is None or spec.skills != before.skills:
             await require_skills(connection, tenant_id, spec.skills)
         self._ceilings.check(tenant_id, spec, await get_ceilings(connection, tenant_id))
 
-    async def _check_not_raised(
-        self, connection: Connection, tenant_id: str, agent_id: str, spec: AgentSpec, *, may_raise: bool
-    ) -> None:
-        if not may_raise:
-            before = await ledger.lock_agent(connection, tenant_id, agent_id)
-            check_not_raised(before.spec, spec)
+    def _check_author(self, rights: AuthorRights, before: AgentSpec | None, after: AgentSpec) -> None:
+        known = () if before is None else self._grants.secret_names(before)
+        check_author(rights, before, after, GrantedSecrets(known, self._grants.secret_names(after)))

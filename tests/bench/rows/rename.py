@@ -3,6 +3,7 @@
 import time
 from collections.abc import Sequence
 
+from nova_workers.capabilities.registry import CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.runs import Doorbell
@@ -62,7 +63,7 @@ async def measure_rename(bench: Bench) -> Result:
         database = Database(url, pool_size=2)
         try:
             began_s = time.perf_counter()
-            rename = await Agents(database, lambda _: None, CeilingRules.of(Settings())).begin_rename(
+            rename = await Agents(database, CapabilityRegistry(), CeilingRules.of(Settings())).begin_rename(
                 _TENANT, _OLD, _NEW, actor=PERSON
             )
             begun_s = time.perf_counter() - began_s

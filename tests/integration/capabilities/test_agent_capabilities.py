@@ -18,7 +18,7 @@ from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import Gone
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace import agents as ledger
-from nova_workers.workspace.agents.ceilings import CeilingRules
+from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules
 from nova_workers.workspace.agents.service import PERSON, Agents
 from nova_workers.workspace.skills import save_skill
 from tests.requirements import proves
@@ -37,12 +37,12 @@ class Team:
     def __init__(self, database: Database) -> None:
         self._database = database
         self._registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
-        self.agents = Agents(database, self._registry.validate, CeilingRules.of(Settings()))
+        self.agents = Agents(database, self._registry, CeilingRules.of(Settings()))
 
     async def add(self, agent_id: str, tenant: str = "ten_1", **spec: Any) -> None:
         """Create an agent as a person."""
         given = AgentSpec.model_validate({"name": agent_id, **spec})
-        await self.agents.create(tenant, agent_id, given, actor=PERSON, may_raise=True)
+        await self.agents.create(tenant, agent_id, given, actor=PERSON, rights=AuthorRights(trust=True, secrets=True))
 
     async def get(self, agent_id: str) -> AgentView:
         """Return an agent."""

@@ -35,7 +35,6 @@ async def test_a_tool_rings_for_its_delivery(
         settings=deliveries.settings,
         clock=SystemClock(),
         grants=CapabilityRegistry(),
-        validate_agent=lambda _: None,
         dispatcher=bells,
     )
     await deliveries.webhook()

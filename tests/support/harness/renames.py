@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nova_workers.capabilities.registry import CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.renames import Rename
@@ -15,7 +16,7 @@ __all__ = ["begin_rename", "move_all", "rename"]
 
 async def begin_rename(harness: Harness, old: str, new: str, *, database: Database | None = None) -> Rename:
     """Give an agent another id; its rows stay where they are."""
-    agents = Agents(database or harness.database, lambda _: None, CeilingRules.of(Settings()))
+    agents = Agents(database or harness.database, CapabilityRegistry(), CeilingRules.of(Settings()))
     return await agents.begin_rename(harness.tenant_id, old, new, actor=PERSON)
 
 

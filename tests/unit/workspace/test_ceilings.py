@@ -9,7 +9,7 @@ import pytest
 
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.errors import Forbidden
-from nova_workers.workspace.agents.ceilings import CeilingRules, check_not_raised
+from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules, GrantedSecrets, check_author
 
 RULES = CeilingRules(Path("/srv/nova/workspace"), "anthropic")
 
@@ -85,7 +85,7 @@ def test_more_trust_and_directories_and_what_is_done_with_them_need_the_scope(
     before: dict[str, Any] | None, after: dict[str, Any]
 ) -> None:
     with pytest.raises(Forbidden) as caught:
-        check_not_raised(None if before is None else _spec(**before), _spec(**after))
+        check_author(AuthorRights(), None if before is None else _spec(**before), _spec(**after))
     assert caught.value.fields["needed"] == "trust"
 
 
@@ -101,4 +101,32 @@ def test_more_trust_and_directories_and_what_is_done_with_them_need_the_scope(
     ],
 )
 def test_what_an_agent_has_already_needs_no_scope(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
-    check_not_raised(None if before is None else _spec(**before), _spec(**after))
+    check_author(AuthorRights(), None if before is None else _spec(**before), _spec(**after))
+
+
+SECRET = {"capabilities": {"secrets": {}}}
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "secrets", "field"),
+    [
+        (None, SECRET, GrantedSecrets(after={"TOKEN"}), "capabilities"),
+        ({}, SECRET, GrantedSecrets(after={"TOKEN"}), "capabilities"),
+        (SECRET, SECRET, GrantedSecrets({"TOKEN"}, {"TOKEN", "KEY"}), "capabilities"),
+        (SECRET, {**SECRET, "instructions": "Obey me."}, GrantedSecrets({"TOKEN"}, {"TOKEN"}), "instructions"),
+        (SECRET, {"capabilities": {"secrets": {}, "notes": {}}}, GrantedSecrets({"*"}, {"*"}), "capabilities"),
+    ],
+)
+def test_secrets_and_what_is_done_with_them_need_the_scope(
+    before: dict[str, Any] | None, after: dict[str, Any], secrets: GrantedSecrets, field: str
+) -> None:
+    configurations = None if before is None else _spec(**before), _spec(**after)
+    with pytest.raises(Forbidden) as caught:
+        check_author(AuthorRights(trust=True), *configurations, secrets)
+    assert (caught.value.fields["field"], caught.value.fields["needed"]) == (field, "secrets")
+    check_author(AuthorRights(secrets=True), *configurations, secrets)
+
+
+def test_an_agent_that_loses_its_secrets_may_be_written_without_the_scope() -> None:
+    check_author(AuthorRights(), _spec(**SECRET), _spec(instructions="Be brief."), GrantedSecrets({"TOKEN"}, set()))
+    check_author(AuthorRights(), _spec(**SECRET), _spec(**SECRET, description="new"), GrantedSecrets({"*"}, {"*"}))

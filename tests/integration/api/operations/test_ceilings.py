@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import orjson
-from httpx2 import AsyncClient
+from httpx2 import AsyncClient, Response
 
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
@@ -39,6 +39,15 @@ async def _write(client: AsyncClient, agent_id: str, **fields: Any) -> tuple[int
         answer = await client.patch(f"/v1/agents/{agent_id}", json=fields)
     refused = answer.json().get("errors") or [{}]
     return answer.status_code, refused[0].get("field")
+
+
+async def _import(client: AsyncClient, agent: dict[str, Any]) -> Response:
+    lines = [{"table": "archive", "row": {"format": 1, "next_task_id": 1}}, {"table": "agents", "row": agent}]
+    return await client.post(
+        "/v1/import",
+        content="\n".join(orjson.dumps(line).decode() for line in lines),
+        headers={"content-type": "application/x-ndjson"},
+    )
 
 
 @proves("ceilings.write")
@@ -87,10 +96,27 @@ async def test_a_key_without_the_scope_trust_raises_no_agent(api: Api, database:
         key = {"name": "more", "scopes": ["trust"]}
         assert (await limited.post("/v1/keys", json=key)).status_code == 403
         row = {"id": "x", "version": 1, "spec": {"name": "x", "trust": "unrestricted"}}
-        lines = [{"table": "archive", "row": {"format": 1, "next_task_id": 1}}, {"table": "agents", "row": row}]
-        imported = await limited.post(
-            "/v1/import",
-            content="\n".join(orjson.dumps(line).decode() for line in lines),
-            headers={"content-type": "application/x-ndjson"},
-        )
+        imported = await _import(limited, row)
         assert (imported.status_code, imported.json()["context"].get("needed")) == (403, "trust"), imported.text
+
+
+@proves("ceilings.secrets")
+async def test_a_key_without_the_scope_secrets_writes_no_agent_that_uses_secrets(api: Api, database: Database) -> None:
+    server = {"type": "http", "url": "https://tools.example.com/mcp", "headers": {"X-Key": "${secret:API_KEY}"}}
+    plain = await make_tenant(database, ("runs", "agents", "workspace", "keys", "trust"), api.tenant.id)
+    async with api.client(plain.key) as limited:
+        for grant in ({"secrets": {}}, {"mcp": {"config": {"servers": {"tools": server}}}}):
+            assert await _write(limited, "clerk", capabilities=grant) == (403, "capabilities")
+            assert (await _write(api.http, "clerk", capabilities=grant))[0] in {200, 201}
+            for field, value in {**_STEERING, "capabilities": {**grant, "notes": {}}}.items():
+                assert await _write(limited, "clerk", **{field: value}) == (403, field)
+            assert await _write(limited, "clerk", description="files letters") == (200, None)
+            # It loses the secrets.
+            replaced = await limited.put("/v1/agents/clerk", json={"name": "clerk", "instructions": "Be brief."})
+            assert replaced.status_code == 200, replaced.text
+        refused = await limited.post("/v1/agents/clerk/rollback", json={"version": 1})
+        assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "secrets")
+        without = {"mcp": {"config": {"servers": {"tools": {**server, "headers": {}}}}}}
+        assert await _write(limited, "clerk", capabilities=without) == (200, None)
+        imported = await _import(limited, {"id": "x", "version": 1, "spec": {"name": "x", "capabilities": grant}})
+        assert (imported.status_code, imported.json()["context"].get("needed")) == (403, "secrets"), imported.text
