@@ -148,7 +148,8 @@ def build_api(settings: Settings) -> ApiServices:
     )
     starter = OrchestrationStarter(orchestrations, configs)
     vault = Vault.of(settings.secrets.texts())
-    order_policies, order_secrets = Policies(database), OrderSecrets(database, vault)
+    ceilings = CeilingRules.of(settings)
+    order_policies, order_secrets = Policies(database, ceilings), OrderSecrets(database, vault)
     order_keys, order_notifier = OrderKeys(vault), OrderNotifier(redis, dispatcher)
     return ApiServices(
         settings=settings,
@@ -166,7 +167,7 @@ def build_api(settings: Settings) -> ApiServices:
         canceller=canceller,
         waiting=Waiting(database, dispatcher, canceller),
         capabilities=capabilities,
-        agents=Agents(database, capabilities, CeilingRules.of(settings)),
+        agents=Agents(database, capabilities, ceilings),
         agent_moves=AgentMoves(database, dispatcher),
         prompt_previews=PromptPreviews(database, settings, capabilities),
         orchestration_configs=configs,
@@ -176,7 +177,7 @@ def build_api(settings: Settings) -> ApiServices:
         external_masters=ExternalMasters(database, dispatcher, canceller, models),
         order_policies=order_policies,
         order_secrets=order_secrets,
-        order_door=OrderDoor(database, order_policies, order_secrets),
+        order_door=OrderDoor(database, order_policies, order_secrets, ceilings),
         orders=Orders(database, order_keys, order_notifier),
         order_reviews=OrderReviews(database, order_keys, order_notifier),
         tasks=Tasks(database, dispatcher),

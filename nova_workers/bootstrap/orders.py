@@ -16,6 +16,7 @@ from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.engine import WorkOrderEngine
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.tick import OrderTicker
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.vault import Vault
 
 __all__ = ["build_order_ticker", "with_order_engine"]
@@ -31,6 +32,7 @@ def with_order_engine(
         engines,
         EnginePrices(settings),
         OrderNotifier(redis, dispatcher),
+        rules=CeilingRules.of(settings),
         spans_have_content=settings.telemetry.trace_content,
     )
     return {**engines, ENGINE: orders}

@@ -32,6 +32,7 @@ _ASCII_BYTES_PER_TOKEN: Final = 2
 tokenizers have no token for less; of scripts that are rare in their data they do make that many."""
 _OVERHEAD_TOKENS: Final = 100
 _MAX_PROBLEM_CHARS: Final = 1_000
+_NO_MODEL: Final = "The fleet has no model of this role with a known price that the tenant's ceilings permit."
 _MAX_DEPTH: Final = 64
 """Of an answer's nesting, as of a request's."""
 _OTHER_MODEL_HELPS: Final = ("provider_failed", "rate_limited")
@@ -93,7 +94,7 @@ class PartCaller:
             problem = f"The schema of the answer is not accepted: {error.why}"[:_MAX_PROBLEM_CHARS]
             return Answer("ajv_failed", spent=spent, failure=problem)
         call = _PartCall(self._database, part, prompt, schema, max_tokens, run_id, abort)
-        answer = call.ended("router_failed", failure="The fleet has no model of this role with a known price.")
+        answer = call.ended("router_failed", failure=_NO_MODEL)
         for choice in choices:
             engine = self._engines.get(choice.engine)
             price = self._prices.per_token(choice.engine, choice.model)

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.orders import (
     AiWorkOrderV1,
     OrderProblem,
@@ -20,9 +21,11 @@ from nova_workers.contracts.orders import (
 from nova_workers.errors import InvalidInput
 from nova_workers.json_schemas import InvalidSchema
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.orders.policies.registry import LoadedPolicy, Policies
 from nova_workers.orders.secrets import OrderSecrets
 from nova_workers.validation import problem_of
+from nova_workers.workspace.agents.ceilings import CeilingRules
 
 __all__ = ["AdmittedOrder", "OrderDoor", "RefusedOrder", "problems_of"]
 
@@ -65,10 +68,11 @@ class RefusedOrder:
 class OrderDoor:
     """Validates orders. It reads policies and secrets, and writes nothing."""
 
-    def __init__(self, database: Database, policies: Policies, secrets: OrderSecrets) -> None:
+    def __init__(self, database: Database, policies: Policies, secrets: OrderSecrets, rules: CeilingRules) -> None:
         self._database = database
         self._policies = policies
         self._secrets = secrets
+        self._rules = rules
 
     async def admit(self, tenant_id: str, value: object) -> AdmittedOrder | RefusedOrder:
         """Return an order that may be executed, or everything that is wrong with it.
@@ -91,15 +95,23 @@ class OrderDoor:
             except InvalidSchema as error:
                 problems.append(OrderProblem(path="policyId", rule=_REFUSED_SCHEMA.format(why=error.why[:200])))
             secrets = await self._secrets.usable(connection, tenant_id)
+            ceilings = await get_ceilings(connection, tenant_id)
         if order.tenant != tenant_id:
             problems.append(OrderProblem(path="tenant", rule="it is not the tenant of the API key"))
         if loaded is not None:
             problems += await _input_problems(order, loaded)
+            problems += self._ceiling_problems(loaded.document, ceilings)
         key_hashes, key_problems = _check_key(order, secrets)
         problems += key_problems
         if problems or loaded is None:
             return RefusedOrder(problems)
         return AdmittedOrder(order, loaded.document, key_hashes)
+
+    def _ceiling_problems(self, policy: PolicyDocument, ceilings: Ceilings | None) -> Iterator[OrderProblem]:
+        for role in policy.roles:
+            if not any(self._rules.permits_engine(ceilings, model.engine) for model in role.models):
+                rule = f"the operator permits this tenant no engine of the policy's role {role.name!r}"
+                yield OrderProblem(path="policyId", rule=rule)
 
 
 def problems_of(error: ValidationError) -> list[OrderProblem]:

@@ -47,6 +47,7 @@ from nova_workers.orders.prompts import prompt_of, role_named
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.trail import record
 from nova_workers.runs.persist import persist
+from nova_workers.workspace.agents.ceilings import CeilingRules
 
 __all__ = ["WorkOrderEngine"]
 
@@ -66,6 +67,7 @@ class WorkOrderEngine:
         prices: ModelPrices,
         notifier: OrderNotifier,
         *,
+        rules: CeilingRules,
         spans_have_content: bool = False,
     ) -> None:
         """Store the parts.
@@ -76,12 +78,14 @@ class WorkOrderEngine:
             engines: What calls models, by name.
             prices: Of models: without a price, no cost can be reserved.
             notifier: Does what follows a commit.
+            rules: Checks engines against the ceilings of tenants.
             spans_have_content: Whether spans of model calls record content; then parts have none.
         """
         self._database = database
         self._keys = keys
         self._caller = PartCaller(database, engines, prices)
         self._notifier = notifier
+        self._rules = rules
         self._spans_have_content = spans_have_content
 
     async def run(  # noqa: PLR0917 - the contract's signature
@@ -134,10 +138,11 @@ class WorkOrderEngine:
                 rows = [] if is_first else await persist(self._database, abort, lambda c: list_parts(c, part.order_id))
                 role = role_named(content, part.role)
                 prompt = prompt_of(content, role, kind=role.kind, round=part.round, outputs=open_outputs(seal, rows))
+                choices = models_of(content.order, content.policy, role)
                 return await self._caller.answer(
                     part,
                     prompt,
-                    models_of(content.order, content.policy, role),
+                    [choice for choice in choices if self._rules.permits_engine(part.ceilings, choice.engine)],
                     max_tokens=role.max_output_tokens,
                     run_id=run_id,
                     abort=abort,

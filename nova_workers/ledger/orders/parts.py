@@ -13,6 +13,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.records import PART_COLUMNS, PartRow
@@ -39,7 +40,8 @@ UPDATE work_order_parts p
   FROM work_orders o
  WHERE p.run_id = :run_id AND o.id = p.order_id AND p.stop_reason IS NULL
 RETURNING p.id, p.order_id, p.run_id, p.tenant_id, p.attempts, p.calls, p.usage, p.kind, p.role, p.round, p.position,
-          o.state, o.data_key, o.data_key_id, o.sealed, extract(epoch FROM o.deadline_at - now())::float8 AS left_s
+          o.state, o.data_key, o.data_key_id, o.sealed, extract(epoch FROM o.deadline_at - now())::float8 AS left_s,
+          (SELECT w.ceilings FROM tenants w WHERE w.id = p.tenant_id) AS ceilings
 """
 
 _STORED = f"SELECT {PART_COLUMNS} FROM work_order_parts p WHERE p.run_id = :run_id AND p.stop_reason IS NOT NULL"
@@ -133,6 +135,8 @@ class BegunPart:
     data_key_id: str | None
     sealed: bytes | None
     left_s: float
+    ceilings: Ceilings | None
+    """Of the tenant, now."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -183,7 +187,11 @@ class PartEnd:
 async def begin_part(connection: Connection, run_id: str) -> BegunPart | None:
     """Begin the part of a run. None if it has none, or it has ended."""
     row = await connection.fetchrow(_BEGIN, run_id=run_id)
-    return None if row is None else BegunPart(**row)
+    if row is None:
+        return None
+    ceilings = None if row["ceilings"] is None else Ceilings.model_validate(row["ceilings"])
+    fields: dict[str, Any] = {**row, "ceilings": ceilings}
+    return BegunPart(**fields)
 
 
 async def stored_part(connection: Connection, run_id: str) -> PartRow | None:

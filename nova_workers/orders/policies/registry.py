@@ -8,6 +8,7 @@ from typing import Final
 
 import structlog
 
+from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyView
 from nova_workers.contracts.orders import PolicyDocument
@@ -15,8 +16,10 @@ from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.json_schemas import JsonSchema
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import policies as ledger
+from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.orders.policies.builtin_policies import builtin_policies
 from nova_workers.orders.policies.parsing import parse_policy
+from nova_workers.workspace.agents.ceilings import CeilingRules, exceeds_engines
 
 __all__ = ["LoadedPolicy", "Policies"]
 
@@ -48,8 +51,9 @@ class LoadedPolicy:
 class Policies:
     """Reads and writes policies of all tenants."""
 
-    def __init__(self, database: Database) -> None:
+    def __init__(self, database: Database, rules: CeilingRules) -> None:
         self._database = database
+        self._rules = rules
         # Versions never change, so that what was loaded stays valid. The time tells a version from one of the same
         # number that was deleted.
         self._loaded: dict[tuple[str, str, int, datetime | None], LoadedPolicy] = {}
@@ -59,6 +63,7 @@ class Policies:
 
         Raises:
             InvalidInput: The document has errors; ``fields['errors']`` names each.
+            Forbidden: It names an engine that the tenant may not use.
             Conflict: The version exists with another document.
         """
         parsed = parse_policy(document)
@@ -68,9 +73,18 @@ class Policies:
                 field="document.id",
             )
         async with self._database.transaction() as connection:
+            self._check_engines(parsed, await get_ceilings(connection, tenant_id))
             row = await ledger.put_policy(connection, tenant_id, policy_id, parsed.version, parsed.to_wire())
         _log.info("work_orders.policy_stored", tenant_id=tenant_id, policy_id=policy_id, version=parsed.version)
         return _view_of_row(row)
+
+    def _check_engines(self, policy: PolicyDocument, ceilings: Ceilings | None) -> None:
+        if ceilings is None:
+            return
+        for role_at, role in enumerate(policy.roles):
+            for at, choice in enumerate(role.models):
+                if not self._rules.permits_engine(ceilings, choice.engine):
+                    raise exceeds_engines(f"document.roles.{role_at}.models.{at}.engine", choice.engine, ceilings)
 
     async def delete(self, tenant_id: str, policy_id: str) -> None:
         """Delete a tenant's policy with its versions. A built-in one applies again; open orders keep their version.

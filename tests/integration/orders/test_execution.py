@@ -139,6 +139,18 @@ async def test_a_role_without_a_model_of_the_fleet_is_a_failure_of_the_router(de
     assert result.extensions.message == "We're reviewing your request"
 
 
+@proves("ceilings.run")
+async def test_no_model_is_called_whose_engine_the_ceilings_of_the_tenant_leave_out(desk: OrderDesk) -> None:
+    ceilings = {"engines": ["anthropic"]}
+    await desk.database.execute(
+        "UPDATE tenants SET ceilings = :ceilings::jsonb WHERE id = :id", ceilings=ceilings, id=desk.tenant_id
+    )
+    accepted = await desk.accept(desk.order(), policy())
+    await desk.settle()
+    assert (await desk.row(accepted.trace_id)).stop_reason == "router_failed"
+    assert desk.engine.calls == []
+
+
 async def test_an_equal_order_gets_the_result_of_the_first_one_in_its_own_presentation(desk: OrderDesk) -> None:
     crafts = policy({"craft": "craft", "second": "craft"})
     desk.engine.answers = {"craft": proposal("One", 0.8), "second": proposal("Two", 0.9)}

@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from nova_workers.orders.door import AdmittedOrder
+from nova_workers.orders.door import AdmittedOrder, RefusedOrder
 from nova_workers.orders.policies.parsing import parse_policy
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 from tests.integration.api.orders.conftest import valid_order
+from tests.requirements import proves
 from tests.support.data.order_policies import POLICY
 from tests.support.data.work_orders import EXAMPLES
 
@@ -42,6 +43,23 @@ async def test_each_change_needs_a_version_of_its_own_and_the_newest_applies(api
     page = (await api.http.get(f"{PATH}/plain/versions", params={"limit": 1})).json()
     rest = await api.http.get(f"{PATH}/plain/versions", params={"limit": 1, "cursor": page["next_cursor"]})
     assert [each["version"] for each in page["items"] + rest.json()["items"]] == ["2", "1"]
+
+
+@proves("ceilings.write")
+async def test_policies_and_orders_obey_the_ceiling_of_engines(api: Api, order_secret: str) -> None:
+    path = f"/v1/tenants/{api.tenant.id}"
+    assert (await api.http.patch(path, json={"ceilings": {"engines": ["openai"]}})).status_code == 200
+    refused = await api.http.put(f"{PATH}/plain", json=body("1"))
+    assert (refused.status_code, refused.json()["errors"][0]["field"]) == (403, "document.roles.0.models.0.engine")
+    assert (await api.http.get(f"{PATH}/plain")).status_code == 404
+    order = valid_order(api.tenant.id, order_secret)
+    await api.http.patch(path, json={"ceilings": {"engines": ["gemini"]}})
+    found = await api.state.services.order_door.admit(api.tenant.id, order)
+    assert isinstance(found, RefusedOrder)
+    assert {problem.path for problem in found.problems} == {"policyId"}
+    assert "permits this tenant no engine" in found.problems[0].rule
+    await api.http.patch(path, json={"ceilings": None})
+    assert isinstance(await api.state.services.order_door.admit(api.tenant.id, order), AdmittedOrder)
 
 
 async def test_of_concurrent_writers_each_makes_a_version(api: Api) -> None:
