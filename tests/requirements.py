@@ -321,6 +321,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "security.packages": "Every package is locked by hashes, and has a licence that is permitted.",
     "security.check": "`nova security check` writes nothing, and names each wall that a fleet lacks.",
     # bad input and faults
+    "input.foreign-messages": "A broker message that the fleet did not send costs a log line and a count.",
     "input.unknown": "Unknown and foreign ids are not found, and cannot be told apart.",
     "input.deleted-thread": "A deleted thread takes no message, and nothing of it stays queued.",
     "engine.unusable-calls": "A call that cannot be stored or sent again is a tool error for the model, counted once.",

@@ -143,13 +143,17 @@ class WorkerServices:
             await asyncio.to_thread(self.metrics_server.close)
 
 
-def build_worker(settings: Settings) -> WorkerServices:
+def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerServices:
     """Build a worker's services. Nothing is connected before `WorkerServices.start`.
+
+    Args:
+        settings: The settings of the process.
+        metrics: Those of the process; None makes some.
 
     Raises:
         ConfigurationError: A setting cannot be used.
     """
-    clock, metrics = SystemClock(), Metrics(CollectorRegistry())
+    clock, metrics = SystemClock(), metrics or Metrics(CollectorRegistry())
     tracing = Tracing(settings.telemetry, "worker")
     tracing.install()
     database, redis = connect_database(settings, "fleet"), connect_redis(settings)

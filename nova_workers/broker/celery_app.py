@@ -11,6 +11,7 @@ from kombu.entity import Queue
 
 from nova_workers.broker.transport import use_kept_clients
 from nova_workers.keys import BROKER_KEY_PREFIX
+from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.vocabulary import QUEUES
 
 __all__ = [
@@ -46,7 +47,9 @@ TASK_WORK_TASKS: Final = "nova.work_tasks"
 TASK_FIRE_TRIGGERS: Final = "nova.fire_triggers"
 
 
-def build_celery(redis_url: str, *, fail_fast: bool, consumed: Sequence[str] = ()) -> Celery:
+def build_celery(
+    redis_url: str, *, fail_fast: bool, consumed: Sequence[str] = (), foreign: ForeignMessages | None = None
+) -> Celery:
     """Return the Celery app of a process.
 
     Args:
@@ -54,6 +57,7 @@ def build_celery(redis_url: str, *, fail_fast: bool, consumed: Sequence[str] = (
         fail_fast: True for a process that only sends (the API): a send to a dead broker fails in seconds, and the
             reconciler sends later. A worker waits for the broker instead.
         consumed: The queues of a worker, among them those of its pool.
+        foreign: Counts the messages that this process drops; None if it only logs them.
     """
     use_kept_clients()
     app = Celery("nova_workers", set_as_current=False)
@@ -76,7 +80,7 @@ def build_celery(redis_url: str, *, fail_fast: bool, consumed: Sequence[str] = (
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0.05, "interval_max": 0.05},
-        broker_transport_options=_transport_options(fail_fast),
+        broker_transport_options=_transport_options(fail_fast) | {"foreign_messages": foreign or ForeignMessages(None)},
         # No acknowledgement: an early one covers only the moment between receipt and acknowledgement, for two more
         # round trips per doorbell; the reconciler covers every loss.
         task_queues=[Queue(name, no_ack=True) for name in dict.fromkeys((*QUEUES, *consumed))],
@@ -93,10 +97,9 @@ def build_celery(redis_url: str, *, fail_fast: bool, consumed: Sequence[str] = (
 
 def _transport_options(fail_fast: bool) -> dict[str, Any]:
     options: dict[str, Any] = {
-        "visibility_timeout": 3600,
-        "unacked_restore_interval": 10,
-        "unacked_restore_throttle": 1,
-        "unacked_mutex_expire": 30,
+        # All our queues are consumed without acknowledgement. With this, each worker would restore unacknowledged
+        # messages every 10 s, and end on anything else under their key.
+        "ack_emulation": False,
         # Without timeouts a dead connection hangs forever.
         "socket_timeout": 2 if fail_fast else 5,
         "socket_connect_timeout": 1 if fail_fast else 2,

@@ -1,4 +1,7 @@
-"""Kombu's Redis transport with one client per channel, which waits for a server that is not ready.
+"""Kombu's Redis transport with one client per channel, which waits for a server that is not ready, and drops garbage.
+
+Kombu raises what it finds while it reads a message, from a JSON error to a `KeyError`, through the loop of the worker,
+which ends. Here such a message is dropped at the socket, before kombu sees it.
 
 Kombu 5.7 builds a `redis.Redis` for each command that it sends, and redis-py 8.1 fills a table of 170 response
 callbacks for each: an eighth of a worker's CPU under load (docs/decisions/0005-celery-settings.md). The client keeps no
@@ -7,19 +10,77 @@ state of its own beside its pool, so one serves all of a channel's commands.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from kombu.transport import TRANSPORT_ALIASES, redis
 
+from nova_workers.broker.messages import unreadable
 from nova_workers.broker.redis_connections import REPLY_PARSER
+from nova_workers.observability.foreign import ForeignMessages, Source
 
 __all__ = ["Channel", "Transport", "use_kept_clients"]
 
+_EMPTY = b""
+"""Kombu ignores a notification without content."""
+
+
+class _Client(redis.PrefixedStrictRedis):
+    """A client whose blocking pop returns nothing in place of a message that cannot be read."""
+
+    def __init__(self, *args: Any, foreign: ForeignMessages, **options: Any) -> None:
+        self._foreign = foreign
+        super().__init__(*args, **options)
+
+    def parse_response(self, connection: Any, command_name: str, **options: Any) -> Any:
+        reply: Any = super().parse_response(connection, command_name, **options)
+        if command_name == "BRPOP" and reply:
+            queue, raw = reply
+            return None if _is_dropped(self._foreign, "queue", queue, raw) else reply
+        return reply
+
+    def pubsub(self, **options: Any) -> Any:
+        return _Subscription(
+            self.connection_pool, foreign=self._foreign, global_keyprefix=self.global_keyprefix, **options
+        )
+
+
+class _Subscription(redis.PrefixedRedisPubSub):
+    """A subscription that receives an empty message in place of one that cannot be read."""
+
+    def __init__(self, *args: Any, foreign: ForeignMessages, **options: Any) -> None:
+        self._foreign = foreign
+        super().__init__(*args, **options)
+
+    def parse_response(self, *args: Any, **options: Any) -> Any:
+        reply: Any = super().parse_response(*args, **options)
+        if reply and bytes(reply[0]).endswith(b"message"):
+            *head, raw = reply
+            if _is_dropped(self._foreign, "remote_control", head[-1], raw):
+                return [*head, _EMPTY]
+        return reply
+
+
+def _is_dropped(foreign: ForeignMessages, source: Source, name: bytes, raw: bytes) -> bool:
+    reason = unreadable(raw)
+    if reason is not None:
+        foreign.drop(source, "unreadable", queue=name.decode(errors="replace"), size=len(raw), error=reason)
+    return reason is not None
+
 
 class Channel(redis.Channel):
-    """A channel that keeps its client."""
+    """A channel that keeps its client, and drops what it cannot read.
 
+    Attributes:
+        foreign_messages: Notes what is dropped. An option of the transport.
+    """
+
+    from_transport_options = (*redis.Channel.from_transport_options, "foreign_messages")
+    foreign_messages: ForeignMessages
     _nova_client: Any = None
+
+    def _get_client(self) -> Any:
+        return partial(_Client, global_keyprefix=self.global_keyprefix, foreign=self.foreign_messages)
 
     def _connparams(self, asynchronous: bool = False) -> dict[str, Any]:
         # Kombu takes other errors of the server for errors of the worker, which end it.

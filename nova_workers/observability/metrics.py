@@ -114,6 +114,15 @@ class Metrics:
             registry=registry,
         )
 
+        self.foreign_messages = Counter(
+            "nova_foreign_messages_total",
+            "Messages that were dropped, since no process of this fleet sends them. source: queue, remote_control,"
+            " notification or event. reason: unreadable, too_large, unknown_task, wrong_arguments, refused_command or"
+            " failed.",
+            ["source", "reason"],
+            registry=registry,
+        )
+
     def _declare_fleet(self, registry: CollectorRegistry) -> None:
         self.runs_in_flight = Gauge("nova_runs_in_flight", "Turns in this process.", registry=registry)
         self.worker_slots = Gauge("nova_worker_slots", "Most turns at once in this process.", registry=registry)

@@ -9,6 +9,7 @@ from typing import Any
 
 import structlog
 from celery import Celery, signals
+from prometheus_client import CollectorRegistry
 
 from nova_workers.broker.celery_app import (
     TASK_BACKFILL,
@@ -27,7 +28,9 @@ from nova_workers.broker.celery_app import (
 )
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.runs import Doorbell
+from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.logging import configure_logging
+from nova_workers.observability.metrics import Metrics
 from nova_workers.worker.consumer import CONSUMER
 from nova_workers.worker.process import WorkerProcess
 
@@ -38,9 +41,15 @@ _log = structlog.get_logger(__name__)
 
 def create_app(settings: Settings) -> Celery:
     """Return the Celery app with its tasks and the hooks of its process."""
-    celery = build_celery(settings.require_redis_url(), fail_fast=False, consumed=settings.worker.consumed_queues())
+    metrics = Metrics(CollectorRegistry())
+    celery = build_celery(
+        settings.require_redis_url(),
+        fail_fast=False,
+        consumed=settings.worker.consumed_queues(),
+        foreign=ForeignMessages(metrics),
+    )
     celery.conf.worker_consumer = CONSUMER
-    process = WorkerProcess(settings)
+    process = WorkerProcess(settings, metrics)
     _add_tasks(celery, process)
     _add_ticks(celery, process)
     _connect_signals(settings, process)

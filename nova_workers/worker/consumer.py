@@ -1,4 +1,6 @@
-"""A Celery consumer that sends events in batches and fetches a message as soon as a worker slot is free.
+"""A Celery consumer that executes only our doorbells, sends events in batches, and fetches as soon as a slot is free.
+
+What is in a queue and no doorbell is dropped: Celery reads headers without checks, and what it raises ends the worker.
 
 Celery flushes task events at every tick of its hub, one publish for one or two events: a fifth of a worker's CPU under
 load (docs/decisions/0005-celery-settings.md). Flower shows seconds, so 0.1 s more delay is invisible.
@@ -9,18 +11,35 @@ a slot became free. Here the end of a task makes the hub tick.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
+import structlog
 from celery.worker import state
 from celery.worker.consumer import Consumer
+from kombu.exceptions import DecodeError
+from kombu.message import Message
+from pydantic import ValidationError
+from redis.exceptions import RedisError
+
+from nova_workers.broker.messages import DoorbellBody, DoorbellHeaders
+from nova_workers.observability.foreign import ForeignMessages, Reason
 
 __all__ = ["CONSUMER", "BatchingConsumer"]
+
+_log = structlog.get_logger(__name__)
 
 CONSUMER = f"{__name__}:BatchingConsumer"
 """The class's name for Celery's `worker_consumer`."""
 
 _GATHER_S = 0.1
+_CELERYS_OWN = "celery."
+"""Tasks that Celery adds to every app, for features that we do not use."""
+_REMOTE_CONTROL = "nova_workers.worker.remote_control:RemoteControl"
+
+
+def _without(steps: Iterable[str], *left_out: str) -> list[str]:
+    return [step for step in steps if not step.endswith(left_out)]
 
 
 class BatchingConsumer(Consumer):
@@ -30,6 +49,49 @@ class BatchingConsumer(Consumer):
     _wakes = False
     _full = False
     """All worker slots are busy, as far as the hub knows, so it does not listen."""
+
+    class Blueprint(Consumer.Blueprint):
+        """Celery's parts of a consumer, with our remote control, and without talk between workers."""
+
+        default_steps = (
+            *_without(Consumer.Blueprint.default_steps, "control:Control", "gossip:Gossip"),
+            _REMOTE_CONTROL,
+        )
+
+    def create_task_handler(self, *args: Any, **options: Any) -> Callable[..., None]:
+        """Return the function that takes a message of a queue."""
+        handle = super().create_task_handler(*args, **options)
+
+        def on_message(message: Message) -> None:
+            try:
+                reason = self._why_foreign(message)
+                if reason is not None:
+                    _foreign(message).drop("queue", reason, **_describe(message))
+                    return
+                handle(message)
+            except (RedisError, OSError):
+                raise
+            except Exception:
+                _log.exception("message.failed", **_describe(message))
+                _foreign(message).drop("queue", "failed", **_describe(message))
+
+        return on_message
+
+    def _why_foreign(self, message: Message) -> Reason | None:
+        app: Any = self.app
+        try:
+            headers = DoorbellHeaders.model_validate(message.headers)
+            if headers.task not in app.tasks or headers.task.startswith(_CELERYS_OWN):
+                return "unknown_task"
+            if message.delivery_info["routing_key"] not in app.amqp.queues.consume_from:
+                return "unreadable"
+            _, arguments, _ = DoorbellBody.validate_python(message.decode())
+            app.tasks[headers.task].__header__(**arguments)
+        except (ValidationError, DecodeError):
+            return "unreadable"
+        except TypeError:
+            return "wrong_arguments"
+        return None
 
     def register_with_event_loop(self, hub: Any) -> None:
         """Join the hub. Called by Celery at each connection to the broker."""
@@ -65,6 +127,22 @@ class BatchingConsumer(Consumer):
     def _flush_gathered(self) -> None:
         self._flush_due = False
         self._flush_events()
+
+
+def _foreign(message: Message) -> ForeignMessages:
+    channel: Any = message.channel
+    return channel.foreign_messages
+
+
+def _describe(message: Message) -> dict[str, object]:
+    """Return what identifies a message in the log, in bounded size."""
+    return {
+        "queue": message.delivery_info["routing_key"],
+        "task": repr(message.headers.get("task"))[:100],
+        "task_id": repr(message.headers.get("id"))[:100],
+        "origin": repr(message.headers.get("origin"))[:100],
+        "size": len(message.body or b""),
+    }
 
 
 def _tick() -> None:

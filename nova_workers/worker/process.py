@@ -13,6 +13,7 @@ import structlog
 
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.config import Settings
+from nova_workers.observability.metrics import Metrics
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
 from nova_workers.worker.loop import LoopThread
@@ -35,8 +36,9 @@ class WorkerProcess:
     would kill it.
     """
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
+        self._metrics = metrics
         self._thread = LoopThread()
         self._services: WorkerServices | None = None
         self._presence: Presence | None = None
@@ -72,7 +74,7 @@ class WorkerProcess:
         self._thread.stop(_CLOSE_S)
 
     async def _open(self, queues: tuple[str, ...], slots: int) -> None:
-        services = build_worker(self._settings)
+        services = build_worker(self._settings, self._metrics)
         self._services = services
         services.executor.slots = slots
         await services.start()
