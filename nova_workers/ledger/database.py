@@ -42,6 +42,8 @@ _UNAVAILABLE = (
     asyncpg.InsufficientResourcesError,
     asyncpg.PostgresSystemError,
     asyncpg.ObjectNotInPrerequisiteStateError,
+    # The server takes no writes: it became a standby, or an operator protects it.
+    asyncpg.ReadOnlySQLTransactionError,
     # Postgres rolled back this whole transaction because of a deadlock or a conflict, so it can be retried.
     asyncpg.DeadlockDetectedError,
     asyncpg.SerializationError,
@@ -251,7 +253,7 @@ class Database:
         role, tenant_id = self._session()
         pool: Any = await self._require_pool(role)
         share = self._shares[role].hold() if self._shares else nullcontext()
-        async with share, pool.acquire(timeout=self._command_timeout_s) as connection:
+        async with share, self._checked_out(pool) as connection:
             try:
                 await connection.bind(tenant_id or "", current_actor())
                 yield connection
@@ -259,6 +261,24 @@ class Database:
                 # The connection is out of sync with its server, so the next user would fail too.
                 connection.terminate()
                 raise
+            except asyncpg.ReadOnlySQLTransactionError:
+                # After a failover a new connection to the same address may reach a server that takes writes.
+                await pool.expire_connections()
+                raise
+
+    @asynccontextmanager
+    async def _checked_out(self, pool: Any) -> AsyncGenerator[Any]:
+        connection: Any = await pool.acquire(timeout=self._command_timeout_s)
+        try:
+            while not await connection.answers():
+                # The network lost it while it was idle, and so probably all others.
+                connection.terminate()
+                await pool.release(connection)
+                await pool.expire_connections()
+                connection = await pool.acquire(timeout=self._command_timeout_s)
+            yield connection
+        finally:
+            await pool.release(connection)
 
     async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
         """Run one statement in its own transaction and return its rows."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
 import orjson
 
@@ -14,6 +16,9 @@ FLEET_ROLE = "nova_fleet"
 """Sees and changes the rows of all tenants (`models/rights/row_security.py`)."""
 TENANT_ROLE = "nova_tenant"
 """Sees and changes the rows of the tenant that the setting `nova.tenant` names."""
+
+_IDLE_S = 20.0
+_PROBE_S = 2.0
 
 _BIND = "SELECT set_config('nova.tenant', :tenant_id, false), set_config('nova.actor', :actor, false)"
 
@@ -28,11 +33,28 @@ class _Session(asyncpg.Connection):  # type: ignore[type-arg]
     The reset costs a round trip per checkout (measured: 277 µs with it, 152 µs without).
     """
 
+    used_s = 0.0
+    """When it was last taken from the pool, on the loop's clock; 0 before the first time."""
     bound_to: tuple[str, str] | None = ("", "")
     """The tenant whose rows it sees, and the actor of its changes; empty for none. None if that is unknown."""
 
     def get_reset_query(self) -> str:
         return ""
+
+    async def answers(self) -> bool:
+        """Return whether the server is at the other end. Costs a round trip if the connection was idle for long.
+
+        A firewall that forgot the connection drops what it sends: its first statement would wait for the longest time
+        that a statement may take.
+        """
+        now_s = asyncio.get_running_loop().time()
+        was_idle, self.used_s = bool(self.used_s) and now_s - self.used_s > _IDLE_S, now_s
+        if was_idle:
+            try:
+                await self.execute("SELECT 1", timeout=_PROBE_S)
+            except (OSError, TimeoutError, asyncpg.InterfaceError, asyncpg.PostgresError):
+                return False
+        return True
 
     async def bind(self, tenant_id: str, actor: str) -> None:
         """See the rows of one tenant, and record changes as an actor's; empty for none.

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
 from nova_workers.errors import Unavailable
+from nova_workers.ledger import sessions
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
@@ -91,3 +94,37 @@ async def test_a_refused_connection_wrote_nothing(far: Database, wire: FaultProx
     wire.refuses = True
     with pytest.raises(Unavailable, match="Nothing was written"):
         await far.execute(_INSERT, id="ten_lost")
+
+
+@proves("unavailable.says-what")
+async def test_a_database_that_takes_no_writes_is_unavailable_until_it_takes_them_again(
+    database_url: str, postgres_url_admin: str
+) -> None:
+    name = urlsplit(database_url).path.strip("/")
+    admin = Database(postgres_url_admin, pool_size=1)
+    await admin.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
+    # As its standby was when the connections were opened.
+    standby = Database(database_url, pool_size=2)
+    try:
+        with pytest.raises(Unavailable, match=r"read-only.*Nothing was written"):
+            await standby.execute(_INSERT, id="ten_1")
+        with pytest.raises(Unavailable, match="Nothing was written"):
+            async with standby.transaction() as connection:
+                await connection.execute(_INSERT, id="ten_1")
+    finally:
+        await admin.execute(f'ALTER DATABASE "{name}" RESET default_transaction_read_only')
+        await admin.close()
+    await standby.execute(_INSERT, id="ten_1")
+    await standby.close()
+
+
+async def test_connections_that_a_firewall_forgot_cost_seconds_once(
+    far: Database, wire: FaultProxy, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await far.execute(_INSERT, id="ten_1")
+    monkeypatch.setattr(sessions, "_IDLE_S", 0.0)
+    monkeypatch.setattr(sessions, "_PROBE_S", 0.2)
+    wire.forget()
+    async with asyncio.timeout(3):
+        await far.execute(_INSERT, id="ten_2")
+    assert await far.fetchval("SELECT count(*) FROM tenants WHERE id LIKE 'ten__'") == 2
