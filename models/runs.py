@@ -245,4 +245,5 @@ class Switch(Table, table=True):
     tenant_id: str = id_ref(primary=True, comment="Empty for the fleet")
     target: str = id_ref(primary=True, comment="The agent's id; empty for fleet and tenant")
     reason: str | None = string(null=True)
+    holds_deliveries: bool = boolean(comment="Of the fleet's pause: nothing is sent outside either, as after a restore")
     created_at: datetime = time(now=True)

@@ -245,6 +245,11 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "archive.round-trip": "An export that is imported elsewhere is exported again to the byte.",
     "archive.whole": "An archive is imported whole or not at all.",
     "archive.tenants": "An archive cannot reach into another tenant.",
+    # backups
+    "backup.moment": "A backup of a live fleet is one moment of all tables; a restore has the same rows and rights.",
+    "backup.whole": "A backup that fails leaves no file, and a file that is damaged or too new is not restored.",
+    "restore.empty": "A restore changes no database that has anything in it, and one that fails leaves none behind.",
+    "restore.held": "A restored fleet starts no run and sends nothing outside until an operator resumes it.",
     # secrets
     "secrets.at-rest": "A secret is stored as a ciphertext that can be decrypted in its own row only.",
     "secrets.rotation": "Any number of rotations at once leave every secret under the current master key.",

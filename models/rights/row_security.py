@@ -15,7 +15,7 @@ from sqlalchemy import Connection, MetaData, event, text
 
 from models.base import metadata
 
-__all__ = ["COMMON_WORDS", "FLEET_ROLE", "TENANT_ROLE", "protect"]
+__all__ = ["COMMON_WORDS", "DEFAULT_RIGHTS", "FLEET_ROLE", "TENANT_ROLE", "make_roles", "protect"]
 
 FLEET_ROLE = "nova_fleet"
 TENANT_ROLE = "nova_tenant"
@@ -23,6 +23,40 @@ TENANT_ROLE = "nova_tenant"
 _BOUND = "current_setting('nova.tenant', true)"
 _TENANT_COLUMNS = {"tenants": "id"}
 """The column with the tenant, where it is not `tenant_id`."""
+
+DEFAULT_RIGHTS = (
+    f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES "
+    f"TO {FLEET_ROLE}, {TENANT_ROLE}"
+)
+"""For the tables that later migrations of the same user make."""
+
+# Roles are of the whole server: another database of it may have made them, or make them at this moment.
+_MAKE_ROLE = """
+DO $$
+BEGIN
+    CREATE ROLE {role} NOLOGIN;
+EXCEPTION
+    WHEN duplicate_object OR unique_violation THEN NULL;
+    WHEN insufficient_privilege THEN
+        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN
+            RAISE EXCEPTION 'The user % may not make roles. As one who may, run: CREATE ROLE {role}', current_user;
+        END IF;
+END
+$$
+"""
+# So that deployments in which the owner is also the user of API and workers continue as they are.
+_JOIN = f"""
+DO $$
+BEGIN
+    IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
+        EXECUTE format('GRANT {FLEET_ROLE}, {TENANT_ROLE} TO %I', current_user);
+    END IF;
+EXCEPTION
+    -- An administrator made the roles, and decides who takes them on.
+    WHEN insufficient_privilege OR invalid_grant_operation THEN NULL;
+END
+$$
+"""
 
 COMMON_WORDS = """
 CREATE OR REPLACE FUNCTION message_word_shares() RETURNS TABLE (lexeme text, share real)
@@ -35,6 +69,11 @@ SELECT e.lexeme, e.share
 $$
 """
 """Statistics of a table with policies are hidden from all but its owner, and message search needs those of words."""
+
+
+def make_roles() -> list[str]:
+    """Return the statements that make both roles, and let the current user take them on. They may be repeated."""
+    return [*(_MAKE_ROLE.format(role=role) for role in (FLEET_ROLE, TENANT_ROLE)), _JOIN]
 
 
 def protect(table: str) -> list[str]:

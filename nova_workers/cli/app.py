@@ -107,6 +107,8 @@ COMMANDS = (
         _RUN,
         "fleet",
     ),
+    Lazy("backup", "nova_workers.cli.backups.commands", "Write the whole database into a file.", _RUN, "fleet"),
+    Lazy("restore", "nova_workers.cli.backups.commands", "Read such a file into an empty database.", _RUN, "fleet"),
     Lazy("api", "nova_workers.cli.operations.processes", "Run one API process.", _RUN, "fleet"),
     Lazy("worker", "nova_workers.cli.operations.processes", "Run one worker process.", _RUN, "fleet"),
     Lazy("beat", "nova_workers.cli.operations.processes", "Run the scheduler of periodic tasks.", _RUN, "fleet"),

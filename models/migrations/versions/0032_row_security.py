@@ -3,7 +3,7 @@
 import sqlalchemy as sa
 from alembic import op
 
-from models.rights.row_security import COMMON_WORDS, FLEET_ROLE, TENANT_ROLE, protect
+from models.rights.row_security import COMMON_WORDS, DEFAULT_RIGHTS, FLEET_ROLE, TENANT_ROLE, make_roles, protect
 
 revision = "0032"
 down_revision = "0031"
@@ -12,33 +12,6 @@ depends_on = None
 
 _ROLES = f"{FLEET_ROLE}, {TENANT_ROLE}"
 
-# Roles are of the whole server: another database of it may have made them, or make them at this moment.
-_MAKE_ROLE = """
-DO $$
-BEGIN
-    CREATE ROLE {role} NOLOGIN;
-EXCEPTION
-    WHEN duplicate_object OR unique_violation THEN NULL;
-    WHEN insufficient_privilege THEN
-        IF NOT EXISTS (SELECT FROM pg_roles WHERE rolname = '{role}') THEN
-            RAISE EXCEPTION 'The user % may not make roles. As one who may, run: CREATE ROLE {role}', current_user;
-        END IF;
-END
-$$
-"""
-# So that deployments in which the owner is also the user of API and workers continue as they are.
-_JOIN = f"""
-DO $$
-BEGIN
-    IF NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user) THEN
-        EXECUTE format('GRANT {_ROLES} TO %I', current_user);
-    END IF;
-EXCEPTION
-    -- An administrator made the roles, and decides who takes them on.
-    WHEN insufficient_privilege OR invalid_grant_operation THEN NULL;
-END
-$$
-"""
 _TENANT_TABLES = sa.text(
     "SELECT DISTINCT c.relname FROM pg_class c JOIN pg_attribute a ON a.attrelid = c.oid "
     "WHERE c.relkind = 'r' AND c.relnamespace = current_schema()::regnamespace "
@@ -47,14 +20,12 @@ _TENANT_TABLES = sa.text(
 
 
 def upgrade() -> None:
-    for role in (FLEET_ROLE, TENANT_ROLE):
-        op.execute(_MAKE_ROLE.format(role=role))
-    op.execute(_JOIN)
+    for statement in make_roles():
+        op.execute(statement)
     op.execute(COMMON_WORDS)
     # Of this migration's user: tables of later migrations are granted as they are made.
-    rights = "SELECT, INSERT, UPDATE, DELETE ON"
-    op.execute(f"GRANT {rights} ALL TABLES IN SCHEMA public TO {_ROLES}")
-    op.execute(f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT {rights} TABLES TO {_ROLES}")
+    op.execute(f"GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA public TO {_ROLES}")
+    op.execute(DEFAULT_RIGHTS)
     op.execute(f"REVOKE INSERT, UPDATE, DELETE ON alembic_version FROM {_ROLES}")
     op.execute(f"GRANT USAGE ON SCHEMA public TO {_ROLES}")
     # Each statement commits by itself: together they would hold up the runs of the previous release on every table.

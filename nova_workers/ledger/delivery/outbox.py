@@ -13,6 +13,7 @@ from datetime import timedelta
 
 from nova_workers.contracts.deliveries import INBOX, DeliveryItem, NewDelivery
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.upkeep.restored import HOLDS_DELIVERIES
 
 __all__ = [
     "FailedAttempt",
@@ -54,7 +55,7 @@ SELECT * FROM unnest(:ids::text[], :tenant_ids::text[], :kinds::text[], :targets
 
 # Walks from lane to lane by the index, one step per lane however long each is, then takes some of each lane, so that no
 # lane delays another. Two processes never claim the same row: rows are locked, and locked rows are skipped. A failing
-# webhook gets one attempt at a time, after its rest; a disabled one keeps its deliveries.
+# webhook gets one attempt at a time, after its rest. A disabled one keeps its deliveries, and a restored fleet all.
 _CLAIM = f"""
 WITH RECURSIVE lanes AS (
     (SELECT target FROM deliveries WHERE status = 'pending' ORDER BY target LIMIT 1)
@@ -68,8 +69,9 @@ WITH RECURSIVE lanes AS (
       FROM lanes l
       LEFT JOIN unnest(:busy_targets::text[], :busy_tries::int[]) AS busy(target, tries) ON busy.target = l.target
       LEFT JOIN webhooks w ON w.id = l.target COLLATE "C"
-     WHERE l.target = ANY (:channels)
-        OR (:webhooks AND w.enabled AND (w.rests_until IS NULL OR w.rests_until <= now()))
+     WHERE (l.target = ANY (:channels)
+            OR (:webhooks AND w.enabled AND (w.rests_until IS NULL OR w.rests_until <= now())))
+       AND NOT {HOLDS_DELIVERIES}
      ORDER BY random()
 ), due AS (
     SELECT found.id

@@ -7,6 +7,7 @@ from datetime import timedelta
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 from nova_workers.errors import Conflict, LimitExceeded
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.upkeep.restored import HOLDS_DELIVERIES
 
 __all__ = ["MAX_LEASES", "acquire_lease", "renew_lease"]
 
@@ -15,12 +16,13 @@ MAX_LEASES = 100
 
 _COLUMNS = "l.name, l.holder, l.fence, l.state, l.expires_at"
 
-# Guarded by the expiry: a lease that is held is not acquired. The new fence makes the former holder's refused.
+# Guarded by the expiry: a lease that is held is not acquired, nor is any of a restored fleet, whose channels would
+# answer people beside those of the fleet that was backed up. The new fence makes the former holder's refused.
 # Requests at the same moment may exceed the maximum: it bounds what is stored, and nothing depends on it.
 _ACQUIRE = f"""
 INSERT INTO leases AS l (tenant_id, name, holder, fence, expires_at, state)
 SELECT :tenant_id, :name, :holder, 1, now() + :ttl::interval, '{{}}'
- WHERE (SELECT count(*) FROM leases WHERE tenant_id = :tenant_id AND name <> :name) < :most
+ WHERE (SELECT count(*) FROM leases WHERE tenant_id = :tenant_id AND name <> :name) < :most AND NOT {HOLDS_DELIVERIES}
 ON CONFLICT (tenant_id, name) DO UPDATE
    SET holder = excluded.holder, fence = l.fence + 1, expires_at = excluded.expires_at
  WHERE l.expires_at <= now()
@@ -35,6 +37,7 @@ UPDATE leases l
 RETURNING {_COLUMNS}
 """
 
+_IS_HELD_BACK = f"SELECT {HOLDS_DELIVERIES}"
 _HOLDER = "SELECT holder, expires_at FROM leases WHERE tenant_id = :tenant_id AND name = :name"
 
 
@@ -42,7 +45,7 @@ async def acquire_lease(connection: Connection, tenant_id: str, name: str, reque
     """Acquire a lease that no process holds; its state is that of the last holder.
 
     Raises:
-        Conflict: Another process holds it; the message says which and until when.
+        Conflict: Another process holds it; the message says which and until when. Or the fleet was restored and waits.
         LimitExceeded: The tenant has its maximum of leases, and this would be another one.
     """
     row = await connection.fetchrow(
@@ -54,6 +57,12 @@ async def acquire_lease(connection: Connection, tenant_id: str, name: str, reque
         most=MAX_LEASES,
     )
     if row is None:
+        if await connection.fetchval(_IS_HELD_BACK):
+            raise Conflict(
+                "The fleet was restored from a backup, and its channels wait until an operator ends its pause: "
+                "nova fleet resume --scope fleet",
+                name=name,
+            )
         held = await connection.fetchrow(_HOLDER, tenant_id=tenant_id, name=name)
         if held is None:
             raise LimitExceeded(

@@ -1,0 +1,1 @@
+"""Backups of the whole ledger, for operators; `cli.archive` exports one tenant."""

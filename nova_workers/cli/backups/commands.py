@@ -1,0 +1,191 @@
+"""`nova backup` and `nova restore`: the whole ledger, of all tenants, as one file."""
+
+import asyncio
+import time
+from collections.abc import Coroutine, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated, Any, TypeVar
+
+import asyncpg
+import typer
+
+from models.rights.restored import drop_database
+from nova_workers.cli.backups.broker import empty_broker, refuse_live_workers
+from nova_workers.cli.backups.container import Backup, Manifest, open_backup
+from nova_workers.cli.backups.dump import back_up
+from nova_workers.cli.backups.load import Loaded, check_backup, load_backup, make_database
+from nova_workers.cli.backups.programs import without_password
+from nova_workers.cli.backups.server import Server, on_server
+from nova_workers.cli.terminal.output import JsonOption, Output, age, stamp
+from nova_workers.config import Settings, load_settings
+from nova_workers.devstack.first_start import MASTER_KEYS_FILE
+from nova_workers.errors import InvalidInput, Unavailable
+
+__all__ = ["app"]
+
+app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+_RESUME = "nova fleet resume --scope fleet"
+T = TypeVar("T")
+
+_UNREACHABLE = (asyncpg.PostgresError, asyncpg.InterfaceError, ConnectionError, TimeoutError)
+
+FileArgument = Annotated[
+    Path | None, typer.Argument(metavar="[FILE]", help="Must not exist. Default: nova-TIME.backup in this folder.")
+]
+IntoOption = Annotated[
+    str | None, typer.Option("--into", metavar="NAME", help="Create this database on the server, and restore into it.")
+]
+DropOption = Annotated[
+    bool,
+    typer.Option(
+        "--drop-deliveries", help="Do not send what was pending in the backup: the other fleet has sent it since."
+    ),
+]
+
+
+@app.command("backup")
+def backup(file: FileArgument = None, json_mode: JsonOption = False) -> None:
+    """Write the whole database into a file, as of one moment, while the fleet runs.
+
+    Not in it: the master keys of secrets, which decrypt them, and the directories of agents.
+    """
+    settings, out = load_settings(), Output(json_mode=json_mode)
+    path = file or Path(f"nova-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
+    if path.exists():
+        raise InvalidInput(f"{str(path)!r} exists. Choose another name.", field="file")
+    began_s = time.monotonic()
+    manifest = _reached(_back_up(settings, path, out))
+    took_s = time.monotonic() - began_s
+    size, rows = path.stat().st_size, sum(manifest.rows.values())
+    if out.json:
+        shown = manifest.model_dump(mode="json")
+        out.document({"file": str(path), "bytes": size, "seconds": round(took_s, 3), "manifest": shown})
+        return
+    out.text(f"{path}: {_bytes(size)}, {rows:,} rows in {len(manifest.rows)} tables, in {age(took_s)}")
+    out.note(f"As of {stamp(manifest.taken_at)}, schema {manifest.schema_revision}, nova {manifest.nova}.")
+    if manifest.master_keys:
+        out.note(f"Not in it: the master keys {_names(manifest.master_keys)} ({_keys_place(settings)}).", "yellow")
+    if settings.workspace_root.exists():
+        out.note(f"Not in it: the directories of agents ({settings.workspace_root}).", "yellow")
+
+
+@app.command("restore")
+def restore(
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="What `nova backup` wrote.")],
+    into: IntoOption = None,
+    drop_deliveries: DropOption = False,
+    json_mode: JsonOption = False,
+) -> None:
+    """Read a backup into an empty database, and migrate it to this version.
+
+    The restored fleet starts nothing and sends nothing outside until an operator resumes it.
+    """
+    settings, out = load_settings(), Output(json_mode=json_mode)
+    found = open_backup(file)
+    check_backup(found)
+    began_s = time.monotonic()
+    server, loaded = _reached(_restore(settings, found, into, drop_deliveries=drop_deliveries, out=out))
+    took_s, url = time.monotonic() - began_s, without_password(server.used_url)
+    missing = _missing_keys(settings, found.manifest)
+    if out.json:
+        out.document(
+            {
+                "database": url,
+                "seconds": round(took_s, 3),
+                "rows": loaded.rows,
+                "taken_at": found.manifest.taken_at.isoformat(),
+                "schema_revision": loaded.revision,
+                "requeued_runs": loaded.cleared.runs,
+                "pending_deliveries": 0 if drop_deliveries else loaded.cleared.pending_deliveries,
+                "missing_master_keys": missing,
+                "paused": True,
+            }
+        )
+        return
+    out.text(f"restored {loaded.rows:,} rows into {url}, in {age(took_s)}, at schema {loaded.revision}")
+    for line in _next_steps(settings, found.manifest, loaded, missing, into=into, dropped=drop_deliveries):
+        out.note(line, "yellow")
+
+
+async def _back_up(settings: Settings, path: Path, out: Output) -> Manifest:
+    async with on_server(settings, out.note, make=False) as server:
+        return await back_up(server.url, path)
+
+
+async def _restore(
+    settings: Settings, found: Backup, into: str | None, *, drop_deliveries: bool, out: Output
+) -> tuple[Server, Loaded]:
+    async with on_server(settings, out.note, make=True) as server:
+        if into is not None:
+            made = await make_database(server, into)
+            try:
+                return made, await load_backup(found, made, drop_deliveries=drop_deliveries)
+            except BaseException:
+                await drop_database(server.url, into)
+                raise
+        await refuse_live_workers(settings)
+        loaded = await load_backup(found, server, drop_deliveries=drop_deliveries)
+        await empty_broker(settings, embedded=server.embedded)
+        return server, loaded
+
+
+def _next_steps(
+    settings: Settings,
+    manifest: Manifest,
+    loaded: Loaded,
+    missing: Sequence[str],
+    *,
+    into: str | None,
+    dropped: bool,
+) -> list[str]:
+    """Return what the operator has to know and to do, in order."""
+    cleared = loaded.cleared
+    waiting = "" if dropped else f" {cleared.pending_deliveries} deliveries are pending."
+    steps = [f"It is of {stamp(manifest.taken_at)}. The fleet is paused and sends nothing outside.{waiting}"]
+    if cleared.runs:
+        steps.append(f"{cleared.runs} runs were executing then; they continue after their last step.")
+    if missing:
+        steps.append(
+            f"Secrets are encrypted under master keys that are not here: {_names(missing)}. Put them into "
+            f"{_keys_place(settings)}."
+        )
+    if into is not None:
+        steps.append("Give its processes this database, and a Redis of their own that is empty.")
+    steps.append(f"Start it, stop the fleet that was backed up if it still runs, and then: {_RESUME}")
+    return steps
+
+
+def _reached(work: Coroutine[Any, Any, T]) -> T:
+    """Run it, with one line for people where the database fails."""
+    try:
+        return asyncio.run(work)
+    except _UNREACHABLE as error:
+        raise Unavailable(
+            f"The database refused or did not answer ({error}). Check NOVA_DATABASE_URL, or NOVA_DATABASE_OWNER_URL if "
+            "that is set, and that its user owns the tables and may create roles and extensions.",
+            server="postgres",
+        ) from error
+
+
+def _missing_keys(settings: Settings, manifest: Manifest) -> list[str]:
+    """Return the master keys of a backup that the fleet here does not have."""
+    lines = settings.secrets.texts()
+    path = settings.home / MASTER_KEYS_FILE
+    if not lines and path.exists():
+        lines = tuple(path.read_text(encoding="utf-8").split())
+    here = {line.partition(":")[0] for line in lines}
+    return [name for name in manifest.master_keys if name not in here]
+
+
+def _keys_place(settings: Settings) -> str:
+    return "NOVA_SECRETS__KEYS" if settings.secrets.keys else str(settings.home / MASTER_KEYS_FILE)
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(repr(name) for name in names)
+
+
+def _bytes(size: int) -> str:
+    return f"{size / 1e6:,.1f} MB" if size >= 100_000 else f"{size:,} bytes"

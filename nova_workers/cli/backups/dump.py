@@ -1,0 +1,154 @@
+"""Takes a backup of a database while a fleet uses it."""
+
+from __future__ import annotations
+
+import asyncio
+from asyncio.subprocess import DEVNULL, PIPE
+from collections.abc import AsyncGenerator
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import asyncpg
+
+from nova_workers.cli.backups.container import Manifest, write_backup
+from nova_workers.cli.backups.programs import (
+    ProgramFailed,
+    Programs,
+    find_programs,
+    last_lines,
+    start,
+    without_password,
+)
+from nova_workers.cli.version import version_of
+from nova_workers.errors import ConfigurationError
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.schema import schema_revision
+from nova_workers.ledger.upkeep import catalog
+
+__all__ = ["back_up", "write_snapshot"]
+
+_AT_ONCE_BYTES = 1 << 20
+_STATEMENT_S = 6 * 3_600.0
+"""For the count of the largest table."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the manifest states beside the dump itself."""
+
+    revision: str
+    taken_at: datetime
+    postgres: int
+    pgvector: str
+    roles: tuple[str, ...]
+    master_keys: tuple[str, ...]
+
+
+async def back_up(url: str, path: Path) -> Manifest:
+    """Write a backup of a database into a file: one moment of it, while others read and write.
+
+    Args:
+        url: Of the owner of the tables.
+        path: Of the file.
+
+    Raises:
+        ConfigurationError: It is no fleet's database, its user may not read all of it, or there is no `pg_dump` for it.
+        ProgramFailed: `pg_dump` failed.
+        Unavailable: The database cannot be reached.
+        OSError: The file cannot be written.
+    """
+    database = Database(url, pool_size=1, command_timeout_s=_STATEMENT_S)
+    try:
+        async with database.snapshot() as connection:
+            return await write_snapshot(connection, url, path)
+    except (asyncpg.InsufficientPrivilegeError, asyncpg.UndefinedTableError) as error:
+        raise ConfigurationError(
+            f"This user cannot back up the database ({error}). Backups are made by the owner of the tables: give "
+            "its URL with NOVA_DATABASE_OWNER_URL."
+        ) from error
+    finally:
+        await database.close()
+
+
+async def write_snapshot(connection: Connection, url: str, path: Path) -> Manifest:
+    """Write what a transaction sees into a file.
+
+    Args:
+        connection: In a transaction that sees one moment.
+        url: Of the same database, for `pg_dump`.
+        path: Of the file.
+    """
+    facts = await _facts(connection)
+    programs = find_programs(facts.postgres)
+    snapshot = await catalog.export_snapshot(connection)
+    # While `pg_dump` reads: the transaction has to stay open until it has begun.
+    counting = asyncio.create_task(catalog.count_rows(connection))
+    try:
+        finished = _Finished(counting)
+        dump = _dump(programs, url, snapshot, finished)
+        return await write_backup(path, dump, lambda size, digest: _manifest(facts, programs, finished, size, digest))
+    finally:
+        counting.cancel()
+        await asyncio.gather(counting, return_exceptions=True)
+
+
+class _Finished:
+    """The numbers of rows, once the dump has ended."""
+
+    def __init__(self, counting: asyncio.Task[dict[str, int]]) -> None:
+        self.counting = counting
+        self.rows: dict[str, int] = {}
+
+
+async def _facts(connection: Connection) -> _Facts:
+    revision = await schema_revision(connection)
+    if revision is None:
+        raise ConfigurationError("This database has no tables of a fleet. Check NOVA_DATABASE_URL.")
+    return _Facts(
+        revision=revision,
+        taken_at=await connection.fetchval("SELECT now()"),
+        postgres=await catalog.major_version(connection),
+        pgvector=await catalog.vector_version(connection),
+        roles=await catalog.granted_roles(connection),
+        master_keys=await catalog.master_key_ids(connection),
+    )
+
+
+async def _dump(programs: Programs, url: str, snapshot: str, finished: _Finished) -> AsyncGenerator[bytes]:
+    """Yield what `pg_dump` writes. Ends only if it succeeded and the rows are counted."""
+    arguments = ["--format=custom", "--no-password", f"--snapshot={snapshot}", f"--dbname={without_password(url)}"]
+    process = await start(programs, "pg_dump", arguments, url=url, stdin=DEVNULL, stdout=PIPE)
+    if process.stdout is None or process.stderr is None:
+        raise ProgramFailed("pg_dump was started without pipes.")
+    errors = asyncio.create_task(process.stderr.read())
+    try:
+        while part := await process.stdout.read(_AT_ONCE_BYTES):
+            yield part
+        if await process.wait() != 0:
+            raise ProgramFailed(f"pg_dump failed: {last_lines(await errors)}")
+        finished.rows = await finished.counting
+    finally:
+        if process.returncode is None:
+            process.kill()
+            # To its end, which closes the pipe.
+            while await process.stdout.read(_AT_ONCE_BYTES):
+                pass
+            await process.wait()
+        await asyncio.gather(errors, return_exceptions=True)
+
+
+def _manifest(facts: _Facts, programs: Programs, finished: _Finished, size: int, digest: str) -> Manifest:
+    return Manifest(
+        nova=version_of("nova-workers"),
+        schema_revision=facts.revision,
+        taken_at=facts.taken_at,
+        postgres=facts.postgres,
+        pg_dump=programs.major,
+        pgvector=facts.pgvector,
+        roles=facts.roles,
+        master_keys=facts.master_keys,
+        rows=finished.rows,
+        dump_bytes=size,
+        dump_sha256=digest,
+    )

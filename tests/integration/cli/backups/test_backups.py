@@ -1,0 +1,295 @@
+"""`nova backup` and `nova restore`: a live fleet's database as a file, and back under another name."""
+
+import asyncio
+import json
+import resource
+import stat
+import tempfile
+from collections.abc import AsyncIterator, Generator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+
+from models.rights.restored import drop_database
+from nova_workers.cli.backups.container import Manifest, open_backup, write_backup
+from nova_workers.cli.backups.dump import write_snapshot
+from nova_workers.cli.backups.server import Server
+from nova_workers.client.client import NovaClient
+from nova_workers.contracts.http.leases import LeaseRequest
+from nova_workers.contracts.http.wire import StatelessRunCreate
+from nova_workers.errors import Conflict
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.delivery.outbox import claim_deliveries
+from nova_workers.ledger.runs.fleet import Switch, resume
+from nova_workers.ledger.tenants.leases import acquire_lease
+from nova_workers.ledger.upkeep.catalog import count_rows
+from tests.integration.cli.conftest import logical_database
+from tests.requirements import proves
+from tests.support.processes.command_line import Nova
+from tests.support.processes.fleet import Fleet, add_api_key
+from tests.support.waiting import until
+
+_CHANGED_BY_RESTORE = {
+    "runs": ("status", "lease_expires_at", "worker_id", "queued_at", "rang_at"),
+    "threads": ("active_run_id",),
+    "effects": ("status", "attempts", "due_at"),
+    "leases": ("expires_at", "fence"),
+}
+_NEW_ROWS = ("run_attempts", "switches")
+"""A requeued run has an attempt more, and the restored fleet a pause."""
+
+# Of what is granted to whom, and which rows each role sees.
+_RIGHTS = """
+SELECT c.relname, c.relrowsecurity, c.relacl::text,
+       ARRAY(SELECT p.polname || pg_get_expr(p.polqual, p.polrelid) FROM pg_policy p WHERE p.polrelid = c.oid
+              ORDER BY 1) AS policies
+  FROM pg_class c WHERE c.relkind = 'r' AND c.relnamespace = 'public'::regnamespace ORDER BY 1
+"""
+
+
+_DEFAULT_RIGHTS = "SELECT defaclobjtype, defaclacl::text FROM pg_default_acl ORDER BY 1"
+_LOSSES = "SELECT count(*) FROM runs WHERE losses > 0"
+_IS_RUNNING = "SELECT status = 'running' FROM runs WHERE id = :run_id"
+_ENDED = "SELECT count(*) FROM runs WHERE status = 'succeeded'"
+_ADD_DELIVERY = """
+INSERT INTO deliveries (id, tenant_id, kind, target, payload)
+VALUES ('dlv_restored', :tenant_id, 'notification', 'test', '{}')
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class _Backup:
+    """A file, and what the moment of it was like."""
+
+    path: Path
+    manifest: Manifest
+    digests: dict[str, str]
+
+
+async def _digests(connection: Connection) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for table in await count_rows(connection):
+        if table not in _NEW_ROWS:
+            row = f"md5((to_jsonb(t) - '{{{','.join(_CHANGED_BY_RESTORE.get(table, ()))}}}'::text[])::text)"
+            digest = await connection.fetchval(f"SELECT md5(string_agg({row}, '' ORDER BY {row})) FROM {table} t")
+            found[table] = str(digest)
+    return found
+
+
+async def _back_up_under_load(fleet: Fleet, path: Path) -> tuple[Manifest, dict[str, str]]:
+    """Back up while messages come in, with a run in the middle of its turn; return what the snapshot saw."""
+    url = fleet.env["NOVA_DATABASE_URL"]
+    database = Database(url, pool_size=2)
+    stopped = asyncio.Event()
+    key, _ = await add_api_key(url)
+    async with NovaClient(fleet.api_url, key) as client:
+
+        async def load() -> None:
+            while not stopped.is_set():
+                await client.runs.create(StatelessRunCreate(message="hello"))
+
+        slow = await client.runs.create(StatelessRunCreate(message=json.dumps({"script": [{"sleep_s": 60}]})))
+        try:
+            await until(lambda: database.fetchval(_IS_RUNNING, run_id=slow.id))
+            before = await database.fetchval(_ENDED)
+            async with asyncio.TaskGroup() as group:
+                group.create_task(load())
+                await until(lambda: database.fetchval(f"SELECT ({_ENDED}) > :before", before=before))
+                async with database.snapshot() as connection:
+                    manifest = await write_snapshot(connection, url, path)
+                    digests = await _digests(connection)
+                stopped.set()
+            assert await database.fetchval("SELECT count(*) FROM runs") > manifest.rows["runs"]
+        finally:
+            await client.runs.cancel(slow.id)
+            await database.close()
+    return manifest, digests
+
+
+@pytest.fixture(scope="module")
+def backup(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> _Backup:
+    """A backup of the fleet of these tests, taken under load."""
+    path = tmp_path_factory.mktemp("backup") / "nova.backup"
+    return _Backup(path, *asyncio.run(_back_up_under_load(fleet, path)))
+
+
+@pytest.fixture
+def name(fleet: Fleet, tmp_path: Path) -> Generator[str]:
+    """The name of a database that is dropped after the test."""
+    name = f"restored_{tmp_path.name.replace('-', '_')}".lower()[:60]
+    yield name
+    asyncio.run(drop_database(fleet.env["NOVA_DATABASE_URL"], name))
+
+
+def _other(url: str, name: str) -> str:
+    return Server(url, url).named(name).url
+
+
+async def _exists(url: str, name: str) -> bool:
+    database = Database(url, pool_size=1)
+    try:
+        found = await database.fetchval("SELECT EXISTS (SELECT FROM pg_database WHERE datname = :name)", name=name)
+    finally:
+        await database.close()
+    return bool(found)
+
+
+async def _compare(nova: Nova, backup: _Backup, name: str) -> None:
+    """Compare rows and rights of a restored database with those of the snapshot and of the fleet."""
+    source = nova.env["NOVA_DATABASE_URL"]
+    restored, original = Database(_other(source, name), pool_size=2), Database(source, pool_size=1)
+    try:
+        async with restored.connection() as connection:
+            assert await _digests(connection) == backup.digests
+            assert await connection.fetchval("SELECT count(*) FROM runs WHERE status = 'running'") == 0
+            assert await connection.fetchval("SELECT count(*) FROM threads WHERE active_run_id IS NOT NULL") == 0
+            assert await connection.fetchval(_LOSSES) == 0
+        assert await restored.fetch(_RIGHTS) == await original.fetch(_RIGHTS)
+        assert await restored.fetch(_DEFAULT_RIGHTS) == await original.fetch(_DEFAULT_RIGHTS)
+    finally:
+        await restored.close()
+        await original.close()
+
+
+@proves("backup.moment")
+def test_a_backup_under_load_is_restored_with_the_same_rows_and_rights(nova: Nova, backup: _Backup, name: str) -> None:
+    done = nova.good("restore", str(backup.path), "--into", name, "--json").json
+    assert stat.S_IMODE(backup.path.stat().st_mode) == 0o600
+    assert (done["rows"], done["requeued_runs"] >= 1, done["paused"]) == (
+        sum(backup.manifest.rows.values()),
+        True,
+        True,
+    )
+    asyncio.run(_compare(nova, backup, name))
+
+
+@proves("restore.held", "restore.empty")
+def test_a_restored_fleet_waits_for_its_operator(nova: Nova, backup: _Backup, name: str) -> None:
+    source = nova.env["NOVA_DATABASE_URL"]
+    shown = nova.good("restore", str(backup.path), "--into", name)
+    assert "nova fleet resume --scope fleet" in shown.err
+    asyncio.run(_stays_held(_other(source, name)))
+    # It is not empty any more, so it is not restored into again, in place or by its name.
+    again = nova(
+        "restore",
+        str(backup.path),
+        NOVA_DATABASE_URL=_other(source, name),
+        NOVA_REDIS_URL=logical_database(nova.env["NOVA_REDIS_URL"], 9),
+    )
+    assert (again.code, "is not empty" in again.err) == (1, True), again
+    taken = nova("restore", str(backup.path), "--into", name)
+    assert (taken.code, f"There is a database {name!r} already" in taken.err) == (1, True), taken
+
+
+async def _stays_held(url: str) -> None:
+    """Check that nothing leaves a restored database, and that it does once the fleet is resumed."""
+    database = Database(url, pool_size=2)
+    try:
+        tenant_id = await database.fetchval("SELECT min(id) FROM tenants")
+        await database.execute(_ADD_DELIVERY, tenant_id=tenant_id)
+        lease = LeaseRequest(holder="a channel", ttl_s=30)
+        async with database.connection() as connection:
+            assert await _claim(connection) == 0
+            with pytest.raises(Conflict, match="nova fleet resume"):
+                await acquire_lease(connection, tenant_id, "channel:test", lease)
+            assert await resume(connection, Switch("fleet", ""))
+            assert await _claim(connection) == 1
+            assert (await acquire_lease(connection, tenant_id, "channel:test", lease)).fence == 1
+    finally:
+        await database.close()
+
+
+async def _claim(connection: Connection) -> int:
+    claimed = await claim_deliveries(
+        connection,
+        active_attempts={},
+        per_lane=4,
+        rest_after=3,
+        channels=["test"],
+        webhooks=True,
+        limit=10,
+        lease=timedelta(seconds=30),
+    )
+    return len(claimed)
+
+
+@proves("backup.whole")
+def test_a_damaged_or_newer_file_is_refused(nova: Nova, backup: _Backup, name: str, tmp_path: Path) -> None:
+    whole = backup.path.read_bytes()
+    middle = len(whole) // 2
+    newer = backup.manifest.model_copy(update={"schema_revision": "9999"})
+    for content, message in (
+        (whole[:middle], "only a part of one"),
+        (b"PGDMP" + bytes(2_000), "is no file of `nova backup`"),
+        (whole[:middle] + bytes([whole[middle] ^ 1]) + whole[middle + 1 :], "is damaged"),
+        (_with_manifest(newer, tmp_path), "knows schemas up to"),
+    ):
+        file = tmp_path / "given.backup"
+        file.write_bytes(content)
+        done = nova("restore", str(file), "--into", name)
+        assert (done.code, message in done.err) == (1, True), done
+    fewer = {**backup.manifest.rows, "runs": 1}
+    file.write_bytes(_with_manifest(backup.manifest.model_copy(update={"rows": fewer}), tmp_path, backup))
+    done = nova("restore", str(file), "--into", name)
+    assert (done.code, "runs has" in done.err) == (1, True), done
+    # What was made for it is gone.
+    assert not asyncio.run(_exists(nova.env["NOVA_DATABASE_URL"], name))
+
+
+def _with_manifest(manifest: Manifest, folder: Path, backup: _Backup | None = None) -> bytes:
+    """Return a file with another manifest, around a dump of a few bytes or that of a backup."""
+    found = None if backup is None else open_backup(backup.path)
+
+    async def dump() -> AsyncIterator[bytes]:
+        if found is not None:
+            yield found.path.read_bytes()[found.offset : found.offset + found.manifest.dump_bytes]
+        else:
+            yield b"PGDMP"
+
+    def described(size: int, digest: str) -> Manifest:
+        return manifest.model_copy(update={"dump_bytes": size, "dump_sha256": digest})
+
+    path = folder / "rewritten.backup"
+    asyncio.run(write_backup(path, dump(), described))
+    return path.read_bytes()
+
+
+@proves("backup.whole")
+def test_a_backup_that_finds_no_room_leaves_no_file(nova: Nova, tmp_path: Path) -> None:
+    file = tmp_path / "full.backup"
+    with _files_of_at_most(50_000):
+        done = nova("backup", str(file))
+    assert (done.code, "cannot be written (File too large)" in done.err) == (1, True), done
+    assert not [path.name for path in tmp_path.iterdir() if "backup" in path.name]
+    assert nova.good("backup", str(file), "--json").json["bytes"] == file.stat().st_size
+    again = nova("backup", str(file))
+    assert (again.code, "exists" in again.err) == (1, True), again
+
+
+@contextmanager
+def _files_of_at_most(size_bytes: int) -> Generator[None]:
+    """Let this process write no larger file, as a full disk would."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size_bytes, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+def test_a_backup_becomes_the_database_of_an_embedded_stack(backup: _Backup) -> None:
+    with tempfile.TemporaryDirectory(prefix="nova-restored-") as home:
+        nova = Nova({"NOVA_HOME": home, "NO_COLOR": "1"})
+        nothing = nova("backup", f"{home}/nothing.backup")
+        assert (nothing.code, "There is no database" in nothing.err) == (1, True), nothing
+        assert nova.good("restore", str(backup.path), "--json").json["rows"] == sum(backup.manifest.rows.values())
+        # Its Postgres was stopped, and is started for a backup.
+        made = nova.good("backup", f"{home}/again.backup", "--json").json["manifest"]
+        assert made["rows"] == {
+            **backup.manifest.rows,
+            "switches": made["rows"]["switches"],
+            "run_attempts": made["rows"]["run_attempts"],
+        }
