@@ -58,6 +58,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "journal.resume": "After a crash between any two writes the run continues after its last committed step.",
     "journal.once": "A tool whose result is committed is not run again.",
     "journal.in-flight": "A call that was in flight is reported as interrupted, unless its tool is idempotent.",
+    "tools.fenced": "A tool of ours writes nothing to the ledger for a run that its worker has lost.",
+    "tools.recorded": "A tool of ours writes to the ledger once, and its result is recorded with what it wrote.",
     "journal.partial": "Of several calls in a step, those that ended before a crash keep their results.",
     "journal.lost-reply": "A write whose reply was lost is repeated and counted once.",
     # finish

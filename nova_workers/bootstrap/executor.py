@@ -10,6 +10,7 @@ from nova_workers.bootstrap.engines import EngineWindows
 from nova_workers.bootstrap.orders import with_order_engine
 from nova_workers.capabilities import default_registry
 from nova_workers.capabilities.serving import ToolServer
+from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
@@ -51,6 +52,7 @@ def build_executor(
     metrics: Metrics,
     tracing: Tracing,
     orchestrated: OrchestratedRuns,
+    calls: CallTransactions,
     orchestrator: OrchestrationCapability,
     orchestrations: OrchestrationControl,
     embedder: Embedder | None = None,
@@ -72,18 +74,19 @@ def build_executor(
         metrics: Of the process.
         tracing: Of the process.
         orchestrated: What orchestrations do at transitions of their agents' runs.
-        orchestrator: The tools of agents of orchestrations.
-        orchestrations: Starts orchestrations for other agents.
+        calls: Opens the transactions of tool calls.
+        orchestrator: The tools of agents of orchestrations, with the database of `calls`.
+        orchestrations: Starts orchestrations for other agents, likewise.
         embedder: Makes the vectors of message searches; without it they go by words alone.
     """
     capabilities = default_registry(
-        database,
+        calls.database,
         settings,
         clock,
         embedder=embedder,
-        dispatcher=dispatcher,
+        dispatcher=calls.dispatcher,
         orchestrations=orchestrations,
-        serve=ToolServer(),
+        serve=ToolServer(calls),
     )
     capabilities.add(orchestrator)
     turns = TurnRunner(

@@ -22,6 +22,7 @@ from nova_workers.bootstrap.orders import build_order_ticker
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import CeleryDispatcher
+from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
@@ -180,7 +181,8 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         dispatcher=dispatcher,
     )
     chooser = build_model_chooser(database, redis, settings)
-    starter = build_starter(database, dispatcher, canceller, chooser, settings)
+    calls = CallTransactions(database, dispatcher, canceller)
+    starter = build_starter(calls.database, calls.dispatcher, calls.notifier, chooser, settings)
     executor = build_executor(
         settings,
         database,
@@ -196,7 +198,10 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         metrics=metrics,
         tracing=tracing,
         orchestrated=TreeTransitions(dispatcher, canceller),
-        orchestrator=build_orchestrator(database, dispatcher, canceller, chooser, build_shell(settings)),
+        calls=calls,
+        orchestrator=build_orchestrator(
+            calls.database, calls.dispatcher, calls.notifier, chooser, build_shell(settings)
+        ),
         orchestrations=starter,
         embedder=provider,
     )

@@ -112,7 +112,7 @@ class CapabilityRegistry:
                 name=capability.name,
                 description=capability.description,
                 tools=tuple(
-                    ToolInfo(tool.name, tool.description, tool.idempotent, tool.read_only, input_schema(tool.input))
+                    ToolInfo(tool.name, tool.description, tool.is_repeatable, tool.read_only, input_schema(tool.input))
                     for tool in capability.tools or ()
                 ),
                 config_schema=capability.config.model_json_schema(),

@@ -123,7 +123,9 @@ class ToolDeclaration(Generic[InputT]):
 
     Attributes:
         name: Unique among all capabilities; prefixed with the capability's name.
-        idempotent: Whether it may be run again after a crash that left its outcome unknown.
+        idempotent: Whether it may be run again, whether or not it took effect before.
+        atomic: Whether all that it does is to write to the ledger by the database of its `CapabilityParts`. Its call is
+            then one transaction with its result: without a result it had no effect, and may be run again.
         read_only: Whether it changes nothing.
         takes_secrets: The fields of its input whose values are secrets from the call on. Only such a tool gets secrets;
             any other gets placeholders instead, since it may store its input. A field `name` of the same input names
@@ -139,6 +141,12 @@ class ToolDeclaration(Generic[InputT]):
     idempotent: bool = False
     read_only: bool = False
     takes_secrets: tuple[str, ...] = ()
+    atomic: bool = False
+
+    @property
+    def is_repeatable(self) -> bool:
+        """Whether it may be run again after a crash, if it has no result in the journal."""
+        return self.idempotent or self.atomic
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ schemas are derived here once, when the process starts.
 """
 
 import asyncio
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -31,6 +30,7 @@ from nova_workers.capabilities.seam import (
     ToolReply,
     input_schema,
 )
+from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
 from nova_workers.errors import NovaError, Unavailable
@@ -48,7 +48,9 @@ _PAUSES_S = (0.1, 0.5, 2.0, 5.0)
 class ToolServer:
     """Makes MCP servers of declared tools. One object serves all runs of a process: listings are derived once."""
 
-    def __init__(self) -> None:
+    def __init__(self, calls: CallTransactions) -> None:
+        """Take what opens the transactions of calls. The served tools must have its database."""
+        self._calls = calls
         self._listings: dict[tuple[str, tuple[str, ...]], ListToolsResult] = {}
 
     def __call__(self, declared: DeclaredServer) -> InProcessMcpServer:
@@ -67,51 +69,73 @@ class ToolServer:
         async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
             call_id = (params.meta or {}).get(CALL_ID)
             context = declared.context if call_id is None else replace(declared.context, call_id=str(call_id))
-            return await _call(declared.name, context, tools, params.name, params.arguments or {})
+            tool = tools.get(params.name)
+            if tool is None:
+                return _error(f"{declared.name} has no tool {params.name!r}; it has {', '.join(tools)}.")
+            return await self._call(context, tool, params.arguments or {})
 
         server = Server(declared.name, on_list_tools=list_tools, on_call_tool=call_tool)
         return InProcessMcpServer(server, listing=listing.tools)
 
+    async def _call(
+        self, context: CapabilityContext, tool: ToolDeclaration[Any], arguments: JsonObject
+    ) -> CallToolResult:
+        redactor = current_redactor()
+        if redactor is not None and not tool.takes_secrets:
+            arguments = redactor.json(arguments)
+        try:
+            given = tool.input.model_validate(arguments)
+        except ValidationError as error:
+            return _error(_explain(tool.name, error))
+        try:
+            if tool.read_only:
+                return _result(await _read(tool, context, given))
+            with acting_as(Actor("agent", context.agent_id, context.tenant_id, run_id=context.run_id)):
+                return _result(await self._write(tool, context, given))
+        except NovaError as error:
+            return _error(error.message)
+        except Exception:
+            # The head of a tool: a bug in it must not end the turn, nor show the model our insides.
+            _log.exception("tool_crashed", tool=tool.name, run_id=context.run_id)
+            return _error(f"{tool.name} failed for a reason of its own. Trying again is not likely to help.")
 
-async def _call(
-    server: str,
-    context: CapabilityContext,
-    tools: Mapping[str, ToolDeclaration[Any]],
-    name: str,
-    arguments: JsonObject,
-) -> CallToolResult:
-    tool = tools.get(name)
-    if tool is None:
-        return _error(f"{server} has no tool {name!r}; it has {', '.join(tools)}.")
-    redactor = current_redactor()
-    if redactor is not None and not tool.takes_secrets:
-        arguments = redactor.json(arguments)
-    try:
-        given = tool.input.model_validate(arguments)
-    except ValidationError as error:
-        return _error(_explain(name, error))
-    try:
-        if tool.read_only:
-            return _result(await _run(tool, context, given))
-        with acting_as(Actor("agent", context.agent_id, context.tenant_id, run_id=context.run_id)):
-            return _result(await _run(tool, context, given))
-    except NovaError as error:
-        return _error(error.message)
-    except Exception:
-        # The head of a tool: a bug in it must not end the turn, nor show the model our insides.
-        _log.exception("tool_crashed", tool=name, run_id=context.run_id)
-        return _error(f"{name} failed for a reason of its own. Trying again is not likely to help.")
+    async def _write(self, tool: ToolDeclaration[Any], context: CapabilityContext, given: ToolInput) -> ToolReply:
+        """Run a tool in a transaction; again while the database does not answer, if it then has no second effect."""
+        in_doubt = False
+        for pause_s in (*_PAUSES_S, None):
+            call = None
+            try:
+                before = await self._calls.find_result(context) if in_doubt else None
+                if before is not None:
+                    return before
+                async with self._calls.open(context) as call:
+                    reply = await tool.run(context, given)
+                    call.result = reply if isinstance(reply, str) else None
+                return reply
+            except Unavailable as error:
+                doubtful = call is not None and bool(error.fields.get("may_be_written", True))
+                in_doubt = in_doubt or doubtful
+                known = tool.idempotent or not doubtful or (call is not None and call.journalled)
+                if pause_s is None or not tool.is_repeatable or not known:
+                    raise
+                _log_wait(tool, context, pause_s, error)
+                await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable: the last try returns or raises")
 
 
-async def _run(tool: ToolDeclaration[Any], context: CapabilityContext, given: ToolInput) -> ToolReply:
-    """Run a tool. An idempotent one is run again while the database does not answer: a reply may have been lost."""
+async def _read(tool: ToolDeclaration[Any], context: CapabilityContext, given: ToolInput) -> ToolReply:
+    """Run a tool that changes nothing, again while the database does not answer."""
     for pause_s in _PAUSES_S if tool.idempotent else ():
         try:
             return await tool.run(context, given)
         except Unavailable as error:
-            _log.warning("tool_waits", tool=tool.name, run_id=context.run_id, pause_s=pause_s, error=error.message)
+            _log_wait(tool, context, pause_s, error)
             await asyncio.sleep(pause_s)
     return await tool.run(context, given)
+
+
+def _log_wait(tool: ToolDeclaration[Any], context: CapabilityContext, pause_s: float, error: Unavailable) -> None:
+    _log.warning("tool_waits", tool=tool.name, run_id=context.run_id, pause_s=pause_s, error=error.message)
 
 
 def _describe(tool: ToolDeclaration[Any]) -> Tool:
@@ -119,7 +143,7 @@ def _describe(tool: ToolDeclaration[Any]) -> Tool:
         name=tool.name,
         description=tool.description,
         input_schema=input_schema(tool.input),
-        annotations=ToolAnnotations(read_only_hint=tool.read_only, idempotent_hint=tool.idempotent),
+        annotations=ToolAnnotations(read_only_hint=tool.read_only, idempotent_hint=tool.is_repeatable),
     )
 
 

@@ -17,7 +17,7 @@ from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE, RoleRefused, o
 from nova_workers.ledger.shares import Shares
 from nova_workers.ledger.visibility import visible_tenant
 
-__all__ = ["Access", "Connection", "Database", "Row", "Snapshot"]
+__all__ = ["Access", "Connection", "Database", "Row", "Snapshot", "writes"]
 
 Access = Literal["user", "fleet", "tenants"]
 """What the statements of a pool see: all that the user of the URL may (commands); the rows of all tenants (workers);
@@ -49,6 +49,8 @@ _UNAVAILABLE = (
     asyncpg.SerializationError,
 )
 
+
+_SNAPSHOT = "SET LOCAL TimeZone = 'UTC'; SET LOCAL idle_in_transaction_session_timeout = 0"
 
 _UNSTORABLE = (
     # The parameter's type or the encoding cannot hold the value.
@@ -240,8 +242,10 @@ class Database:
                 self._lend() as connection,
                 connection.transaction(isolation="repeatable_read", readonly=True),
             ):
-                # For this transaction only.
-                await connection.execute("SET LOCAL TimeZone = 'UTC'")
+                # For this transaction only, which holds no locks: its reader may be slow.
+                await connection.execute(
+                    "SET LOCAL TimeZone = 'UTC'; SET LOCAL idle_in_transaction_session_timeout = 0"
+                )
                 yield _BoundConnection(connection)
         except _UNAVAILABLE as error:
             raise _unavailable(error, may_be_written=False) from error
@@ -327,8 +331,13 @@ def _is_refusal(error: BaseException) -> bool:
     return isinstance(error, asyncpg.PostgresError) and not isinstance(error, asyncpg.PostgresConnectionError)
 
 
+def writes(statement: str) -> bool:
+    """Return whether a statement may write, or lock rows in order to."""
+    return _WRITES.search(statement) is not None
+
+
 def _write_something(statements: Sequence[str]) -> bool:
-    return any(_WRITES.search(statement) for statement in statements)
+    return any(map(writes, statements))
 
 
 def _unavailable(error: BaseException, *, may_be_written: bool) -> Unavailable:

@@ -19,6 +19,9 @@ TENANT_ROLE = "nova_tenant"
 
 _IDLE_S = 20.0
 _PROBE_S = 2.0
+_IDLE_TRANSACTION = "20s"
+"""Postgres ends a session whose transaction waits this long for its client: a process that was stopped in a transaction
+would hold its locks, and recovery would skip the runs and threads that it locked. Shorter than a lease."""
 
 _BIND = "SELECT set_config('nova.tenant', :tenant_id, false), set_config('nova.actor', :actor, false)"
 
@@ -78,6 +81,7 @@ async def open_pool(url: str, *, size: int, role: str | None, command_timeout_s:
 
     async def prepare(connection: asyncpg.Connection) -> None:  # type: ignore[type-arg]
         await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_to_json, decoder=orjson.loads)
+        await connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_TRANSACTION}'")
         if role is not None:
             await _take_on(connection, role)
 

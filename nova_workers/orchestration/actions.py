@@ -96,7 +96,7 @@ class AgentActions:
     async def _prepare(self, caller: Caller, requests: Sequence[SpawnRequest]) -> list[PreparedSpawn]:
         """Resolve models, plugins and configurations, before the tree is locked."""
         async with self._database.connection() as connection:
-            tree = await _lock(connection, caller)
+            tree = await _lock(connection, caller, lock=False)
             owner = (await get_agent(connection, tree.tenant_id, tree.agent_id)).spec
             agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
         mode = pick_agent(agents, caller.agent_id, what="agent").permission_mode
@@ -287,7 +287,7 @@ class AgentActions:
             await apply_change(self._dispatcher, self._notifier, after)
 
 
-async def _lock(connection: Connection, caller: Caller) -> LockedTree:
+async def _lock(connection: Connection, caller: Caller, *, lock: bool = True) -> LockedTree:
     if caller.is_external:
         return await lock_tree_of_external(connection, caller.tenant_id, caller.orchestration_id, run_id=caller.run_id)
     return await lock_tree_of_run(
@@ -296,6 +296,7 @@ async def _lock(connection: Connection, caller: Caller) -> LockedTree:
         agent_id=caller.agent_id,
         run_id=caller.run_id,
         fence=caller.fence,
+        lock=lock,
     )
 
 

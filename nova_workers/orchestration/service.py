@@ -97,8 +97,8 @@ class Orchestrations:
             return await _find_replay(connection, tenant_id, idempotency_key, body_hash)
 
     async def find_started(self, tenant_id: str, start_key: str) -> Started | None:
-        """Return what a call with this key started before, if it did."""
-        async with self._database.transaction() as connection:
+        """Return what a call with this key started before, if it did. `start` looks again, in its transaction."""
+        async with self._database.connection() as connection:
             found = await spawning.find_started(connection, tenant_id, start_key)
         return None if found is None else Started(*found, replayed=True)
 

@@ -3,20 +3,30 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import signal
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 
 import pytest
 
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 from tests.chaos.conftest import long_run
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet
+from tests.support.waiting import until
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
 
 _RUNS = 6
+_NOTE = json.dumps(
+    {
+        "script": [
+            {"tool": {"name": "note_create", "input": {"title": "T", "content": "C"}}},
+            {"say": "Noted."},
+        ]
+    }
+)
 
 
 async def _send(fleet: Fleet, seconds: float, count: int = _RUNS) -> list[RunView]:
@@ -76,22 +86,36 @@ async def test_a_drained_worker_requeues_its_runs_and_no_lease_is_lost(env: dict
         assert 0 < handed_over <= len(runs)
 
 
-@proves("recover.zombie")
+@proves("recover.zombie", "tools.fenced")
 async def test_a_worker_that_wakes_up_after_its_lease_writes_nothing(env: dict[str, str], database: Database):
     async with Fleet(env, workers=1, beat=True) as fleet:
         runs = await _send(fleet, seconds=2, count=2)
         await _until_steps(database, runs, 1)
         zombie = fleet.workers[0]
-        zombie.send_signal(signal.SIGSTOP)
-        try:
+        async with database.transaction() as connection:
+            # The tools of both workers wait for this lock when they write.
+            await connection.execute("LOCK TABLE notes IN SHARE ROW EXCLUSIVE MODE")
+            noting = await fleet.client.runs.create(StatelessRunCreate(message=_NOTE))
+            await until(lambda: _writers_waiting(connection, 1), timeout_s=20)
+            zombie.send_signal(signal.SIGSTOP)
             await fleet.start_worker()
+            await until(lambda: _writers_waiting(connection, 2), timeout_s=30)
+        try:
             await _check_each_ended_once(fleet, database, runs)
+            assert (await fleet.client.runs.result(noting.id, timeout_s=60)).text == "Noted."
         finally:
             zombie.send_signal(signal.SIGCONT)
         zombie.terminate()
         await zombie.ended()
         await _check_each_ended_once(fleet, database, runs)
         assert {row["attempt"] for row in await database.fetch("SELECT attempt FROM runs")} == {2}
+        assert await database.fetchval("SELECT count(*) FROM notes") == 1
+
+
+def _writers_waiting(connection: Connection, count: int) -> Awaitable[bool]:
+    return connection.fetchval(
+        "SELECT count(*) = :count FROM pg_locks WHERE relation = 'notes'::regclass AND NOT granted", count=count
+    )
 
 
 @proves("beat.killed")

@@ -14,7 +14,9 @@ from nova_workers.ledger import sessions
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
+from tests.support.waiting import until
 
+_IS_UNLOCKED = "SELECT count(*) = 0 FROM pg_locks WHERE relation = 'tenants'::regclass AND mode = 'RowExclusiveLock'"
 _INSERT = "INSERT INTO tenants (id, name) VALUES (:id, 'x')"
 
 
@@ -128,3 +130,19 @@ async def test_connections_that_a_firewall_forgot_cost_seconds_once(
     async with asyncio.timeout(3):
         await far.execute(_INSERT, id="ten_2")
     assert await far.fetchval("SELECT count(*) FROM tenants WHERE id LIKE 'ten__'") == 2
+
+
+@proves("unavailable.says-what")
+async def test_a_transaction_whose_process_was_stopped_loses_its_locks_and_wrote_nothing(database: Database) -> None:
+    assert await database.fetchval("SHOW idle_in_transaction_session_timeout") == "20s"
+
+    async def write() -> None:
+        async with database.transaction() as connection:
+            await connection.execute("SET LOCAL idle_in_transaction_session_timeout = '50ms'")
+            await connection.execute(_INSERT, id="ten_idle")
+            await until(lambda: database.fetchval(_IS_UNLOCKED))
+            await connection.execute(_INSERT, id="ten_idle_2")
+
+    with pytest.raises(Unavailable, match="Nothing was written; try again"):
+        await write()
+    assert await database.fetchval("SELECT count(*) FROM tenants WHERE id LIKE 'ten_idle%'") == 0

@@ -141,6 +141,7 @@ class _AgentTools:
                 "people to give.",
                 input=_Create,
                 run=self._create,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="agent_update",
@@ -148,12 +149,14 @@ class _AgentTools:
                 "you lack. What you leave out stays. It holds in turns that begin afterwards.",
                 input=_Update,
                 run=self._update,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="agent_delete",
                 description="Delete an agent of no more trust than yours. Its conversations stay readable.",
                 input=_Get,
                 run=self._delete,
+                atomic=True,
             ),
         )
 

@@ -98,6 +98,7 @@ class _NoteTools:
                 description="Write a note in Markdown. Only you see it until you share it.",
                 input=_Create,
                 run=self._create,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="note_list",
@@ -120,6 +121,7 @@ class _NoteTools:
                 description="Change a note of yours: its title, and its content whole, at its end, or in one passage.",
                 input=_Update,
                 run=self._update,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="note_delete",

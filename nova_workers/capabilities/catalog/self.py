@@ -94,12 +94,14 @@ class _SelfTools:
                 description="Change the title or the text of one of your duties, from your next turn on.",
                 input=_Update,
                 run=self._update,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="self_remove_responsibility",
                 description="Give up one of your duties, from your next turn on.",
                 input=_Remove,
                 run=self._remove,
+                atomic=True,
             ),
         )
 

@@ -116,6 +116,7 @@ class _TaskTools:
                 ),
                 input=_Create,
                 run=self._create,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="task_get",
@@ -130,18 +131,21 @@ class _TaskTools:
                 description="Change a task's title, description or owner, or activate a draft.",
                 input=_Update,
                 run=self._update,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="task_complete",
                 description="End an active task whose goal is reached. It must have no open subtasks.",
                 input=_End,
                 run=self._complete,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="task_cancel",
                 description="End a task that is not to be reached, with all its open subtasks.",
                 input=_End,
                 run=self._cancel,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="task_list",
@@ -171,6 +175,7 @@ class _TaskTools:
                 ),
                 input=_UpdateSteps,
                 run=self._update_steps,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="task_update_step",
@@ -187,18 +192,21 @@ class _TaskTools:
                 ),
                 input=_CreateSubtask,
                 run=self._create_subtask,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="task_add_resource",
                 description="Add an address or a path that a task works with.",
                 input=_AddResource,
                 run=self._add_resource,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="task_remove_resource",
                 description="Remove a resource from a task.",
                 input=_RemoveResource,
                 run=self._remove_resource,
+                atomic=True,
             ),
         )
 

@@ -169,6 +169,7 @@ class _TriggerTools:
                 description="Have yourself started later, once or again and again, with words of your own.",
                 input=_Create,
                 run=self._create,
+                atomic=True,
             ),
             ToolDeclaration(
                 name="trigger_list",

@@ -36,15 +36,15 @@ _LOCK = f"SELECT {_COLUMNS} FROM orchestrations o WHERE o.tenant_id = :tenant_id
 
 # The same for a tool call: only while the calling run is held under its fence, and its agent has not ended. A worker
 # that lost the run, or whose agent was killed, changes nothing.
-_LOCK_OF_RUN = f"""
+_FIND_OF_RUN = f"""
 SELECT {_COLUMNS}
   FROM orchestrations o
  WHERE o.id = :id
    AND EXISTS (SELECT 1 FROM orchestration_agents a JOIN runs r ON r.id = a.run_id
                 WHERE a.id = :agent_id AND a.orchestration_id = o.id AND r.id = :run_id AND r.fence = :fence
                   AND r.status = 'running' AND a.state NOT IN ('COMPLETED', 'FAILED', 'KILLED'))
-   FOR UPDATE OF o
 """
+_LOCK_OF_RUN = f"{_FIND_OF_RUN} FOR UPDATE OF o"
 
 _SKIP_LOCKED = f"SELECT {_COLUMNS} FROM orchestrations o WHERE o.id = :id FOR UPDATE SKIP LOCKED"
 
@@ -109,14 +109,18 @@ async def lock_tree(connection: Connection, tenant_id: str, orchestration_id: st
 
 
 async def lock_tree_of_run(
-    connection: Connection, orchestration_id: str, *, agent_id: str, run_id: str, fence: int
+    connection: Connection, orchestration_id: str, *, agent_id: str, run_id: str, fence: int, lock: bool = True
 ) -> LockedTree:
     """Lock the orchestration of a running agent for one of its tool calls.
+
+    Args:
+        lock: False only reads, for what is prepared before the transaction.
 
     Raises:
         RunLost: Another claim holds the run, or the agent was ended.
     """
-    row = await connection.fetchrow(_LOCK_OF_RUN, id=orchestration_id, agent_id=agent_id, run_id=run_id, fence=fence)
+    statement = _LOCK_OF_RUN if lock else _FIND_OF_RUN
+    row = await connection.fetchrow(statement, id=orchestration_id, agent_id=agent_id, run_id=run_id, fence=fence)
     if row is None:
         raise RunLost(f"Run {run_id!r} no longer works for agent {agent_id!r}.", run_id=run_id)
     return _tree(row)

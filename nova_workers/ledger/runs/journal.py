@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 
-from nova_workers.contracts.content import Message, storable
+from nova_workers.contracts.content import ContentBlock, Message, storable
 from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import RunLost
+from nova_workers.errors import Conflict, RunLost
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages
 from nova_workers.ledger.runs.step_rows import (
@@ -30,6 +30,7 @@ __all__ = [
     "commit_refused",
     "commit_result",
     "commit_step",
+    "seal_call",
 ]
 
 # The fenced run, locked: a journal write and a recovery of the same run wait for each other.
@@ -78,6 +79,24 @@ WITH {_MINE}, ended AS (
      WHERE c.turn_id = mine.turn_id AND c.call_id = :call_id
 )
 SELECT id FROM mine
+"""
+
+# The last statement of a transaction in which a tool call writes: it checks the fence, and records the call's result.
+# FOR SHARE keeps the claim until the commit, and lets the calls of a step commit at the same time. It comes last, since
+# a thread's row is locked before those of its runs. A call of a subagent is not in the journal.
+_SEAL_CALL = """
+WITH mine AS (
+    SELECT id, turn_id FROM runs WHERE id = :run_id AND fence = :fence AND status = 'running' FOR SHARE
+), known AS (
+    SELECT c.id, c.result FROM tool_calls c JOIN mine ON c.turn_id = mine.turn_id WHERE c.call_id = :call_id
+       FOR UPDATE OF c
+), ended AS (
+    UPDATE tool_calls c
+       SET status = 'completed', result = :result, started_at = COALESCE(c.started_at, now()), completed_at = now()
+      FROM known
+     WHERE c.id = known.id AND known.result IS NULL AND :result::jsonb IS NOT NULL
+)
+SELECT mine.id, known.id IS NOT NULL AS journalled, known.result FROM mine LEFT JOIN known ON true
 """
 
 _STEERING_MESSAGES = insert_messages(
@@ -176,6 +195,34 @@ async def commit_result(connection: Connection, run_id: str, fence: int, call: T
         completed_at=call.completed_at,
     )
     _require(row, run_id, fence)
+
+
+async def seal_call(
+    connection: Connection, run_id: str, fence: int, call_id: str | None, result: Sequence[ContentBlock] | None
+) -> bool:
+    """Complete the transaction of a tool call: nothing may follow but its commit.
+
+    Args:
+        call_id: The call; None if the engine does not pass it.
+        result: To record; None if the result comes from outside.
+
+    Returns:
+        Whether the call is in the journal, so that the result is recorded with the commit.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+        Conflict: An earlier try of the same call has committed its result.
+    """
+    row = await connection.fetchrow(
+        _SEAL_CALL, run_id=run_id, fence=fence, call_id=call_id, result=None if result is None else list(result)
+    )
+    if row is None:
+        _require(None, run_id, fence)
+        return False
+    if row["result"] is not None:
+        raise Conflict(f"Tool call {call_id!r} of run {run_id!r} has a result already.", call_id=call_id)
+    journalled: bool = row["journalled"]
+    return journalled
 
 
 async def commit_refused(connection: Connection, run_id: str, fence: int, refused: Mapping[str, str]) -> None:

@@ -11,7 +11,7 @@ from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["Journal", "load_journal"]
+__all__ = ["Journal", "find_result", "load_journal"]
 
 _LOAD_MESSAGES = """
 SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = :turn_id AND seq > 0 ORDER BY seq
@@ -28,6 +28,14 @@ SELECT call_id, step, sequence, tool_name, params, status, result, error, starte
        AND EXISTS (SELECT 1 FROM turns t JOIN run_waits w ON w.run_id = t.run_id
                     WHERE t.id = c.turn_id AND w.tool_call_id = c.call_id) AS answered
   FROM tool_calls c WHERE turn_id = :turn_id ORDER BY sequence
+"""
+
+# Waits for a transaction that may still be committing the result.
+_FIND_RESULT = """
+SELECT c.result
+  FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id
+ WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND c.call_id = :call_id
+   FOR UPDATE OF c
 """
 
 
@@ -85,6 +93,14 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
         compacted_through=-1 if compacted_through is None else compacted_through,
         refused=refused or {},
     )
+
+
+async def find_result(connection: Connection, run_id: str, fence: int, call_id: str) -> tuple[ContentBlock, ...] | None:
+    """Return the result that a call of this claim has committed, if it has."""
+    result: list[ContentBlock] | None = await connection.fetchval(
+        _FIND_RESULT, run_id=run_id, fence=fence, call_id=call_id
+    )
+    return None if result is None else tuple(result)
 
 
 def _empty_step(index: int, calls: Sequence[Row]) -> StepRecord:

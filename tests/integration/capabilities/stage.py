@@ -17,7 +17,6 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.capabilities import default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings, TelemetrySettings
 from nova_workers.contracts.agents import AgentSpec
@@ -29,6 +28,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.wire import FIELD
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
+from tests.support.harness.tool_server import tool_server
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
@@ -59,7 +59,7 @@ class Stage:
     async def agent(self, agent_id: str, **spec: Any) -> None:
         """Create an agent, checked as by the API."""
         given = {"name": agent_id, "engine": "anthropic", **spec}
-        registry = default_registry(self.harness.database, self.harness.settings, SystemClock(), serve=ToolServer())
+        registry = default_registry(self.harness.database, self.harness.settings, SystemClock(), serve=tool_server())
         registry.validate(AgentSpec.model_validate(given))
         await self.harness.add_agent(agent_id, given)
 

@@ -9,7 +9,6 @@ from mcp import Client
 from mcp.types import TextContent
 
 from nova_workers.capabilities import CapabilityContext, default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -22,6 +21,7 @@ from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules
 from nova_workers.workspace.agents.service import PERSON, Agents
 from nova_workers.workspace.skills import save_skill
 from tests.requirements import proves
+from tests.support.harness.tool_server import tool_server
 
 Json = dict[str, Any]
 
@@ -36,7 +36,7 @@ class Team:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
+        self._registry = default_registry(database, Settings(), SystemClock(), serve=tool_server())
         self.agents = Agents(database, self._registry, CeilingRules.of(Settings()))
 
     async def add(self, agent_id: str, tenant: str = "ten_1", **spec: Any) -> None:
@@ -513,7 +513,7 @@ async def test_a_deleted_manager_manages_nothing(team: Team, database: Database)
 
 
 def test_the_tools_describe_their_arguments(database: Database) -> None:
-    registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
+    registry = default_registry(database, Settings(), SystemClock(), serve=tool_server())
     found = {item.name: item for item in registry.discover()}
     assert [(tool.name, tool.read_only) for tool in found["self"].tools] == [
         ("self_read", True),

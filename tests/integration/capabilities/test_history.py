@@ -13,7 +13,6 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.capabilities import CapabilityContext, default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -26,6 +25,7 @@ from tests.integration.effects.ledger import seed_run
 from tests.integration.history.past_conversations import PastConversations
 from tests.requirements import proves
 from tests.support.data.seeded_embeddings import SeededEmbeddings
+from tests.support.harness.tool_server import tool_server
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 
@@ -45,7 +45,7 @@ class Agent:
         embedder: Embedder | None = None,
     ) -> None:
         self._context = CapabilityContext(tenant_id, agent_id, thread_id, "run_1")
-        self._registry = default_registry(database, Settings(), SystemClock(), embedder=embedder, serve=ToolServer())
+        self._registry = default_registry(database, Settings(), SystemClock(), embedder=embedder, serve=tool_server())
 
     async def call(self, tool: str, **given: Any) -> str:
         """Return a tool's result; an error after an exclamation mark."""

@@ -12,7 +12,6 @@ import pytest
 from redis.asyncio import Redis
 
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry, default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
@@ -21,6 +20,7 @@ from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.stage import Stage, calls, open_stage, recorded_logs, says
 from tests.requirements import proves
+from tests.support.harness.tool_server import tool_server
 from tests.support.servers.mcp_http_server import McpHttpServer
 from tests.support.servers.model_server import model_server
 
@@ -31,7 +31,7 @@ NOTHING = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
 
 
 def registry(**tools: Any) -> CapabilityRegistry:
-    return default_registry(NOTHING, Settings.model_validate({"tools": tools}), SystemClock(), serve=ToolServer())
+    return default_registry(NOTHING, Settings.model_validate({"tools": tools}), SystemClock(), serve=tool_server())
 
 
 def agent(**capabilities: Json) -> AgentSpec:
@@ -150,7 +150,7 @@ async def stage(database: Database, redis: Redis, settings: Settings) -> AsyncIt
 
 
 async def resolved(stage: Stage, spec: AgentSpec) -> dict[str, Any]:
-    built = default_registry(stage.harness.database, stage.harness.settings, SystemClock(), serve=ToolServer())
+    built = default_registry(stage.harness.database, stage.harness.settings, SystemClock(), serve=tool_server())
     return await built.resolve(spec, CapabilityContext(stage.harness.tenant_id, "a", "thr_1", "run_1"))
 
 

@@ -8,7 +8,6 @@ from mcp import Client
 from mcp.types import TextContent
 
 from nova_workers.capabilities import CapabilityContext, default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -22,6 +21,7 @@ from nova_workers.ledger.workspace.memories import (
     list_memories,
     save_memory,
 )
+from tests.support.harness.tool_server import tool_server
 
 SPEC = AgentSpec(name="x", capabilities={"memory": CapabilityGrant()})
 
@@ -36,7 +36,7 @@ class Agent:
 
     def __init__(self, database: Database, tenant_id: str, agent_id: str) -> None:
         self._context = CapabilityContext(tenant_id, agent_id, "thr_1", "run_1")
-        self._registry = default_registry(database, Settings(), SystemClock(), serve=ToolServer())
+        self._registry = default_registry(database, Settings(), SystemClock(), serve=tool_server())
 
     async def call(self, tool: str, **given: Any) -> str:
         """Return a tool's result; an error after an exclamation mark."""
@@ -141,7 +141,7 @@ async def test_a_database_that_is_down_is_a_tool_error() -> None:
 def test_the_tools_are_described_to_the_model_in_few_words(database: Database) -> None:
     (memory,) = (
         item
-        for item in default_registry(database, Settings(), SystemClock(), serve=ToolServer()).discover()
+        for item in default_registry(database, Settings(), SystemClock(), serve=tool_server()).discover()
         if item.name == "memory"
     )
     assert [(tool.name, tool.idempotent, tool.read_only) for tool in memory.tools] == snapshot(

@@ -235,15 +235,15 @@ async def test_the_notes_of_an_agent_are_limited(database: Database) -> None:
     assert (await ToolCaller(database, agent_id="b").call("note_create", title="x", content="")).startswith("Created")
 
 
-def test_the_tools_declare_what_is_idempotent(database: Database) -> None:
+def test_the_tools_declare_what_may_be_run_again(database: Database) -> None:
     registry = default_registry(database, Settings(), SystemClock())
     (info,) = (item for item in registry.discover() if item.name == "notes")
     assert [(tool.name, tool.idempotent, tool.read_only) for tool in info.tools] == snapshot(
         [
-            ("note_create", False, False),
+            ("note_create", True, False),
             ("note_list", True, True),
             ("note_read", True, True),
-            ("note_update", False, False),
+            ("note_update", True, False),
             ("note_delete", True, False),
             ("note_share", True, False),
             ("note_pin", True, False),

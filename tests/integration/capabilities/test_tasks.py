@@ -245,21 +245,21 @@ async def test_a_database_that_is_down_is_a_tool_error() -> None:
     assert (await ToolCaller(nowhere, capabilities=GRANT).call("task_list")).startswith("!The database did not answer")
 
 
-def test_the_task_tools_declare_what_is_idempotent(database: Database) -> None:
+def test_the_task_tools_declare_what_may_be_run_again(database: Database) -> None:
     (found,) = (one for one in default_registry(database, Settings(), SystemClock()).discover() if one.name == "tasks")
     assert [(tool.name, tool.idempotent, tool.read_only) for tool in found.tools] == snapshot(
         [
-            ("task_create", False, False),
+            ("task_create", True, False),
             ("task_get", True, True),
-            ("task_update", False, False),
-            ("task_complete", False, False),
-            ("task_cancel", False, False),
+            ("task_update", True, False),
+            ("task_complete", True, False),
+            ("task_cancel", True, False),
             ("task_list", True, True),
             ("task_history", True, True),
-            ("task_update_steps", False, False),
+            ("task_update_steps", True, False),
             ("task_update_step", True, False),
-            ("task_create_subtask", False, False),
-            ("task_add_resource", False, False),
-            ("task_remove_resource", False, False),
+            ("task_create_subtask", True, False),
+            ("task_add_resource", True, False),
+            ("task_remove_resource", True, False),
         ]
     )

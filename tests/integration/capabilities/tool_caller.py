@@ -6,12 +6,12 @@ from mcp import Client
 from mcp.types import TextContent
 
 from nova_workers.capabilities import CapabilityContext, default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.ledger.database import Database
+from tests.support.harness.tool_server import tool_server
 
 __all__ = ["ToolCaller", "add_agents", "add_tenants"]
 
@@ -52,7 +52,7 @@ class ToolCaller:
         granted = {"capabilities": {"notes": {}, "file-send": {}}, **spec}
         self._spec = AgentSpec.model_validate({"name": agent_id, **granted})
         self._context = CapabilityContext(tenant_id, agent_id, "thr_1", run_id, queue=queue, agent=self._spec)
-        self._registry = default_registry(database, settings or Settings(), SystemClock(), serve=ToolServer())
+        self._registry = default_registry(database, settings or Settings(), SystemClock(), serve=tool_server())
 
     async def servers(self) -> dict[str, Any]:
         """Return the servers of the run by name."""

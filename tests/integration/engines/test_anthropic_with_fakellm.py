@@ -5,7 +5,6 @@ from collections.abc import AsyncIterator, Iterator
 import pytest
 
 from nova_workers.capabilities import CapabilityContext, default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -15,6 +14,7 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.memories import list_memories
 from tests.contract.engines.stage import TurnRecorder, assert_valid
+from tests.support.harness.tool_server import tool_server
 from tests.support.servers.fakellm_server import fakellm_server
 
 AGENT = AgentSpec(name="Nova", capabilities={"memory": CapabilityGrant()})
@@ -70,7 +70,7 @@ async def test_a_memory_is_saved_through_the_whole_loop(
     engine: AnthropicEngine, database: Database, tenant_id: str
 ) -> None:
     context = CapabilityContext(tenant_id, agent_id="nova", thread_id="thr_1", run_id="run_1")
-    servers = await default_registry(database, Settings(), SystemClock(), serve=ToolServer()).resolve(AGENT, context)
+    servers = await default_registry(database, Settings(), SystemClock(), serve=tool_server()).resolve(AGENT, context)
     recorder = TurnRecorder()
     result = await engine.run(
         "Please remember that I like tea",

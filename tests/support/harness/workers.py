@@ -11,6 +11,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
+from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
@@ -89,6 +90,8 @@ class Worker:
         database = FaultInjectingDatabase(harness.database, self.faults)
         runs = harness.settings.runs
         tracing = Tracing(harness.settings.telemetry, "worker")
+        calls = CallTransactions(database, harness.bells, harness.canceller)
+        tools = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
         self.publisher = EventPublisher(self.redis, flush_ms=harness.settings.streams.flush_ms, clock=clock)
@@ -107,10 +110,9 @@ class Worker:
             metrics=self.metrics,
             tracing=tracing,
             orchestrated=TreeTransitions(harness.bells, harness.canceller),
-            orchestrator=build_orchestrator(
-                database, harness.bells, harness.canceller, harness.models, CommandRunner(ShellSettings())
-            ),
-            orchestrations=build_starter(database, harness.bells, harness.canceller, harness.models, harness.settings),
+            calls=calls,
+            orchestrator=build_orchestrator(*tools, CommandRunner(ShellSettings())),
+            orchestrations=build_starter(*tools, harness.settings),
         )
         self._control = ControlChannel(self.redis)
         self._background: list[asyncio.Task[None]] = []

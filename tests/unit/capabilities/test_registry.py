@@ -15,11 +15,11 @@ from nova_workers.capabilities import (
     ToolInput,
 )
 from nova_workers.capabilities.seam import DeclaredServer
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer
 from nova_workers.errors import ConfigurationError, InvalidInput, ToolFailure
 from tests.requirements import proves
+from tests.support.harness.tool_server import tool_server
 
 CONTEXT = CapabilityContext("ten_1", "nova", "thr_1", "run_1")
 
@@ -51,7 +51,7 @@ class EchoCapability:
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
         self.seen.append((config, context))
-        return ToolServer()(DeclaredServer(self.name, self.tools or (), context))
+        return tool_server()(DeclaredServer(self.name, self.tools or (), context))
 
     async def _say(self, context: CapabilityContext, given: _Words) -> str:
         return f"{context.agent_id}: {given.words}"

@@ -6,7 +6,6 @@ from typing import Any
 import pytest
 
 from nova_workers.capabilities import default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.clock import SystemClock
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
@@ -16,6 +15,7 @@ from nova_workers.workspace.agents.rules import check_spec
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
+from tests.support.harness.tool_server import tool_server
 
 Json = dict[str, Any]
 
@@ -35,7 +35,7 @@ async def test_a_new_tenant_has_the_default_agents(api: Api) -> None:
 
 def test_the_default_agents_pass_validation(api: Api) -> None:
     registry = default_registry(
-        api.state.services.database, api.state.services.settings, SystemClock(), serve=ToolServer()
+        api.state.services.database, api.state.services.settings, SystemClock(), serve=tool_server()
     )
     for spec in DEFAULT_AGENTS.values():
         check_spec(spec)
