@@ -71,7 +71,8 @@ class DoorbellHeaders(_Form):
     argsrepr: _Text = ""
     kwargsrepr: _Text = ""
     origin: _Text | None = None
-    ignore_result: bool = False
+    ignore_result: bool | None = False
+    """None in the ticks of beat."""
     replaced_task_nesting: Literal[0] = 0
     stamped_headers: Annotated[list[str], Field(max_length=0)] | None = None
     stamps: Annotated[dict[str, object], Field(max_length=0)] | None = None

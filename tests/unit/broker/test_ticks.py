@@ -1,0 +1,30 @@
+"""The ticks of beat, as they arrive at a worker."""
+
+from __future__ import annotations
+
+import json
+from typing import Any, cast
+
+from redis.asyncio import Redis
+
+from beat.schedule import beat_schedule
+from beat.scheduler import TickScheduler
+from nova_workers.broker.celery_app import build_celery
+from nova_workers.broker.messages import DoorbellHeaders, unreadable
+from nova_workers.config import Settings
+from nova_workers.keys import broker_queue
+
+
+async def test_each_tick_of_beat_is_a_message_that_workers_execute(redis: Redis, redis_url: str):
+    celery = build_celery(redis_url, fail_fast=True)
+    celery.conf.beat_schedule = beat_schedule(Settings.model_validate({"redis_url": redis_url}))
+    scheduler: Any = TickScheduler(app=celery, lazy=True)
+    scheduler.setup_schedule()
+    for entry in scheduler.schedule.values():
+        scheduler.apply_entry(entry)
+    ticks = cast(list[bytes], await redis.lrange(broker_queue("system"), 0, -1))
+    assert len(ticks) == len(scheduler.schedule)
+    for tick in ticks:
+        assert unreadable(tick) is None
+        DoorbellHeaders.model_validate(json.loads(tick)["headers"])
+    celery.close()
