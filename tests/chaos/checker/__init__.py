@@ -1,0 +1,20 @@
+"""The history checker: reads the record of a chaos run and the ledger's tables, and finds broken promises.
+
+It imports nothing of the fleet, so that no error of the fleet's code is in its eyes as well.
+"""
+
+from __future__ import annotations
+
+from tests.chaos.checker import afterwards, bounds, order, outcomes, service, steering, streams, tools
+from tests.chaos.checker.ledger import Ledger, load
+from tests.chaos.checker.verdict import INVARIANTS, Violation
+from tests.chaos.history import History
+
+__all__ = ["INVARIANTS", "Ledger", "Violation", "load", "violations"]
+
+_CHECKS = (outcomes, order, bounds, afterwards, tools, streams, steering, service)
+
+
+def violations(history: History, ledger: Ledger) -> list[Violation]:
+    """Return every violation of an invariant."""
+    return [violation for check in _CHECKS for violation in check.check(history, ledger)]

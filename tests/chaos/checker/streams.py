@@ -1,0 +1,130 @@
+"""I7: a follower that obeys the documented client rules ends with the ledger's text, by ids that strictly grow."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from itertools import pairwise
+
+from tests.chaos.checker.ledger import Ledger
+from tests.chaos.checker.verdict import Violation
+from tests.chaos.history import Event, History
+
+__all__ = ["Reading", "check"]
+
+
+@dataclass
+class Reading:
+    """What a client knows of an answer, by the rules of docs/http-api.md.
+
+    Attributes:
+        steps: The texts of steps that are committed.
+        ended: The `stream_end` that is final.
+    """
+
+    steps: list[str] = field(default_factory=list[str])
+    ended: Event | None = None
+    _tokens: str = ""
+    _whole: str | None = None
+
+    def take(self, event: Event) -> None:
+        """Apply an event."""
+        if event.data.get("agent") is not None:
+            return
+        match event.type:
+            case "stream_start" | "restart":
+                self._tokens, self._whole = "", None
+            case "token":
+                self._tokens += event.data["text"]
+            case "assistant_message":
+                # The truth for its step: what came before, of tokens or of the same step in part, is in it.
+                self._whole = event.data["text"]
+            case "step":
+                self._close()
+            case "stream_end" if event.data.get("final"):
+                self._close()
+                self.ended = event
+            case _:
+                pass
+
+    def text(self) -> str:
+        """Return the whole answer."""
+        return "".join(self.steps)
+
+    def _close(self) -> None:
+        text = self._tokens if self._whole is None else self._whole
+        self._tokens, self._whole = "", None
+        if text:
+            self.steps.append(text)
+
+
+def check(history: History, ledger: Ledger) -> Iterator[Violation]:
+    """Read every follower's events as a client would, and compare with the ledger."""
+    by_follower: dict[str, list[Event]] = {}
+    for event in history.events:
+        by_follower.setdefault(event.follower, []).append(event)
+    for ack in history.acks:
+        if ack.code == "cursor_from_the_future":
+            yield Violation("I7", f"an id that a follower was given is refused: {ack.code}", (str(ack),))
+    runs = {run.id: run for run in ledger.runs}
+    responses = _responses(ledger)
+    for follower, events in by_follower.items():
+        yield from _growth(follower, events)
+        reading = Reading()
+        for event in events:
+            reading.take(event)
+        run = runs.get(events[0].run)
+        if run is None or run.status != "succeeded" or reading.ended is None:
+            continue
+        wanted = responses.get(run.turn_id or "", [])
+        if reading.text() != "".join(wanted):
+            difference = _difference(reading.text(), "".join(wanted))
+            evidence = (difference, f"ledger {wanted!r}"[:600], f"client {reading.steps!r}"[:600], *_outline(events))
+            yield Violation("I7", f"{follower} of {run.id} has another text than the ledger", evidence)
+        if reading.ended.data.get("text") != run.result_text:
+            evidence = (str(reading.ended)[:400], str(run.result_text)[:400])
+            yield Violation("I7", f"{follower}: the end of {run.id} has another text than the ledger", evidence)
+
+
+def _growth(follower: str, events: list[Event]) -> Iterator[Violation]:
+    for before, after in pairwise(events):
+        if after.key() <= before.key():
+            what = f"{follower}: after {before.id} came {after.id}"
+            yield Violation("I7", what, (str(before)[:300], str(after)[:300]))
+
+
+def _responses(ledger: Ledger) -> dict[str, list[str]]:
+    texts: dict[str, list[str]] = {}
+    for message in ledger.messages:
+        if message.kind == "response" and message.text:
+            texts.setdefault(message.turn_id, []).append(message.text)
+    return texts
+
+
+def _difference(client: str, ledger: str) -> str:
+    at = next(
+        (at for at, (a, b) in enumerate(zip(client, ledger, strict=False)) if a != b), min(len(client), len(ledger))
+    )
+    return (
+        f"they differ from character {at} of {len(client)} (client) and {len(ledger)} (ledger): "
+        f"client …{client[max(0, at - 30) : at + 50]!r}, ledger …{ledger[max(0, at - 30) : at + 50]!r}"
+    )
+
+
+def _outline(events: Iterable[Event]) -> Iterator[str]:
+    """The events without the tokens between, so that a person can read it."""
+    line: list[str] = []
+    tokens: list[str] = []
+    connection = 0
+    for event in events:
+        if event.connection != connection:
+            connection = event.connection
+            line.append(f"| connection {connection}:")
+        if event.type == "token":
+            tokens.append(event.id)
+            continue
+        if tokens:
+            line.append(f"tokens {tokens[0]}…{tokens[-1]}")
+            tokens = []
+        line.append(f"{event.id} {event.type}")
+    yield " ".join((*line, *(f"token {each}" for each in tokens[-1:])))
