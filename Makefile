@@ -15,7 +15,7 @@ AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-long security aimock programs check format bench docs pictures release lock clean
+.PHONY: help demo up test test-long chaos security aimock programs check format bench docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -31,6 +31,10 @@ test: check aimock programs ## Everything that `check` does, then all tests agai
 
 test-long: $(DEV) aimock programs ## The tests that show at more points what the others show
 	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m long
+
+chaos: $(DEV) ## Break a fleet at random and check every promise (SECONDS=600 SEED=7, or SCENARIO=name; ARGS=--list)
+	$(BIN)/python -m tests.chaos.runner $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
+		$(foreach name,$(SCENARIO),--scenario $(name)) $(ARGS)
 
 security: $(DEV) ## The hostile tests: each that the threat model in docs/security.md names
 	$(BIN)/python -m tests.security -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal

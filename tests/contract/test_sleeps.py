@@ -8,8 +8,8 @@ from pathlib import Path
 
 TESTS = Path(__file__).parents[1]
 
-_NOT_CHECKED = ("bench", "browser/measures.py", "support/servers")
-"""Code that measures times, and deliberately slow servers."""
+_NOT_CHECKED = ("bench", "browser/measures.py", "chaos/runner", "support/servers")
+"""Code that measures times, faults that last for a time, and deliberately slow servers."""
 _FOR_EVER_S = 60
 """Longer than a test may take: what a test ends, not what it waits for."""
 

@@ -1,0 +1,156 @@
+"""One chaos run: a fleet, a workload, faults by a schedule, calm, and the checker's verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+import traceback
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.chaos.checker import Ledger, Violation, load, violations
+from tests.chaos.history import History, Recorder
+from tests.chaos.runner.client import RecordingClient
+from tests.chaos.runner.fleet import ChaosFleet, Leases
+from tests.chaos.runner.scenarios import SCENARIOS, Scenario, Stage
+from tests.chaos.runner.workload import Pace, Workload
+
+__all__ = ["Campaign", "Outcome"]
+
+_WARM_UP_S = 3.0
+_TWO_AT_ONCE = 0.25
+_POLL_S = 0.2
+
+_OPEN = "SELECT count(*) FROM runs WHERE tenant_id = $1 AND status IN ('queued', 'running', 'waiting')"
+_DUE = """
+SELECT (SELECT count(*) FROM effects WHERE tenant_id = $1 AND status IN ('pending', 'running') AND due_at <= now())
+     + (SELECT count(*) FROM deliveries WHERE tenant_id = $1 AND target <> 'user' AND status = 'pending'
+                                          AND due_at <= now())
+"""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What a run found."""
+
+    history: History
+    ledger: Ledger
+    violations: list[Violation]
+
+
+class Campaign:
+    """Runs scenarios against a fleet while clients work with it.
+
+    Args:
+        home: Where data, logs and the record go.
+        seed: Of all choices.
+        leases: Times of the run protocol.
+        pace: How much clients do.
+        own_disk: Whether Postgres gets a disk that can be full.
+    """
+
+    def __init__(self, home: Path, seed: int, leases: Leases, pace: Pace, *, own_disk: bool = False) -> None:
+        self._home = home
+        self._seed = seed
+        self._leases = leases
+        self._pace = pace
+        self._own_disk = own_disk
+        self._rng = random.Random(seed)
+        self._number = 0
+        self.record = home / "history.jsonl"
+
+    async def scenarios(self, chosen: Sequence[Scenario]) -> Outcome:
+        """Run scenarios one after the other, each after a moment of calm."""
+        async with self._stage() as (stage, recorder):
+            for each in chosen:
+                await self._act(stage, recorder, [each])
+                await asyncio.sleep(self._rng.uniform(2, 4))
+        return await self._outcome()
+
+    async def mix(self, seconds: float, among: Sequence[Scenario]) -> Outcome:
+        """Run random scenarios, one or two at a time, for a time."""
+        async with self._stage() as (stage, recorder):
+            ends_at = time.monotonic() + seconds
+            while time.monotonic() < ends_at:
+                await self._act(stage, recorder, self._choose(among))
+                await asyncio.sleep(self._rng.uniform(0.5, 6))
+        return await self._outcome()
+
+    def _choose(self, among: Sequence[Scenario]) -> list[Scenario]:
+        first = self._rng.choice(among)
+        others = [each for each in among if not each.touches & first.touches]
+        if others and self._rng.random() < _TWO_AT_ONCE:
+            return [first, self._rng.choice(others)]
+        return [first]
+
+    @asynccontextmanager
+    async def _stage(self) -> AsyncGenerator[tuple[Stage, Recorder]]:
+        """Run fleet and workload around the block; heal afterwards, and wait until all is settled."""
+        with Recorder(self.record) as recorder:
+            recorder.write("settings", seed=self._seed, bound_s=self._leases.bound_s)
+            _say("starting the fleet")
+            async with ChaosFleet(self._home, recorder, self._leases, own_disk=self._own_disk) as fleet:
+                self._fleet = fleet
+                client = RecordingClient(fleet.api_urls, fleet.api_key, recorder, random.Random(self._seed + 1))
+                async with client.http:
+                    workload = Workload(fleet, client, random.Random(self._seed + 2), self._pace)
+                    await workload.start()
+                    _say("the fleet is up, and clients work with it")
+                    await asyncio.sleep(_WARM_UP_S)
+                    yield Stage(fleet, self._rng), recorder
+                    fleet.heal()
+                    recorder.write("healed")
+                    _say("every fault is removed; clients stop")
+                    left = await workload.stop(self._patience_s())
+                    await self._settle(fleet)
+                    recorder.write("settled", followers=left)
+                    _say("settled")
+                self._ledger = await load(fleet.servers.database_url, fleet.tenant_id)
+
+    async def _act(self, stage: Stage, recorder: Recorder, chosen: Sequence[Scenario]) -> None:
+        await asyncio.gather(*(self._make(stage, recorder, each) for each in chosen))
+
+    async def _make(self, stage: Stage, recorder: Recorder, chosen: Scenario) -> None:
+        self._number += 1
+        number, own = self._number, Stage(stage.fleet, random.Random(self._rng.random()))
+        began = time.time()
+        _say(f"fault {number:3} begins  {chosen.name}")
+        try:
+            await chosen.act(own)
+        except Exception:
+            # The run goes on, and what was started is checked: an unexpected failure of a fault is no verdict.
+            own.say(f"failed: {traceback.format_exc(limit=-1)}")
+        detail = ", ".join(own.said)
+        recorder.write("fault", number=number, name=chosen.name, detail=detail, began_at=began)
+        _say(f"fault {number:3} ended   {chosen.name}: {detail}")
+
+    async def _settle(self, fleet: ChaosFleet) -> None:
+        """Wait until nothing is open and nothing is due, for as long as it may take."""
+        for count in (_OPEN, _DUE):
+            ends_at = time.monotonic() + self._patience_s()
+            while time.monotonic() < ends_at and await self._count(fleet, count):  # noqa: ASYNC110 - rows, no event
+                await asyncio.sleep(_POLL_S)
+
+    async def _count(self, fleet: ChaosFleet, statement: str) -> int:
+        return (await fleet.sql(statement, fleet.tenant_id))[0][0]
+
+    def _patience_s(self) -> float:
+        """Return how long to wait for the last run: beyond the bound, so that the checker sees which one breaks it."""
+        return self._leases.bound_s + 15
+
+    async def _outcome(self) -> Outcome:
+        history = History.read(self.record, self._fleet.outside_record)
+        found = await asyncio.to_thread(violations, history, self._ledger)
+        return Outcome(history, self._ledger, found)
+
+
+def _say(line: str) -> None:
+    print(f"{time.strftime('%H:%M:%S')}  {line}", flush=True)
+
+
+def brief() -> list[Scenario]:
+    """Return the scenarios that fit into a run of a minute."""
+    return [each for each in SCENARIOS.values() if each.in_mix and each.is_brief]

@@ -1,0 +1,115 @@
+"""A worker dies at a chosen write of the protocol: before its commit, or after the commit and before its answer.
+
+A database trigger holds the writing transaction at an advisory lock. Then the workers are killed, and either the
+session is ended too, so that nothing was written, or the lock is released, so that all was written and no process has
+the answer. What a single statement of one process does then is tested with injected faults in tests/integration; this
+is the same with real processes, at every table that the protocol writes.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import suppress
+from dataclasses import dataclass
+
+import asyncpg
+
+from tests.chaos.runner.scenarios.registry import Stage, scenario
+
+__all__ = ["WRITES", "Write"]
+
+_LOCK = 7_700
+_WAIT_S = 8.0
+
+
+@dataclass(frozen=True)
+class Write:
+    """A write of the protocol: the event of a trigger, and which rows it holds."""
+
+    name: str
+    event: str
+    table: str
+    when: str = ""
+
+
+WRITES = (
+    Write("submit", "INSERT", "runs"),
+    Write("claim", "UPDATE", "runs", "OLD.status = 'queued' AND NEW.status = 'running'"),
+    Write("calls", "INSERT", "tool_calls"),
+    Write("result", "UPDATE", "tool_calls", "NEW.status = 'completed'"),
+    Write("step", "UPDATE", "turns", "NEW.steps > OLD.steps AND NEW.status = 'running'"),
+    Write("steering", "UPDATE", "runs", "NEW.status = 'merged'"),
+    Write("finish", "UPDATE", "runs", "NEW.status IN ('succeeded', 'failed', 'canceled')"),
+    Write("head", "INSERT", "thread_heads"),
+    Write("usage", "INSERT", "usage"),
+    Write("requeue", "INSERT", "run_attempts"),
+    Write("effect", "UPDATE", "effects", "NEW.status = 'done'"),
+    Write("embedding", "INSERT", "embeddings"),
+    Write("delivery", "INSERT", "deliveries"),
+    Write("delivered", "UPDATE", "deliveries", "NEW.status = 'delivered'"),
+    Write("firing", "INSERT", "trigger_firings"),
+)
+
+_FUNCTION = f"""
+CREATE OR REPLACE FUNCTION chaos_hold() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared({_LOCK});
+    RETURN NULL;
+END $$
+"""
+_HELD = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted"
+
+
+@scenario("workers", "apis", "postgres", proves=("I1", "I2", "I3", "I5", "I6", "I7"))
+async def kill_at_a_write(stage: Stage) -> None:
+    """SIGKILL to the workers (at a submission the APIs) in the middle of one write of the protocol."""
+    await _kill_at(stage, stage.rng.choice(WRITES))
+
+
+@scenario("workers", "apis", "postgres", proves=("I1", "I2", "I3", "I5", "I6", "I7"), in_mix=False, is_brief=False)
+async def kill_at_every_write(stage: Stage) -> None:
+    """SIGKILL to the workers (or APIs) at each write of the protocol, before and after its commit."""
+    for write in WRITES:
+        for _ in range(2):
+            await _kill_at(stage, write)
+            await stage.hold(1.5)
+
+
+async def _kill_at(stage: Stage, write: Write) -> None:
+    connection = await asyncpg.connect(stage.fleet.servers.database_url, timeout=10)
+    try:
+        commits = stage.rng.random() < 0.5
+        stage.say(f"{write.name}, {'after' if commits else 'before'} the commit")
+        await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
+        await _hold(connection, write)
+        pids = await _until_held(connection)
+        for member in stage.fleet.of_role("api" if write.name == "submit" else "worker"):
+            member.kill()
+        if not pids:
+            stage.say("nothing wrote")
+        if not commits:
+            for pid in pids:
+                await connection.execute("SELECT pg_terminate_backend($1)", pid)
+    finally:
+        # The end of the session releases the lock, and the trigger is dropped by the next one.
+        await connection.close()
+        await stage.fleet.sql(f"DROP TRIGGER IF EXISTS chaos_hold ON {write.table}")
+
+
+async def _hold(connection: asyncpg.Connection, write: Write) -> None:
+    await connection.execute(_FUNCTION)
+    when = f"WHEN ({write.when})" if write.when else ""
+    await connection.execute(
+        f"CREATE TRIGGER chaos_hold AFTER {write.event} ON {write.table} FOR EACH ROW {when}"
+        " EXECUTE FUNCTION chaos_hold()"
+    )
+
+
+async def _until_held(connection: asyncpg.Connection) -> list[int]:
+    """Return the sessions that wait at the trigger; none if nothing wrote in time."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(_WAIT_S):
+            while not (rows := await connection.fetch(_HELD, _LOCK)):  # noqa: ASYNC110 - rows, no event
+                await asyncio.sleep(0.02)
+            return [row["pid"] for row in rows]
+    return []
