@@ -22,6 +22,7 @@ from tests.chaos.runner.campaign import Campaign, Outcome
 from tests.chaos.runner.fleet import Leases
 from tests.chaos.runner.report import evidence, report
 from tests.chaos.runner.scenarios import SCENARIOS
+from tests.chaos.runner.scenarios.table import PAGE, scenario_table, table_of
 from tests.chaos.runner.workload import Pace
 
 
@@ -34,9 +35,14 @@ def main() -> int:
     parser.add_argument("--short-leases", action="store_true", help="leases of 6 s, not 30 s")
     parser.add_argument("--keep", type=Path, help="a folder for record and logs, which stays")
     parser.add_argument("--list", action="store_true", help="list scenarios")
+    parser.add_argument("--write-table", action="store_true", help="write the list into docs/chaos.md")
     given = parser.parse_args()
     if given.list:
         print(scenario_table())
+        return 0
+    if given.write_table:
+        text = PAGE.read_text("utf-8")
+        PAGE.write_text(text.replace(table_of(text), scenario_table()), "utf-8")
         return 0
     for name in [name for name in os.environ if name.startswith(("NOVA_", "ANTHROPIC_"))]:
         del os.environ[name]
@@ -53,13 +59,6 @@ def main() -> int:
     if not outcome.violations and given.keep is None:
         shutil.rmtree(home, ignore_errors=True)
     return 1 if outcome.violations else 0
-
-
-def scenario_table() -> str:
-    """Return all scenarios with the invariants that they are most likely to break, as a table for people."""
-    lines = ["| scenario | what happens | most likely to break |", "| --- | --- | --- |"]
-    lines += [f"| `{each.name}` | {each.says} | {', '.join(each.proves)} |" for each in SCENARIOS.values()]
-    return "\n".join(lines)
 
 
 async def _run(given: argparse.Namespace, home: Path, seed: int) -> Outcome:
