@@ -3,7 +3,7 @@
 What is in a queue and no doorbell is dropped: Celery reads headers without checks, and what it raises ends the worker.
 
 Celery flushes task events at every tick of its hub, one publish for one or two events: a fifth of a worker's CPU under
-load (docs/decisions/0005-celery-settings.md). Flower shows seconds, so 0.1 s more delay is invisible.
+load (docs/decisions/0005-celery-settings.md).
 
 Without prefetch a worker with no free slot does not listen to the broker until its hub ticks next, up to a second after
 a slot became free. Here the end of a task makes the hub tick.
@@ -32,7 +32,10 @@ _log = structlog.get_logger(__name__)
 CONSUMER = f"{__name__}:BatchingConsumer"
 """The class's name for Celery's `worker_consumer`."""
 
-_GATHER_S = 0.1
+_GATHER_S = 0.5
+"""How long task events are collected. Flower shows seconds."""
+_MOST_EVENTS = 500
+"""That are collected: one message of 150 kB. Celery's own limit of 24 is reached many times a second under load."""
 _CELERYS_OWN = "celery."
 """Tasks that Celery adds to every app, for features that we do not use."""
 _REMOTE_CONTROL = "nova_workers.worker.remote_control:RemoteControl"
@@ -122,6 +125,8 @@ class BatchingConsumer(Consumer):
         """Schedule a flush of the buffered events. Called by Celery after each event."""
         if self.hub and not self._flush_due:
             self._flush_due = True
+            dispatcher: Any = self.event_dispatcher  # pyright: ignore[reportAttributeAccessIssue] - a bootstep sets it
+            dispatcher.buffer_limit = _MOST_EVENTS
             self.hub.call_later(_GATHER_S, self._flush_gathered)
 
     def _flush_gathered(self) -> None:

@@ -1,6 +1,7 @@
 """What is known of the provider's models: context windows and output limits, and the cost of their usage."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 
 from anthropic.types.beta import BetaUsage
 from genai_prices import Usage, calc_price
@@ -59,6 +60,7 @@ class Windows:
         return ModelLimits(self.context_tokens(model_id), output)
 
 
+@lru_cache(maxsize=256)
 def _listed(model_id: str) -> int | None:
     try:
         return calc_price(Usage(input_tokens=1), model_id, provider_id="anthropic").model.context_window
