@@ -1,6 +1,7 @@
 """Accepts a message and responds as requested: at once, when the run has ended, or with an event stream."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -15,6 +16,7 @@ from api.submitting import IdempotencyKey, accepted_view, to_submission
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
+from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.reads import RunState, get_run
 from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
@@ -24,6 +26,7 @@ __all__ = [
     "CLIENT_GONE",
     "Acceptance",
     "MessageAcceptance",
+    "accepted_before",
     "answer_at_end",
     "longest_wait_s",
     "open_stream",
@@ -63,15 +66,16 @@ class MessageAcceptance:
     async def accept_and_wait(self, body: RunCreate, thread_id: str | None, timeout_s: float | None) -> Response:
         """Accept and respond when the run has ended."""
         accepted, _ = await self._submit(body, thread_id)
-        return await answer_at_end(
-            self.state,
-            self.caller,
-            self.request,
-            accepted.run_id,
-            timeout_s=timeout_s,
-            headers=_headers(accepted),
-            is_new=not accepted.replayed,
-        )
+        with accepted_before(f"run {accepted.run_id!r}", f"/v1/runs/{accepted.run_id}/wait"):
+            return await answer_at_end(
+                self.state,
+                self.caller,
+                self.request,
+                accepted.run_id,
+                timeout_s=timeout_s,
+                headers=_headers(accepted),
+                is_new=not accepted.replayed,
+            )
 
     async def accept_and_stream(self, body: RunCreate, thread_id: str | None) -> Response:
         """Accept and respond with events. The stream permit comes first, so that a refusal creates no run."""
@@ -83,7 +87,8 @@ class MessageAcceptance:
 
     async def _accepted_view(self, accepted: Accepted, submission: Submission) -> RunView:
         if accepted.replayed:
-            return await _view(self.state, self.caller, accepted.run_id)
+            with accepted_before(f"run {accepted.run_id!r}", f"/v1/runs/{accepted.run_id}"):
+                return await _view(self.state, self.caller, accepted.run_id)
         return accepted_view(accepted, submission)
 
     async def _submit(
@@ -154,6 +159,27 @@ async def answer_at_end(
             return Response(status_code=CLIENT_GONE)
     view = await _view(state, caller, run_id)
     return _answer(view, 200 if view.status in ENDED_RUNS else 202, headers)
+
+
+@contextmanager
+def accepted_before(what: str, path: str) -> Generator[None]:
+    """Answer a failure to read, inside, as what it is: the request itself was accepted.
+
+    Args:
+        what: What was accepted.
+        path: Where its state can be read later.
+
+    Raises:
+        Unavailable: A server does not answer.
+    """
+    try:
+        yield
+    except Unavailable as error:
+        raise Unavailable(
+            f"The request was accepted as {what}, whose state cannot be read now. Look at GET {path} later, or repeat "
+            "the request with the same Idempotency-Key, if it had one.",
+            **{**error.fields, "may_be_written": True},
+        ) from error
 
 
 def longest_wait_s(state: ApiState, timeout_s: float | None) -> float:

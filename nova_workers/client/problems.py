@@ -25,7 +25,7 @@ from nova_workers.errors import (
 )
 from nova_workers.validation import place_of, problem_of
 
-__all__ = ["error_of_response", "error_of_transport", "unknown_answer"]
+__all__ = ["error_of_response", "error_of_transport", "unknown_answer", "with_key"]
 
 _QUOTED_CHARS = 200
 """Most characters of an answer without a problem document that an error message quotes."""
@@ -81,8 +81,17 @@ def error_of_response(response: httpx2.Response) -> NovaError:
     return kind(_with_field_names(problem), **fields)
 
 
-def error_of_transport(error: httpx2.TransportError, base_url: str) -> NovaError:
-    """Return the error for a request without an answer: `Unavailable` if a later one may succeed."""
+def error_of_transport(
+    error: httpx2.TransportError, base_url: str, *, method: str = "GET", key: str | None = None
+) -> NovaError:
+    """Return the error for a request without an answer: `Unavailable` if a later one may succeed.
+
+    Args:
+        error: What the connection raised.
+        base_url: The API.
+        method: The request's. If it changes something and was sent, the error has the field `may_be_written`.
+        key: The request's Idempotency-Key.
+    """
     if (refused := _tls_error(error)) is not None:
         return _error_of_tls(refused, base_url)
     if isinstance(error, httpx2.ConnectError | httpx2.ConnectTimeout | httpx2.UnsupportedProtocol):
@@ -91,13 +100,32 @@ def error_of_transport(error: httpx2.TransportError, base_url: str) -> NovaError
             "--api-url or NOVA_API_URL.",
             api_url=base_url,
         )
+    if isinstance(error, httpx2.PoolTimeout):
+        advice, in_doubt = "Try again.", False
+    else:
+        advice, in_doubt = _what_next(method, key), method != "GET"
     if isinstance(error, httpx2.TimeoutException):
-        return Unavailable(
-            f"The fleet at {base_url} did not answer in time ({type(error).__name__}). It may be overloaded; "
-            "see `nova doctor`, then try again.",
-            api_url=base_url,
-        )
-    return Unavailable(f"The connection to {base_url} broke ({_reason(error)}). Try again.", api_url=base_url)
+        told = f"did not answer in time ({type(error).__name__}). It may be overloaded; see `nova doctor`."
+        return Unavailable(f"The fleet at {base_url} {told} {advice}", api_url=base_url, may_be_written=in_doubt)
+    return Unavailable(
+        f"The connection to {base_url} broke ({_reason(error)}). {advice}", api_url=base_url, may_be_written=in_doubt
+    )
+
+
+def with_key(error: Unavailable, key: str | None) -> Unavailable:
+    """Return the error of a keyed request that may have been accepted, with the key: a repetition needs it."""
+    if key is None or not error.fields.get("may_be_written"):
+        return error
+    named = str(error) if repr(key) in str(error) else f"{error} Its Idempotency-Key is {key!r}."
+    return Unavailable(named, **{**error.fields, "idempotency_key": key})
+
+
+def _what_next(method: str, key: str | None) -> str:
+    if method == "GET":
+        return "Try again."
+    if key is None:
+        return "The request may have been accepted: look before you repeat it."
+    return f"The request may have been accepted: repeat it with the same Idempotency-Key, {key!r}."
 
 
 def _error_of_tls(error: ssl.SSLError, base_url: str) -> ConfigurationError:
@@ -133,6 +161,8 @@ def _error_without_problem(response: httpx2.Response) -> NovaError:
         f"{response.request.url} answered {response.status_code} without saying why: {text!r}. "
         "A proxy in between, or another program on that port?",
         status=response.status_code,
+        # A proxy had no answer of the API to a request that it may have passed on.
+        may_be_written=response.status_code in {502, 504} and response.request.method != "GET",
     )
 
 

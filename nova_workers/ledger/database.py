@@ -342,7 +342,7 @@ def _write_something(statements: Sequence[str]) -> bool:
 
 def _unavailable(error: BaseException, *, may_be_written: bool) -> Unavailable:
     advice = (
-        "It may have been written: look before you repeat it, or repeat it with the same Idempotency-Key."
+        "It may have been written: repeat it with the same Idempotency-Key, or look before you repeat it."
         if may_be_written
         else "Nothing was written; try again."
     )

@@ -6,9 +6,10 @@ from dataclasses import replace
 
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
+from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy, Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.in_doubt import write_once
 from nova_workers.ledger.runs import submit as ledger
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.runs.cancel import Canceller
@@ -50,8 +51,8 @@ class Submitter:
             AgentRenamed: The agent has another id now.
             ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
             IdempotencyMismatch: The key was used before with another body.
-            Unavailable: The database does not answer. If only the reply to the commit was lost, the run exists;
-                retrying with the same idempotency key returns it.
+            Unavailable: The database does not answer. The error says whether the run may exist; repeating the
+                submission with the same idempotency key returns it.
         """
         accepted = await self._insert(submission)
         if accepted.replayed:
@@ -66,12 +67,21 @@ class Submitter:
         return accepted
 
     async def _insert(self, submission: Submission) -> Accepted:
-        if submission.idempotency_key is None and submission.on_busy not in {"reject", "interrupt"}:
-            # The hot path: one statement, one round trip.
+        run_id = new_id("run")
+
+        async def write() -> Accepted:
+            if submission.idempotency_key is None and submission.on_busy not in {"reject", "interrupt"}:
+                # The hot path: one statement, one round trip.
+                async with self._database.connection() as connection:
+                    return await self._insert_on(connection, submission, run_id)
+            async with self._database.transaction() as connection:
+                return await self._insert_guarded(connection, submission, run_id)
+
+        async def find() -> Accepted | None:
             async with self._database.connection() as connection:
-                return await self._insert_on(connection, submission, new_id("run"))
-        async with self._database.transaction() as connection:
-            return await self._insert_guarded(connection, submission, new_id("run"))
+                return await ledger.find_accepted(connection, submission.tenant_id, run_id)
+
+        return await write_once(write, find, doubt=lambda: _in_doubt(submission, run_id))
 
     async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
         key = submission.idempotency_key
@@ -83,7 +93,9 @@ class Submitter:
             run_id=run_id,
             ttl_s=self._idempotency_ttl_s,
         ):
-            return await self._replay(connection, submission, key)
+            replay = await self._replay(connection, submission, key)
+            # Of this same submission: its first commit was not confirmed.
+            return replace(replay, replayed=False) if replay.run_id == run_id else replay
         interrupted: str | None = None
         if submission.thread_id is not None and submission.on_busy in {"reject", "interrupt"}:
             busy = await ledger.lock_thread(connection, submission.tenant_id, submission.thread_id)
@@ -140,6 +152,20 @@ class Submitter:
             return NotFound(f"No agent {submission.agent_id!r}. {hint}", kind="agent")
         when = f"{deleted_at:%Y-%m-%d %H:%M} UTC"
         return Gone(f"Agent {submission.agent_id!r} was deleted at {when}. {hint}", kind="agent")
+
+
+def _in_doubt(submission: Submission, run_id: str) -> Unavailable:
+    again = (
+        "Repeat it with the same Idempotency-Key: that returns the run if it was."
+        if submission.idempotency_key is not None
+        else f"Look for run {run_id!r} before you repeat it. With an Idempotency-Key, repeating it is always safe."
+    )
+    return Unavailable(
+        f"The database did not confirm the message. It may have been accepted. {again}",
+        server="postgres",
+        may_be_written=True,
+        run_id=run_id,
+    )
 
 
 def _with_interrupted(accepted: Accepted, interrupted: str | None) -> Accepted:

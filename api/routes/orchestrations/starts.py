@@ -6,7 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.acceptance import CLIENT_GONE, longest_wait_s, until_gone
+from api.acceptance import CLIENT_GONE, accepted_before, longest_wait_s, until_gone
 from api.auth import Caller, RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
@@ -61,8 +61,16 @@ class _Request:
         self, orchestration_id: str, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Respond with the orchestration as it stands."""
-        view = await self._view(orchestration_id)
+        with accepted_before(f"orchestration {orchestration_id!r}", f"/v1/orchestrations/{orchestration_id}"):
+            view = await self._view(orchestration_id)
         return _json(view, status, headers)
+
+    async def answer_change_at_end(
+        self, orchestration_id: str, timeout_s: float | None, headers: Mapping[str, str]
+    ) -> Response:
+        """Respond as `answer_at_end` does, to a request that started or continued it."""
+        with accepted_before(f"orchestration {orchestration_id!r}", f"/v1/orchestrations/{orchestration_id}/wait"):
+            return await self.answer_at_end(orchestration_id, timeout_s, headers)
 
     async def answer_at_end(
         self, orchestration_id: str, timeout_s: float | None, headers: Mapping[str, str] | None = None
@@ -114,7 +122,7 @@ async def start_orchestration_and_wait(
 ) -> Response:
     """Start a tree of agents and get it once it has ended; 202 if that takes too long. It continues either way."""
     started = await request.start(body, idempotency_key)
-    return await request.answer_at_end(started.orchestration_id, timeout_s, _headers(started))
+    return await request.answer_change_at_end(started.orchestration_id, timeout_s, _headers(started))
 
 
 @router.get(
@@ -153,7 +161,7 @@ async def continue_orchestration_and_wait(
 ) -> Response:
     """Give an ended master a follow-up task and get the orchestration once it has ended; 202 if that takes too long."""
     continued = await request.continue_(orchestration_id, body, idempotency_key)
-    return await request.answer_at_end(orchestration_id, timeout_s, _headers(continued))
+    return await request.answer_change_at_end(orchestration_id, timeout_s, _headers(continued))
 
 
 def _headers(started: Started) -> dict[str, str]:

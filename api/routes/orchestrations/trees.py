@@ -6,12 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from api.auth import RunsCaller
+from api.acceptance import accepted_before
+from api.auth import Caller, RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, OrchestrationIdPath
-from api.state import State
+from api.state import ApiState, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
     AgentHistory,
@@ -163,7 +164,7 @@ async def kill_orchestration(
 ) -> OrchestrationView:
     """Kill an agent and all below it, or the whole tree. Partial output is kept; killing twice changes nothing."""
     await state.services.orchestrations.kill(caller.tenant_id, orchestration_id, body.agent_id, body.reason)
-    return await get_orchestration(orchestration_id, caller, state)
+    return await _changed(orchestration_id, caller, state)
 
 
 @router.post("/{orchestration_id}/agents/{agent}/prompt", responses=problems(404, 409, body=True))
@@ -172,4 +173,10 @@ async def prompt_orchestration_agent(
 ) -> OrchestrationView:
     """Send an agent a message: it ends its `wait_for_message`, and restarts a master that has ended."""
     await state.services.orchestrations.prompt(caller.tenant_id, orchestration_id, agent, body.text)
-    return await get_orchestration(orchestration_id, caller, state)
+    return await _changed(orchestration_id, caller, state)
+
+
+async def _changed(orchestration_id: str, caller: Caller, state: ApiState) -> OrchestrationView:
+    with accepted_before(f"a change of orchestration {orchestration_id!r}", f"/v1/orchestrations/{orchestration_id}"):
+        async with state.services.database.connection() as connection:
+            return await ledger.get_orchestration(connection, caller.tenant_id, orchestration_id)

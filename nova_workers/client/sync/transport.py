@@ -13,7 +13,7 @@ from typing import Self, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
-from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
+from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer, with_key
 from nova_workers.client.retry import Retry
 from nova_workers.client.sync.connection import Http, chunks_of, sleep
 from nova_workers.errors import Unauthenticated, Unavailable
@@ -28,6 +28,10 @@ Params = Mapping[str, str | int | list[str] | None]
 
 M = TypeVar("M", bound=BaseModel)
 
+_KEY = "Idempotency-Key"
+_ATTEMPTS = 3
+_DOUBTFUL_ATTEMPTS = 7
+"""Of a request that may have been accepted: about 5 s, to find out."""
 _REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 
 
@@ -109,25 +113,34 @@ class Transport:
 
         An idempotent request (by its method, with an Idempotency-Key, or `repeatable`) is sent again if the connection
         broke or the API answered 503. After a refused connection it is not: the caller should know at once that there
-        is no API.
+        is no API, unless an earlier attempt may have been accepted.
 
         Raises:
-            NovaError: The API refused, or did not answer.
+            NovaError: The API refused, or did not answer. `Unavailable` has the field `may_be_written` if the request
+                may have been accepted, and with a key the field `idempotency_key`, to repeat it later.
         """
         request = self._request(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
         # A retry of a change whose answer was lost would find another version than it expects.
-        repeatable = repeatable or "Idempotency-Key" in request.headers
+        repeatable = repeatable or _KEY in request.headers
         repeatable = repeatable or (method in _REPEATABLE_METHODS and "If-Match" not in request.headers)
-        failures = 0
+        failures, doubt = 0, None
         while True:
             try:
                 return self._send_once(request, accept)
             except Unavailable as error:
                 failures += 1
-                refused = isinstance(error.__cause__, httpx2.ConnectError | httpx2.TimeoutException)
-                if refused or not repeatable or failures >= min(3, self.retry.attempts):
-                    raise
+                # A later failure says nothing about this attempt: one that may have been accepted stays so.
+                doubt = doubt or (error if error.fields.get("may_be_written") else None)
+                if not repeatable or failures >= self.most_attempts(error, in_doubt=doubt is not None):
+                    raise with_key(doubt or error, request.headers.get(_KEY)) from error.__cause__
             sleep(self.retry.delay_s(failures))
+
+    def most_attempts(self, error: Unavailable, *, in_doubt: bool) -> int:
+        """Return after how many failures, of which this is the last, a request with a key is not repeated."""
+        cause = error.__cause__
+        if isinstance(cause, httpx2.TimeoutException) or (isinstance(cause, httpx2.ConnectError) and not in_doubt):
+            return 1
+        return min(_DOUBTFUL_ATTEMPTS if in_doubt else _ATTEMPTS, self.retry.attempts)
 
     @contextmanager
     def listen(
@@ -156,7 +169,8 @@ class Transport:
             finally:
                 response.close()
         except httpx2.TransportError as error:
-            raise error_of_transport(error, self.base_url) from error
+            key = request.headers.get(_KEY)
+            raise error_of_transport(error, self.base_url, method=method, key=key) from error
 
     @contextmanager
     def download(
@@ -225,7 +239,8 @@ class Transport:
         try:
             response = self._http.send(request)
         except httpx2.TransportError as error:
-            raise error_of_transport(error, self.base_url) from error
+            key = request.headers.get(_KEY)
+            raise error_of_transport(error, self.base_url, method=request.method, key=key) from error
         if response.is_error and response.status_code not in accept:
             raise error_of_response(response)
         return response

@@ -15,6 +15,7 @@ from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
     "agent_deleted_at",
+    "find_accepted",
     "find_idempotent",
     "find_key",
     "insert_run",
@@ -90,6 +91,12 @@ _FIND_KEY = """
 SELECT k.body_hash, r.id, r.thread_id, r.agent_id, r.seq, r.queue, r.created_at
   FROM idempotency_keys k JOIN runs r ON r.id = k.run_id
  WHERE k.tenant_id = :tenant_id AND k.key = :key
+"""
+
+_FIND_RUN = """
+SELECT id, thread_id, agent_id, seq, queue, created_at, status, start_at
+  FROM runs
+ WHERE id = :run_id AND tenant_id = :tenant_id
 """
 
 _BOUND_KEY = """
@@ -178,6 +185,11 @@ async def find_idempotent(connection: Connection, tenant_id: str, key: str) -> t
         replayed=True,
     )
     return row["body_hash"], accepted
+
+
+async def find_accepted(connection: Connection, tenant_id: str, run_id: str) -> Accepted | None:
+    """Return a run as it was accepted; None if there is none of this id."""
+    return _accepted(await connection.fetchrow(_FIND_RUN, tenant_id=tenant_id, run_id=run_id))
 
 
 async def find_key(connection: Connection, tenant_id: str, key: str) -> tuple[bytes | None, str] | None:

@@ -10,10 +10,18 @@ import pytest
 from nova_workers.client import NovaClient, Retry
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue
-from nova_workers.contracts.http.wire import RunBatch, RunBatchItem, RunBatchOutcome, RunBatchView
+from nova_workers.contracts.http.webhooks import WebhookCreate
+from nova_workers.contracts.http.wire import RunBatch, RunBatchItem, RunBatchOutcome, RunBatchView, StatelessRunCreate
 from nova_workers.errors import Conflict, Unavailable
-from tests.support.servers.api_stub import ApiStub, api_stub, run_view, says
+from tests.support.servers.api_stub import ApiStub, api_stub, run_view, says, streams
 
+IN_DOUBT = Problem(
+    title="Unavailable",
+    status=503,
+    detail="It may have been accepted.",
+    code="unavailable",
+    context={"may_be_written": True},
+)
 UNAVAILABLE = Problem(title="Unavailable", status=503, detail="Try again.", code="unavailable")
 PATIENT = Retry(attempts=4, base_s=0.001, max_s=0.002)
 
@@ -58,8 +66,37 @@ async def test_a_continuation_is_repeated_with_its_key(server: ApiStub, nova: No
         assert first == second
 
 
+async def test_a_submission_that_may_have_been_accepted_stays_so_after_later_failures(
+    server: ApiStub, nova: NovaClient
+) -> None:
+    server.on("POST", "/v1/runs", says(IN_DOUBT, 503), says(UNAVAILABLE, 503))
+    with pytest.raises(Unavailable, match="may have been accepted") as caught:
+        await nova.runs.create(StatelessRunCreate(message="Hello"))
+    keys = [headers["idempotency-key"] for headers in server.asked("POST", "/v1/runs")]
+    assert len(keys) == PATIENT.attempts
+    assert len(set(keys)) == 1
+    assert caught.value.fields["idempotency_key"] == keys[0]
+    assert keys[0] in str(caught.value)
+
+
+async def test_a_streamed_submission_is_repeated_with_its_key(server: ApiStub, nova: NovaClient) -> None:
+    refused = Problem(title="Conflict", status=409, detail="Busy.", code="conflict")
+    server.on("POST", "/v1/runs/stream", says(IN_DOUBT, 503), says(refused, 409))
+    with pytest.raises(Conflict):
+        await anext(nova.runs.stream(StatelessRunCreate(message="Hello")))
+    first, second = [headers["idempotency-key"] for headers in server.asked("POST", "/v1/runs/stream")]
+    assert first == second
+
+
+async def test_a_connection_that_breaks_under_a_change_leaves_it_open(nova: NovaClient, server: ApiStub) -> None:
+    server.on("POST", "/v1/webhooks", streams("half", cut=True))
+    with pytest.raises(Unavailable, match="may have been accepted: look before") as caught:
+        await nova.webhooks.create(WebhookCreate(url="https://example.com/hook"))
+    assert caught.value.fields["may_be_written"] is True
+
+
 async def test_a_request_without_a_key_is_not_repeated(server: ApiStub, nova: NovaClient) -> None:
-    server.on("POST", "/v1/triggers/trg_1/fire", says(UNAVAILABLE, 503))
+    server.on("POST", "/v1/webhooks", says(UNAVAILABLE, 503))
     with pytest.raises(Unavailable):
-        await nova.triggers.fire("trg_1")
+        await nova.webhooks.create(WebhookCreate(url="https://example.com/hook"))
     assert len(server.requests) == 1
