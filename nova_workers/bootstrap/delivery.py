@@ -58,4 +58,4 @@ def build_sender(
     database: Database, settings: Settings, routes: ChannelRoutes, *, clock: Clock, metrics: Metrics
 ) -> DeliverySender:
     """Return the sender that delivers the outbox."""
-    return DeliverySender(database, settings.delivery, routes, clock=clock, metrics=metrics)
+    return DeliverySender(database, settings.delivery, routes, leases=settings.runs, clock=clock, metrics=metrics)

@@ -255,7 +255,13 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
             database, dispatcher, settings, metrics, canceller=canceller, planner=starter
         ),
         effects=EffectRunner(
-            database, settings.effects, effects=effects, clock=clock, metrics=metrics, tracing=tracing
+            database,
+            settings.effects,
+            leases=settings.runs,
+            effects=effects,
+            clock=clock,
+            metrics=metrics,
+            tracing=tracing,
         ),
         deliveries=build_sender(database, settings, routes, clock=clock, metrics=metrics),
         engines=engines,

@@ -1,35 +1,35 @@
 """The sender: claims due deliveries from the outbox, sends them over their channels and records the results.
 
-The state is in the ledger's rows, so it survives crashes and lost doorbells. Delivery is at least once: after a crash
-between the receiver's answer and its record, the row is sent again under the same id.
+The state is in the ledger's rows, so it survives crashes and lost doorbells. Claimed deliveries have leases like those
+of runs, which are renewed while their attempts last. Delivery is at least once: after a crash between the receiver's
+answer and its record, the row is sent again under the same id.
 """
 
 import asyncio
 import random
 from collections import Counter
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final
 
 import structlog
 
 from nova_workers.clock import Clock
-from nova_workers.config import DeliverySettings
+from nova_workers.config import DeliverySettings, RunSettings
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.delivery.channels import WEBHOOKS, ChannelRoutes
 from nova_workers.delivery.routing import InboxRouter
 from nova_workers.delivery.settling import Settler
 from nova_workers.errors import DeliveryFailed, NovaError
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.delivery.outbox import claim_deliveries, release_deliveries
+from nova_workers.ledger.delivery.leases import release_deliveries, renew_deliveries
+from nova_workers.ledger.delivery.outbox import claim_deliveries
 from nova_workers.observability.metrics import Metrics
 
 __all__ = ["DeliverySender"]
 
 _ROUND_S: Final = 30.0
 """A round stops claiming after this time and ends, to free its worker slot. The caller rings again."""
-
-_SETTLE_S: Final = 45.0
-"""Added to the longest attempt in a lease: time to record the result in a busy database."""
 
 _RELEASE_S: Final = 2.0
 
@@ -45,6 +45,7 @@ class DeliverySender:
         settings: DeliverySettings,
         routes: ChannelRoutes,
         *,
+        leases: RunSettings,
         clock: Clock,
         metrics: Metrics,
         rng: random.Random | None = None,
@@ -55,6 +56,7 @@ class DeliverySender:
             database: Of the ledger.
             settings: Limits, pauses and number of attempts.
             routes: The channels.
+            leases: Their duration, and how often they are renewed.
             clock: Measures durations; due times are the database's.
             metrics: Outcomes and durations.
             rng: Spreads the pauses.
@@ -66,9 +68,10 @@ class DeliverySender:
         self._metrics = metrics
         self._router = InboxRouter(database, routes)
         self._settler = Settler(database, settings, rng or random.Random())  # noqa: S311 - spreads retries, guards nothing
-        self._lease = timedelta(seconds=settings.timeout_s + _SETTLE_S)
+        self._lease = timedelta(seconds=leases.lease_ttl_s)
+        self._renew_s = leases.lease_renew_s
         self._under_way: Counter[str] = Counter()
-        self._trying: set[asyncio.Task[None]] = set()
+        self._trying: dict[asyncio.Task[None], DeliveryItem] = {}
         self._claiming = asyncio.Lock()
         self._draining = False
 
@@ -87,7 +90,8 @@ class DeliverySender:
         if self._draining:
             return 0
         done = await self._router.route_due()
-        until_s = self._clock.monotonic_s() + _ROUND_S
+        now_s = self._clock.monotonic_s()
+        until_s, renew_at_s = now_s + _ROUND_S, now_s + self._renew_s
         mine: set[asyncio.Task[None]] = set()
         failures: list[BaseException] = []
         try:
@@ -100,7 +104,11 @@ class DeliverySender:
                     break
                 # If more may be due, claim as soon as one attempt ends. Otherwise a new delivery rings the doorbell.
                 when = asyncio.FIRST_COMPLETED if started or full else asyncio.ALL_COMPLETED
-                ended, mine = await asyncio.wait(mine, return_when=when)
+                until_renewal_s = max(0.0, renew_at_s - self._clock.monotonic_s())
+                ended, mine = await asyncio.wait(mine, timeout=until_renewal_s, return_when=when)
+                if self._clock.monotonic_s() >= renew_at_s:
+                    await self._renew([self._trying[task] for task in mine if task in self._trying])
+                    renew_at_s = self._clock.monotonic_s() + self._renew_s
                 failures += [error for task in ended if not task.cancelled() and (error := task.exception())]
         except asyncio.CancelledError:
             for task in mine:
@@ -146,14 +154,14 @@ class DeliverySender:
     def _start(self, item: DeliveryItem) -> asyncio.Task[None]:
         self._under_way[item.target] += 1
         task = asyncio.create_task(self._try(item))
-        self._trying.add(task)
+        self._trying[task] = item
         task.add_done_callback(lambda ended: self._ended(ended, item))
         if self._draining:  # since the claim was sent
             task.cancel()
         return task
 
     def _ended(self, task: asyncio.Task[None], item: DeliveryItem) -> None:
-        self._trying.discard(task)
+        self._trying.pop(task, None)
         self._under_way[item.target] -= 1
         if not self._under_way[item.target]:
             del self._under_way[item.target]
@@ -187,6 +195,15 @@ class DeliverySender:
             _log.exception("delivery.crashed", delivery_id=item.id, channel=channel)
             return await self._settler.not_tried(item, f"{type(error).__name__}: {error}")
         return await self._settler.delivered(item, status)
+
+    async def _renew(self, items: Sequence[DeliveryItem]) -> None:
+        if not items:
+            return
+        try:
+            async with asyncio.timeout(self._renew_s), self._database.connection() as connection:
+                await renew_deliveries(connection, items, lease=self._lease)
+        except (NovaError, TimeoutError) as error:
+            _log.warning("deliveries.not_renewed", count=len(items), error=str(error))
 
     async def _release(self, item: DeliveryItem) -> None:
         try:

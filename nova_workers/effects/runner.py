@@ -1,13 +1,14 @@
 """Claims due effects, calls their handlers and records the results.
 
-The state is in the ledger's rows, so it survives crashes and lost doorbells. A run's effects are handled in the order
+The state is in the ledger's rows, so it survives crashes and lost doorbells. Claimed effects have leases like those of
+runs, which are renewed while their handlers work. A run's effects are handled in the order
 of their positions; one that failed permanently does not block the next.
 """
 
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -15,11 +16,18 @@ from typing import Final
 import structlog
 
 from nova_workers.clock import Clock
-from nova_workers.config import EffectSettings
+from nova_workers.config import EffectSettings, RunSettings
 from nova_workers.effects.handler import Effect, EffectHandler
 from nova_workers.errors import NovaError
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.effects import DueEffect, EffectEnd, claim_effects, release_effects, settle_effects
+from nova_workers.ledger.runs.effects import (
+    DueEffect,
+    EffectEnd,
+    claim_effects,
+    release_effects,
+    renew_effects,
+    settle_effects,
+)
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import redact
 from nova_workers.observability.tracing import Tracing
@@ -30,13 +38,10 @@ _TIMEOUT_S: Final = 90.0
 """Time limit of a handler call: a batch of 64 long texts takes 9 s on a busy core, a title 30 s."""
 
 _START_WINDOW_S: Final = 30.0
-"""A claimed effect that has waited this long for a permit is released: its call might outlast its lease."""
+"""A claimed effect that has waited this long for a permit is released: another worker may be free."""
 
 _MAX_WAITING: Final = 8
 """Batches of a kind that may wait for a permit. Each occupies a worker slot; the rest wait in the ledger."""
-
-_LEASE: Final = timedelta(seconds=_START_WINDOW_S + _TIMEOUT_S + 10)
-"""An effect whose worker crashed is due again after this."""
 
 _RELEASE_S: Final = 2.0
 """Time limit to release effects when the worker stops."""
@@ -70,6 +75,7 @@ class EffectRunner:
         database: Database,
         settings: EffectSettings,
         *,
+        leases: RunSettings,
         effects: Sequence[Effect],
         clock: Clock,
         metrics: Metrics,
@@ -81,6 +87,7 @@ class EffectRunner:
         Args:
             database: Where the rows are.
             settings: Attempts and backoff.
+            leases: Their duration, and how often they are renewed.
             effects: One of each kind. Rows of other kinds stay pending.
             clock: Measures durations; due times are the database's.
             metrics: Outcomes and durations.
@@ -89,6 +96,8 @@ class EffectRunner:
         """
         self._database = database
         self._settings = settings
+        self._lease = timedelta(seconds=leases.lease_ttl_s)
+        self._renew_s = leases.lease_renew_s
         self._handlers: dict[str, EffectHandler] = {effect.kind: effect.handler for effect in effects}
         self._clock = clock
         self._metrics = metrics
@@ -145,7 +154,7 @@ class EffectRunner:
                     connection,
                     [(kind, self._handlers[kind].batch_size * count) for kind, count in batches.items()],
                     max_attempts=self._settings.max_attempts,
-                    lease=_LEASE,
+                    lease=self._lease,
                 )
         finally:
             self._open.subtract(batches)
@@ -163,7 +172,7 @@ class EffectRunner:
         if self._draining:  # since the claim was sent
             self.drain()
         try:
-            await asyncio.wait(work)
+            await self._wait(work)
         except asyncio.CancelledError:
             for task in work:
                 task.cancel()
@@ -175,6 +184,20 @@ class EffectRunner:
         for task in work:
             if not task.cancelled():
                 task.result()
+
+    async def _wait(self, work: Mapping[asyncio.Task[None], Sequence[DueEffect]]) -> None:
+        """Wait for every batch, and renew the leases of those that take long."""
+        unfinished = set(work)
+        while unfinished:
+            _, unfinished = await asyncio.wait(unfinished, timeout=self._renew_s)
+            effects = [effect for task in unfinished for effect in work[task]]
+            if not effects:
+                continue
+            try:
+                async with asyncio.timeout(self._renew_s), self._database.connection() as connection:
+                    await renew_effects(connection, effects, lease=self._lease)
+            except (NovaError, TimeoutError) as error:
+                _log.warning("effects.not_renewed", effects=len(effects), error=str(error))
 
     def _close_batch(self, kind: str, _: asyncio.Task[None]) -> None:
         self._open[kind] -= 1
@@ -254,7 +277,9 @@ class EffectRunner:
             async with asyncio.timeout(_RELEASE_S), self._database.connection() as connection:
                 await release_effects(connection, batch)
         except (NovaError, TimeoutError) as error:
-            _log.warning("effects.not_released", effects=len(batch), error=str(error), due_again_after_s=_LEASE.seconds)
+            _log.warning(
+                "effects.not_released", effects=len(batch), error=str(error), due_again_after_s=self._lease.seconds
+            )
             return
         for effect in batch:
             self._count(effect, "released")

@@ -1,8 +1,8 @@
 """Sends the outbox: routes inbox items to channels and webhooks, claims due deliveries, records attempts.
 
 A lane is the deliveries to one target: a webhook, or a channel. A delivery is due when its `due_at` has passed.
-Claiming one moves its `due_at` to the end of a lease, so a delivery whose worker crashed becomes due again. `attempts`
-grows with each claim and fences writes of earlier attempts.
+Claiming one moves its `due_at` to the end of a lease, which its worker renews (see `leases`), so a delivery whose
+worker crashed becomes due again. `attempts` grows with each claim and fences writes of earlier attempts.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ __all__ = [
     "add_deliveries",
     "claim_deliveries",
     "count_failure",
-    "release_deliveries",
     "settle_delivered",
     "settle_failed",
     "take_unrouted",
@@ -136,14 +135,6 @@ UPDATE webhooks w
           FROM webhooks WHERE id = :webhook_id AND enabled FOR UPDATE) now_at
  WHERE w.id = now_at.id
 RETURNING w.enabled, w.url, w.failures, w.disabled_reason
-"""
-
-# Returns deliveries without counting the attempt, because the worker is shutting down.
-_RELEASE = """
-UPDATE deliveries d
-   SET attempts = d.attempts - 1, due_at = now()
-  FROM unnest(:delivery_ids::text[], :attempts::int[]) AS held(id, attempt)
- WHERE d.id = held.id AND d.attempts = held.attempt AND d.status = 'pending'
 """
 
 
@@ -295,13 +286,6 @@ async def count_failure(
         error=error,
     )
     return None if row is None else Failing(row["enabled"], row["url"], row["failures"], row["disabled_reason"])
-
-
-async def release_deliveries(connection: Connection, items: Sequence[DeliveryItem]) -> None:
-    """Return claimed deliveries, due at once, without counting the attempt."""
-    await connection.execute(
-        _RELEASE, delivery_ids=[item.id for item in items], attempts=[item.attempt for item in items]
-    )
 
 
 def _item(row: Row) -> DeliveryItem:

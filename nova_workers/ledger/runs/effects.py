@@ -1,8 +1,8 @@
 """Effects: the rows that drive post-run work, and what the title effect reads and writes.
 
 An effect is due when its `due_at` has passed and the run's earlier effects have ended. Claiming an effect moves its
-`due_at` to the end of a lease, so an effect whose worker crashed becomes due again. `attempts` grows with each claim
-and fences writes of earlier attempts.
+`due_at` to the end of a lease, which its worker renews while it works, so an effect whose worker crashed becomes due
+again. `attempts` grows with each claim and fences writes of earlier attempts.
 """
 
 from collections.abc import Sequence
@@ -20,6 +20,7 @@ __all__ = [
     "claim_effects",
     "load_conversation_start",
     "release_effects",
+    "renew_effects",
     "set_title",
     "settle_effects",
 ]
@@ -125,6 +126,19 @@ WITH tries AS (
 SELECT count(*)::int FROM settled
 """
 
+# Extends leases. An attempt whose lease was taken over changes nothing. Locks rows in the order of their ids.
+_RENEW = """
+WITH mine AS (
+    SELECT e.id
+      FROM effects e JOIN unnest(:effect_ids::text[], :attempts::int[]) AS held(id, attempt)
+        ON held.id = e.id AND held.attempt = e.attempts
+     WHERE e.status = 'running'
+     ORDER BY e.id
+       FOR UPDATE OF e
+)
+UPDATE effects e SET due_at = now() + :lease::interval FROM mine WHERE e.id = mine.id
+"""
+
 # Returns effects without counting the attempt, because the worker is shutting down.
 _RELEASE = """
 UPDATE effects e
@@ -209,6 +223,16 @@ async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> i
         outcomes=[end.outcome for end in ends],
         errors=[end.error for end in ends],
         delays=[end.delay for end in ends],
+    )
+
+
+async def renew_effects(connection: Connection, effects: Sequence[DueEffect], *, lease: timedelta) -> None:
+    """Extend the leases of claimed effects."""
+    await connection.execute(
+        _RENEW,
+        effect_ids=[effect.id for effect in effects],
+        attempts=[effect.attempt for effect in effects],
+        lease=lease,
     )
 
 

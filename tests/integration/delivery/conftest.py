@@ -53,6 +53,7 @@ class DeliveryHarness:
             database or self.database,
             settings.delivery,
             routes or build_routes(self.database, settings),
+            leases=settings.runs,
             clock=SystemClock(),
             metrics=Metrics(CollectorRegistry()),
             rng=random.Random(1),

@@ -7,6 +7,7 @@ from datetime import timedelta
 
 import pytest
 
+from nova_workers.config import RunSettings
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.contracts.http.webhooks import WebhookPatch
 from nova_workers.delivery.channels import ChannelRoutes
@@ -234,6 +235,31 @@ async def test_a_sender_that_stops_releases_what_it_has_not_sent(deliveries: Del
     deliveries.receiver.answers["/hook"] = 204
     await deliveries.another().run_due()
     assert (await deliveries.rows(made.webhook.id))[0]["status"] == "delivered"
+
+
+@proves("effects.leased")
+async def test_a_delivery_that_takes_longer_than_its_lease_is_not_taken_over_while_its_sender_lives(
+    deliveries: DeliveryHarness,
+) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = None
+    await deliveries.say()
+    leases = RunSettings(lease_ttl_s=2, lease_renew_s=0.05)
+    patient = deliveries.another(settings=deliveries.settings.model_copy(update={"runs": leases}))
+    sending = asyncio.create_task(patient.run_due())
+    await until(lambda: bool(deliveries.receiver.got))
+    # Its lease ends soon, as one that is not renewed would.
+    await deliveries.pass_time(1.7)
+    await until(lambda: _is_leased(deliveries, made.webhook.id, for_s=1))
+    assert await deliveries.sender.run_due() == 0
+    patient.drain()
+    await sending
+    assert len(deliveries.receiver.got) == 1
+
+
+async def _is_leased(deliveries: DeliveryHarness, webhook_id: str, *, for_s: float) -> bool:
+    (row,) = await deliveries.rows(webhook_id)
+    return row["due_in_s"] > for_s
 
 
 @proves("webhooks.disabled")

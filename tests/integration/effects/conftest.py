@@ -7,7 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from nova_workers.clock import SystemClock
-from nova_workers.config import EffectSettings, TelemetrySettings
+from nova_workers.config import EffectSettings, RunSettings, TelemetrySettings
 from nova_workers.effects.handler import Effect, EffectHandler
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.ledger.database import Database
@@ -61,10 +61,12 @@ def make_runner(database: Database, metrics: Metrics) -> MakeRunner:
         *,
         tracing: Tracing | None = None,
         settings: EffectSettings | None = None,
+        leases: RunSettings | None = None,
     ) -> EffectRunner:
         return EffectRunner(
             database,
             settings or EffectSettings(),
+            leases=leases or RunSettings(),
             effects=[Effect(kind, "succeeded", handler) for kind, handler in handlers.items()],
             clock=SystemClock(),
             metrics=metrics,

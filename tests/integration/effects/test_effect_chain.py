@@ -6,7 +6,7 @@ from collections.abc import Sequence
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from nova_workers.config import EffectSettings, TelemetrySettings
+from nova_workers.config import EffectSettings, RunSettings, TelemetrySettings
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import DueEffect
@@ -15,6 +15,8 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from tests.integration.effects.conftest import MakeRunner, Recorder
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
+from tests.requirements import proves
+from tests.support.waiting import until
 
 
 def _refuse(_: Sequence[DueEffect]) -> Exception:
@@ -112,6 +114,7 @@ async def test_a_failed_effect_is_retried_alone_so_that_it_delays_no_other(
     assert statuses == {run.run_id: "pending" if run.run_id == poison else "done" for run in runs}
 
 
+@proves("effects.leased")
 async def test_an_effect_whose_worker_died_is_done_by_another(database: Database, make_runner: MakeRunner) -> None:
     run = await seed_run(database, effects=["embeddings"])
     reached, never = asyncio.Event(), asyncio.Event()
@@ -129,7 +132,7 @@ async def test_an_effect_whose_worker_died_is_done_by_another(database: Database
     assert await runner.run_due() == 0
     lease = await effect(database, run.run_id, "embeddings")
     assert lease["status"] == "running"
-    assert 100 < float(str(lease["due_in_s"])) < 180
+    assert 20 < float(str(lease["due_in_s"])) <= 30
 
     await make_due(database)
     assert await any_effect_due_in(database)
@@ -139,6 +142,36 @@ async def test_an_effect_whose_worker_died_is_done_by_another(database: Database
     await dying
     row = await effect(database, run.run_id, "embeddings")
     assert (row["status"], row["attempts"]) == ("done", 2)
+
+
+@proves("effects.leased")
+async def test_an_effect_that_takes_longer_than_its_lease_is_not_taken_over_while_its_worker_lives(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    run = await seed_run(database, effects=["embeddings"])
+    reached, go_on = asyncio.Event(), asyncio.Event()
+
+    class Slow(Recorder):
+        async def handle(self, effects: Sequence[DueEffect]) -> None:
+            reached.set()
+            await go_on.wait()
+
+    working = asyncio.create_task(
+        make_runner({"embeddings": Slow()}, leases=RunSettings(lease_ttl_s=2, lease_renew_s=0.05)).run_due()
+    )
+    await reached.wait()
+    # Its lease ends now, and then, as one that is not renewed would.
+    await database.execute("UPDATE effects SET due_at = now() + interval '0.3 seconds'")
+    await until(lambda: _is_leased_for(database, run.run_id, more_than_s=1))
+    assert await make_runner({"embeddings": Recorder()}).run_due() == 0
+    go_on.set()
+    assert await working == 1
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["attempts"]) == ("done", 1)
+
+
+async def _is_leased_for(database: Database, run_id: str, *, more_than_s: float) -> bool:
+    return float(str((await effect(database, run_id, "embeddings"))["due_in_s"])) > more_than_s
 
 
 async def test_a_late_failure_of_a_lost_attempt_changes_nothing(database: Database, make_runner: MakeRunner) -> None:

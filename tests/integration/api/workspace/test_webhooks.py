@@ -58,6 +58,7 @@ def effects(database: Database, delivery_settings: Settings) -> EffectRunner:
     return EffectRunner(
         database,
         delivery_settings.effects,
+        leases=delivery_settings.runs,
         effects=[
             Effect(
                 "delivery",
