@@ -90,6 +90,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # drain and recovery
     "drain.boundary": "A draining worker requeues a run at its next step boundary; another continues it.",
     "drain.mid-step": "After the grace a run is stopped in mid-step and requeued.",
+    "drain.lock": "A lock that was not released delays the next run of its thread by one doorbell of the reconciler.",
     "drain.no-claims": "A draining worker claims nothing, and passes doorbells on.",
     "drain.sigterm": "On SIGTERM a worker process requeues its runs and ends within its grace.",
     "recover.expired": "A run whose lease expired is requeued at the front of its queue.",

@@ -222,6 +222,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
             dispatcher,
             settings.runs,
             metrics,
+            locks=locks,
             waiting=Waiting(database, dispatcher, canceller),
             canceller=canceller,
             scheduled=Scheduled(database, dispatcher, publisher),

@@ -39,9 +39,17 @@ class RunExecutor:
         self._pool = parts.settings.worker.pool or ""
         self.draining = False
         """Set while the process drains: it passes doorbells on to other workers."""
+        self._grace_is_over = False
         self.slots = 0
         """Worker slots of the process; 0 if unknown."""
         self._answering = 0
+
+    def stop_in_mid_step(self) -> None:
+        """Stop and requeue every run within its step: the grace of the drain is over. Returns at once."""
+        self._grace_is_over = True
+        for run in self._parts.keeper.held:
+            _log.warning("worker.stopped_in_mid_step", run_id=run.claim.run_id)
+            run.abort.abort("drain")
 
     async def answer(self, bell: Doorbell) -> None:
         """Answer a doorbell: execute one run, if any can be.
@@ -139,8 +147,10 @@ class RunExecutor:
             yield None
             return
         run = parts.keeper.keep(claim, token, requested_s=requested_s)
-        # The drain may have begun while the claim was on its way.
+        # The drain may have begun, and its grace may have ended, while the claim was on its way.
         run.stop_at_step = self.draining
+        if self._grace_is_over:
+            run.abort.abort("drain")
         with (
             bound_contextvars(
                 run_id=claim.run_id,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -10,6 +11,7 @@ from redis.exceptions import RedisError
 
 from nova_workers.config import RunSettings
 from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.runs import Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import take_doorbells_under_caps
@@ -19,6 +21,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.waiting import Waiting
+from nova_workers.threads.lock import ThreadLocks
 from nova_workers.vocabulary import RUN_QUEUES
 
 __all__ = ["Reconciled", "Reconciler"]
@@ -55,11 +58,13 @@ class Reconciler:
         settings: RunSettings,
         metrics: Metrics,
         *,
+        locks: ThreadLocks,
         waiting: Waiting,
         canceller: Canceller,
         scheduled: Scheduled,
     ) -> None:
         self._database = database
+        self._locks = locks
         self._redis = redis
         self._dispatcher = dispatcher
         self._waiting = waiting
@@ -104,7 +109,7 @@ class Reconciler:
         for bell in bells:
             self._metrics.recoveries.labels("requeued").inc()
             _log.warning("run.recovered", run_id=bell.run_id, thread_id=bell.thread_id, why="its lease expired")
-        self._dispatcher.ring_runs(bells)
+        await self._ring(bells)
         return len(bells)
 
     async def _ring_again(self, queue: str) -> int:
@@ -115,18 +120,30 @@ class Reconciler:
         for _ in range(_RINGS):
             async with self._database.connection() as connection:
                 bells = await take_overdue_doorbells(connection, queue=queue, older_than_s=older_than_s, limit=_LIMIT)
-            self._dispatcher.ring_runs(bells)
+            await self._ring(bells)
             rung += len(bells)
             if len(bells) < _LIMIT:
                 break
         async with self._database.connection() as connection:
             bells = await take_doorbells_under_caps(connection, queue=queue, older_than_s=older_than_s)
-        self._dispatcher.ring_runs(bells)
+        await self._ring(bells)
         rung += len(bells)
         if rung:
             self._metrics.doorbells.labels(queue, "rerung").inc(rung)
             _log.info("doorbell.rung_again", queue=queue, count=rung)
         return rung
+
+    async def _ring(self, bells: Sequence[Doorbell]) -> None:
+        """Ring for threads without a running run, and first remove locks that were not released.
+
+        The doorbell would end at such a lock until it expires. A worker that is about to claim loses its lock as well;
+        the claim's guard still admits one worker only.
+        """
+        try:
+            await self._locks.remove([bell.thread_id for bell in bells])
+        except RedisError as error:
+            _log.warning("lock.not_removed", threads=len(bells), error=str(error))
+        self._dispatcher.ring_runs(bells)
 
     async def _waiting_in_broker(self, queue: str) -> int:
         try:

@@ -43,6 +43,11 @@ class ThreadLocks:
         """Release the lock. Return True if the thread was flagged for a recheck: it may have a new run."""
         return bool(await self._release(keys=[thread_lock(thread_id), thread_recheck(thread_id)], args=[token]))
 
+    async def remove(self, thread_ids: Sequence[str]) -> None:
+        """Remove the locks of threads on which no run is running: their releases did not reach Redis."""
+        if thread_ids:
+            await self._redis.delete(*map(thread_lock, thread_ids))
+
     async def extend(self, held: Sequence[tuple[str, str]]) -> list[str]:
         """Renew all locks of a process in one round trip.
 

@@ -104,13 +104,9 @@ class WorkerProcess:
         services.deliveries.drain()
         for run in services.keeper.held:
             run.stop_at_step = True
-        _log.info("worker.draining", runs=len(services.keeper.held), grace_s=self._settings.worker.drain_grace_s)
-        asyncio.get_running_loop().call_later(self._settings.worker.drain_grace_s, self._stop_in_mid_step)
-
-    def _stop_in_mid_step(self) -> None:
-        for run in self.services.keeper.held:
-            _log.warning("worker.stopped_in_mid_step", run_id=run.claim.run_id)
-            run.abort.abort("drain")
+        grace_s = self._settings.worker.drain_grace_s
+        _log.info("worker.draining", runs=len(services.keeper.held), grace_s=grace_s)
+        asyncio.get_running_loop().call_later(grace_s, services.executor.stop_in_mid_step)
 
     def _watch_deadline(self) -> None:
         time.sleep(self._settings.worker.drain_deadline_s)

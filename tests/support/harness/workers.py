@@ -151,8 +151,7 @@ class Worker:
 
     def stop_in_mid_step(self) -> None:
         """End the drain's grace."""
-        for run in self.keeper.held:
-            run.abort.abort("drain")
+        self.executor.stop_in_mid_step()
 
     async def crash(self) -> None:
         """Crash: no further request reaches a server."""
@@ -216,6 +215,7 @@ class Harness:
             self.bells,
             settings.runs,
             self.metrics,
+            locks=ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s),
             waiting=self.waiting,
             canceller=self.canceller,
             scheduled=self.scheduled,

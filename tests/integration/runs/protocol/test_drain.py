@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
 from tests.requirements import proves
-from tests.support.harness.invariants import check_settled
+from tests.support.harness.fault_injection import Fault
+from tests.support.harness.invariants import check_any_time, check_settled
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness
 
@@ -88,6 +91,70 @@ async def test_a_claim_that_completes_during_the_drain_stops_at_its_first_step_b
     assert [each.tool for each in harness.engine.executions] == ["a"]
     await harness.settle(other)
     assert await harness.status(run.run_id) == "succeeded"
+
+
+@proves("drain.mid-step")
+async def test_a_claim_that_completes_after_the_grace_is_requeued_without_waiting_for_a_step(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run = await harness.submit(plan(["wait:a"]))
+    (bell,) = harness.bells.take()
+    worker.faults.hold("claim")
+    slot = worker.answer(bell)
+    await worker.faults.reached()
+    worker.drain()
+    worker.stop_in_mid_step()
+    worker.faults.step()
+    await slot
+    assert await harness.status(run.run_id) == "queued"
+    harness.engine.open("a")
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
+
+
+@pytest.mark.parametrize("fault", ["crash_before", "crash_after", "lose_reply", "refuse"])
+@proves("drain.mid-step", "recover.expired")
+async def test_a_drained_run_continues_once_whatever_happens_to_the_statement_that_requeues_it(
+    harness: Harness, fault: Fault
+):
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
+    waiting = await harness.submit("next", run.thread_id)
+    harness.bells.take()
+    worker.drain()
+    worker.faults.plan(fault, "requeue")
+    harness.engine.open("a")
+    await slot
+    await check_any_time(harness.database)
+    if worker.faults.dead:
+        await worker.crash()
+        await harness.recover()
+        await harness.age_doorbells()
+        await harness.reconciler.reconcile()
+    await harness.settle(other)
+    for run_id, attempt in ((run.run_id, 2), (waiting.run_id, 1)):
+        row = await harness.run(run_id)
+        assert (row["status"], row["attempt"]) == ("succeeded", attempt)
+    assert (await harness.run(run.run_id))["losses"] == (fault == "crash_before")
+    assert [each.tool for each in harness.engine.executions] == ["wait:a", "b"]
+    await check_settled(harness.database, harness.engine)
+
+
+@proves("drain.lock")
+async def test_a_lock_whose_release_did_not_reach_redis_delays_a_drained_run_by_one_doorbell(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
+    worker.drain()
+    worker.faults.redis_away = True
+    harness.engine.open("a")
+    await slot
+    await harness.settle(other)
+    # The doorbell ended at the lock, which nothing renews and nothing releases.
+    assert (await harness.status(run.run_id), harness.bells.waiting) == ("queued", [])
+    await harness.age_doorbells()
+    await harness.reconciler.reconcile()
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
+    await check_settled(harness.database, harness.engine)
 
 
 async def test_the_last_step_of_a_turn_at_its_limit_is_not_lost_to_a_drain(harness: Harness):
