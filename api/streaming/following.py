@@ -4,24 +4,26 @@ import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, cast
+from functools import partial
+from itertools import chain
+from typing import Any, Literal, cast
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from api.errors import CursorFromTheFuture
+from api.streaming.run_delivery import Follower, RunDelivery
 from api.streaming.run_watch import RunWatch, Wake
-from nova_workers.contracts.events import Event, EventCursor
+from nova_workers.contracts.events import EventCursor
 from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.reads import RunState, run_state
 from nova_workers.ledger.runs.replay import RecordedRun, load_recorded_run
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import Feed, StreamHub
-from nova_workers.streams.replay import replay, replay_steps
-from nova_workers.streams.wire import FIELD, LiveEvent, decode
+from nova_workers.streams.wire import FIELD, LiveEvent, decode, is_final, whole_rest
 
-__all__ = ["Ending", "Follower", "RunFollower", "Target", "until_first"]
+__all__ = ["Ending", "RunFollower", "Target", "until_first"]
 
 Ending = Literal["over", "gone", "closing"]
 """Why following ended: the run ended, the client disconnected, or the process stops."""
@@ -37,24 +39,6 @@ class Target:
     tenant_id: str
     run_id: str
     after: EventCursor = _START
-
-
-class Follower(Protocol):
-    """Receives the events. Above this seam: one HTTP response. Below it: `RunFollower`."""
-
-    idle_every_s: float
-
-    async def on_events(self, events: Sequence[LiveEvent]) -> None:
-        """Take the next events. Waits for a slow client."""
-        ...
-
-    async def on_idle(self) -> None:
-        """Called every `idle_every_s`."""
-        ...
-
-    async def until_gone(self) -> None:
-        """Return once the client has disconnected."""
-        ...
 
 
 class RunFollower:
@@ -93,7 +77,7 @@ class RunFollower:
             state: The run's state, as returned by `find`.
             follower: Receives the events.
         """
-        delivery = _Delivery(self._database, target, follower)
+        delivery = RunDelivery(partial(self._recorded, target), follower, target.after)
         if state.ended:
             events = await self._read_stream(target, state)
             if events is None:
@@ -128,85 +112,25 @@ class RunFollower:
 
     async def _read_stream(self, target: Target, state: RunState) -> Sequence[LiveEvent] | None:
         """Return all events of an ended run after the cursor; None if the stream misses any of them."""
+        first = f"{target.after.attempt}-{target.after.seq}" if target.after != _START else "-"
         try:
             async with asyncio.timeout(_REDIS_DEADLINE_S):
-                answer = await self._redis.xrange(run_events(target.run_id), min=f"({target.after}", max="+")
+                answer = await self._redis.xrange(run_events(target.run_id), min=first, max="+")
         except (RedisError, TimeoutError):
             return None
         entries = cast(list[tuple[bytes, dict[bytes, bytes]]], answer)
-        before = target.after
-        missed: list[LiveEvent] = []
-        for _, fields in entries:
-            for event in decode(fields[FIELD]):
-                if event.cursor.key() <= before.key():
-                    continue
-                if _is_gap(before, event.cursor):
-                    return None
-                missed.append(event)
-                before = event.cursor
-        return missed if before == state.final_event else None
+        events = chain.from_iterable(decode(fields[FIELD]) for _, fields in entries)
+        return whole_rest(events, target.after, state.final_event)
 
-
-class _Delivery:
-    """Passes one run's events to one follower, fills gaps from the ledger, and records what was sent."""
-
-    def __init__(self, database: Database, target: Target, follower: Follower) -> None:
-        self._database = database
-        self._target = target
-        self._follower = follower
-        self._sent = target.after
-
-    async def pump(self, feed: Feed) -> None:
-        """Pass live events on until the final one was sent."""
-        async with aclosing(feed.batches()) as batches:
-            async for batch in batches:
-                await self._take(batch)
-                if _is_final(batch[-1]):
-                    return
-
-    async def finish_from_ledger(self) -> None:
-        """Send the remaining events of an ended run."""
-        recorded = await self._recorded()
-        if recorded is not None:
-            await self._send([_event_of(*each) for each in replay(recorded, self._sent)])
-
-    async def _take(self, batch: Sequence[LiveEvent]) -> None:
-        """Send a batch in one piece, or in several if it has gaps."""
-        piece: list[LiveEvent] = []
-        for event in batch:
-            before = piece[-1].cursor if piece else self._sent
-            if _is_gap(before, event.cursor):
-                await self._send(piece)
-                piece = []
-                if _is_final(event):
-                    await self.finish_from_ledger()
-                    return
-                await self._fill(event.cursor)
-                before = self._sent
-            if event.cursor.key() > before.key():
-                piece.append(event)
-        await self._send(piece)
-
-    async def _fill(self, upto: EventCursor) -> None:
-        """Send the steps that were committed in a gap. Its tokens are lost; the text of the steps is not."""
-        recorded = await self._recorded()
-        if recorded is not None:
-            await self._send([_event_of(*each) for each in replay_steps(recorded, self._sent, upto)])
-
-    async def _send(self, events: Sequence[LiveEvent]) -> None:
-        if events:
-            await self._follower.on_events(events)
-            self._sent = events[-1].cursor
-
-    async def _recorded(self) -> RecordedRun | None:
+    async def _recorded(self, target: Target) -> RecordedRun | None:
         async with self._database.connection() as connection:
-            return await load_recorded_run(connection, self._target.tenant_id, self._target.run_id)
+            return await load_recorded_run(connection, target.tenant_id, target.run_id)
 
 
 async def _until_final(feed: Feed, after_attempt: int) -> None:
     async with aclosing(feed.batches()) as batches:
         async for batch in batches:
-            if _is_final(batch[-1]) or any(_asks(event, after_attempt) for event in batch):
+            if is_final(batch.events[-1]) or any(_asks(event, after_attempt) for event in batch.events):
                 return
 
 
@@ -248,16 +172,3 @@ async def until_first(
             await on_idle()
     finally:
         await stop_tasks([working, leaving])
-
-
-def _is_final(event: LiveEvent) -> bool:
-    return event.event["type"] == "stream_end" and bool(event.event["final"])
-
-
-def _is_gap(before: EventCursor, cursor: EventCursor) -> bool:
-    expected = before.seq + 1 if cursor.attempt == before.attempt else 1
-    return cursor.key() > before.key() and cursor.seq > expected
-
-
-def _event_of(cursor: EventCursor, event: Event) -> LiveEvent:
-    return LiveEvent(cursor, event.model_dump(mode="json", exclude_none=True))

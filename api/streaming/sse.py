@@ -151,11 +151,9 @@ class _Client:
 
 
 def _frame(event: LiveEvent) -> bytes:
-    cursor = event.cursor
     kind: str = event.event["type"]
-    return b"id: %d-%d\nevent: %s\ndata: %s\n\n" % (
-        cursor.attempt,
-        cursor.seq,
+    return b"id: %s\nevent: %s\ndata: %s\n\n" % (
+        str(event.cursor).encode(),
         kind.encode(),
         orjson.dumps(event.event),
     )

@@ -1,8 +1,11 @@
 """Live events of a run: the only definition, shared by workers, the API and clients.
 
-An event travels inside an `EventRecord`, whose id is ``<attempt>-<seq>``: attempts count claims of the
-run, seq counts events within the attempt from 1. Ids of a run only grow, so a client that knows the last id it received
-can detect a gap and resume exactly there.
+Each event has an id, ``<attempt>-<seq>``: attempts count claims of the run, seq counts events within the attempt from
+1, without gaps. An event that is replayed from the ledger and has no such id of its own is numbered after the event
+that the client received before it: ``<attempt>-<seq>-<number>``. So the ids that one client receives always grow, and
+it can resume at any of them.
+
+The rules for clients are in docs/http-api.md; `nova_workers.client.run_text.RunText` implements those on text.
 """
 
 from datetime import datetime
@@ -66,7 +69,10 @@ class DeliveryTarget(BaseModel):
 
 
 class StreamStart(_Event):
-    """A worker began an attempt. Text of an earlier attempt that no `step` committed is void."""
+    """A worker began an attempt: text and reasoning since the last `step` are void.
+
+    If the response of the open step is committed and no `step` closed it, its text follows as an `assistant_message`.
+    """
 
     type: Literal["stream_start"] = "stream_start"
     version: int = EVENTS_VERSION
@@ -114,10 +120,16 @@ class Thinking(_Event):
 
 
 class AssistantMessage(_Event):
-    """The complete text that accompanies tool use. In a replay from the ledger, any text of a step."""
+    """The complete text of the open step, which replaces what was streamed of it.
+
+    Sent with the text that accompanies tool use, in a replay from the ledger, and at the start of an attempt that
+    continues a committed response.
+    """
 
     type: Literal["assistant_message"] = "assistant_message"
     text: str
+    step: int | None = None
+    """The step, if its response was committed before: a client that has closed this step has this text already."""
     agent: str | None = None
     """The subagent that it comes from; None is the agent itself."""
 
@@ -142,7 +154,10 @@ class ToolUseSummary(_Event):
 
 
 class Step(_Event):
-    """A step is committed: no later attempt repeats it."""
+    """A step is committed: no later attempt repeats it.
+
+    Sent twice for a step that waited: when its response is committed, and when its calls have their results.
+    """
 
     type: Literal["step"] = "step"
     index: int
@@ -271,22 +286,28 @@ class EventCursor(BaseModel):
 
     attempt: int = Field(default=0, ge=0, le=2**31)
     seq: int = Field(default=0, ge=0, le=2**53)
+    number: int = Field(default=0, ge=0, le=2**31)
+    """Above 0 for an event that was replayed from the ledger after the event ``<attempt>-<seq>``."""
 
     @classmethod
     def parse(cls, text: str) -> "EventCursor":
-        """Read ``<attempt>-<seq>``.
+        """Read ``<attempt>-<seq>`` or ``<attempt>-<seq>-<number>``.
 
         Raises:
             ValueError: The text does not have this form.
         """
-        attempt, dash, seq = text.partition("-")
-        if not (dash and attempt.isascii() and attempt.isdigit() and seq.isascii() and seq.isdigit()):
+        parts = text.split("-")
+        if not 2 <= len(parts) <= 3 or not all(part.isascii() and part.isdigit() for part in parts):
             raise ValueError(f"{text!r} is not an event id; expected <attempt>-<seq>, such as 1-42")
-        return cls(attempt=int(attempt), seq=int(seq))
+        return cls(**dict(zip(("attempt", "seq", "number"), map(int, parts), strict=False)))
 
     def __str__(self) -> str:
-        return f"{self.attempt}-{self.seq}"
+        return f"{self.attempt}-{self.seq}-{self.number}" if self.number else f"{self.attempt}-{self.seq}"
 
-    def key(self) -> tuple[int, int]:
+    def key(self) -> tuple[int, int, int]:
         """Return a value that orders cursors of one run."""
-        return (self.attempt, self.seq)
+        return (self.attempt, self.seq, self.number)
+
+    def following(self) -> "EventCursor":
+        """Return the id of an event that is replayed from the ledger after this one."""
+        return EventCursor.model_construct(attempt=self.attempt, seq=self.seq, number=self.number + 1)

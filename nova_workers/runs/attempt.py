@@ -93,6 +93,7 @@ class AttemptRunner:
             clock=parts.clock,
             policy=_tool_policy(claim, parts.settings.tools, journal.steps),
         )
+        recorder.begin()
         outcome = ended_before_start(run, journal)
         if outcome is None:
             if claim.place is not None:
@@ -154,10 +155,11 @@ class AttemptRunner:
 
         in_transaction = claim.place is not None or bool(masters)
         suspended, after = await persist(parts.database, run.abort, write, transaction=in_transaction)
-        # The response with these calls is committed, so what was streamed of it is valid.
-        events.emit(live.Step(index=result.deferred[0].call.step))
-        for wait in waits:
-            events.emit(waiting_event(wait))
+        if suspended.status == "waiting":
+            # The response with these calls is committed, so what was streamed of it is valid.
+            events.emit(live.Step(index=result.deferred[0].call.step))
+            for wait in waits:
+                events.emit(waiting_event(wait))
         events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
         parts.metrics.runs_suspended.labels(claim.queue).inc()
         parts.dispatcher.ring_runs(suspended.children)

@@ -2,14 +2,15 @@
 
 A follower first waits for its subscription, then reads the existing entries of the stream, then receives new events.
 It detects a gap (a message lost on a reconnect, an overflowed queue) by sequence numbers and fills it from the stream.
+A gap of the stream itself (a trimmed or wiped stream, a worker lost with its buffer) is passed on as such.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import structlog
 from redis.asyncio import Redis
@@ -20,9 +21,9 @@ from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channe
 from nova_workers.streams.signals import Signal
 from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
 from nova_workers.streams.trees import TreeFeed
-from nova_workers.streams.wire import FIELD, LiveEvent, decode
+from nova_workers.streams.wire import FIELD, Continuity, LiveEvent, decode
 
-__all__ = ["Feed", "StreamHub"]
+__all__ = ["Batch", "Feed", "StreamHub"]
 
 _log = structlog.get_logger(__name__)
 
@@ -34,19 +35,27 @@ _LEFT_CHANNELS = 32
 have ended."""
 
 
+class Batch(NamedTuple):
+    """Events that arrived together, without a gap between them."""
+
+    events: list[LiveEvent]
+    has_gap: bool
+    """Whether events may be missing before the first one, also in the stream."""
+
+
 class Feed:
     """The events of one run for one follower: in order, each once, without an end of its own."""
 
     def __init__(self, redis: Redis, run_id: str, after: EventCursor) -> None:
         self.run_id = run_id
         self._redis = redis
-        self._cursor = after
+        self._continuity = Continuity(after)
         self._queue: asyncio.Queue[list[LiveEvent] | None] = asyncio.Queue(_QUEUE_SIZE)
 
     @property
     def cursor(self) -> EventCursor:
         """The id of the last event that was yielded."""
-        return self._cursor
+        return self._continuity.cursor
 
     def push(self, events: list[LiveEvent]) -> None:
         """Add published events."""
@@ -64,39 +73,49 @@ class Feed:
     async def __aiter__(self) -> AsyncGenerator[LiveEvent]:
         async with aclosing(self.batches()) as batches:
             async for batch in batches:
-                for event in batch:
+                for event in batch.events:
                     yield event
 
-    async def batches(self) -> AsyncGenerator[list[LiveEvent]]:
+    async def batches(self) -> AsyncGenerator[Batch]:
         """Like iterating over the feed, but yield events that arrived together in one batch."""
         while True:
             pushed = await self._queue.get()
-            if pushed is None or self._is_gap(pushed[0].cursor):
-                async for batch in self._catch_up():
+            if pushed is None or self._is_gap(pushed):
+                async for entry in self._catch_up():
+                    for batch in self._whole(entry):
+                        yield batch
+            for batch in self._whole(pushed or []):
+                yield batch
+
+    def _is_gap(self, events: list[LiveEvent]) -> bool:
+        fresh = next((event for event in events if event.cursor.key() > self.cursor.key()), None)
+        return fresh is not None and not self._continuity.is_next(fresh.cursor)
+
+    def _whole(self, events: list[LiveEvent]) -> Iterator[Batch]:
+        """Drop events that were yielded before, and yield the rest in batches without gaps."""
+        batch = Batch([], has_gap=False)
+        for event in events:
+            if event.cursor.key() <= self.cursor.key():
+                self._continuity.recall(event)
+                continue
+            if not self._continuity.is_next(event.cursor):
+                if batch.events:
                     yield batch
-            if fresh := self._take_fresh(pushed or []):
-                yield fresh
-
-    def _take_fresh(self, events: list[LiveEvent]) -> list[LiveEvent]:
-        """Drop events that were yielded before, and move the cursor past the rest."""
-        fresh = [event for event in events if event.cursor.key() > self._cursor.key()]
-        if fresh:
-            self._cursor = fresh[-1].cursor
-        return fresh
-
-    def _is_gap(self, first: EventCursor) -> bool:
-        expected = self._cursor.seq + 1 if first.attempt == self._cursor.attempt else 1
-        return first.key() > self._cursor.key() and first.seq > expected
+                batch = Batch([], has_gap=True)
+            batch.events.append(event)
+            self._continuity.advance(event)
+        if batch.events:
+            yield batch
 
     async def _catch_up(self) -> AsyncIterator[list[LiveEvent]]:
+        """Yield what the stream has from the entry at the cursor on: it shows whether an attempt ended there."""
+        first = "-" if self.cursor.key() == EventCursor().key() else f"{self.cursor.attempt}-{self.cursor.seq}"
         while True:
             try:
                 # Typed by hand: the client's own type allows for text answers, which `decode_responses` would give.
                 entries: list[tuple[bytes, dict[bytes, bytes]]] = cast(
                     Any,
-                    await self._redis.xrange(
-                        run_events(self.run_id), min=f"({self._cursor}", max="+", count=_CATCH_UP_ENTRIES
-                    ),
+                    await self._redis.xrange(run_events(self.run_id), min=first, max="+", count=_CATCH_UP_ENTRIES),
                 )
             except RedisError as error:
                 # Drop events pushed meanwhile, which would hide the gap; the stream has them too.
@@ -104,10 +123,10 @@ class Feed:
                 await asyncio.sleep(_RECONNECT_S)
                 continue
             for _, fields in entries:
-                if fresh := self._take_fresh(list(decode(fields[FIELD]))):
-                    yield fresh
+                yield list(decode(fields[FIELD]))
             if len(entries) < _CATCH_UP_ENTRIES:
                 return
+            first = f"({entries[-1][0].decode()}"
 
 
 class StreamHub:

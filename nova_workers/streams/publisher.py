@@ -9,16 +9,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import cast
 
-import orjson
 import structlog
-from pydantic import BaseModel
-from pydantic_core import PydanticSerializationError
 from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError, ResponseError
 
 from nova_workers.clock import Clock
-from nova_workers.contracts.content import storable_json
 from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.keys import (
@@ -29,19 +25,16 @@ from nova_workers.keys import (
     run_channel,
     run_events,
 )
+from nova_workers.streams.buffer import EventBuffer, to_json
 from nova_workers.streams.wire import FIELD, encode
 
 __all__ = ["EventPublisher", "RunEvents"]
 
 _log = structlog.get_logger(__name__)
 
-_MAX_BUFFERED = 10_000
-"""Events of one run kept while Redis is unavailable. Older ones are dropped: clients fill the gap from the ledger."""
 _MAX_NEWS = 10_000
 """Changes of orchestrations kept while Redis is unavailable; the ledger has them all."""
 _PUBLISH_TREE = (Path(__file__).parent / "publish_tree.lua").read_text(encoding="utf-8")
-_MAX_BATCH = 200
-"""Events per entry, so that a late reader does not parse huge documents."""
 _RETRY_S = 0.25
 _EXPIRE_EVERY_S = 10.0
 """A run that streams for hours keeps its events, and one whose key Redis lost gets its TTL again."""
@@ -70,13 +63,18 @@ class RunEvents:
         """When to renew the key's TTL, on the monotonic clock."""
         self._publisher = publisher
         self._seq = 0
-        self._buffer: deque[tuple[int, bytes]] = deque(maxlen=_MAX_BUFFERED)
+        self._buffer = EventBuffer()
 
     def emit(self, event: Event, *, urgent: bool = False) -> EventCursor:
-        """Send an event soon, and return its id. An urgent one does not wait for the flush interval."""
-        self._seq += 1
-        if not self.refused:
-            self._buffer.append((self._seq, _to_json(self._publisher.stamped(event))))
+        """Send an event soon, and return its id. An urgent one does not wait for the flush interval.
+
+        Text that comes faster than it can be sent is joined to the event before it, and then has the id of that event.
+        """
+        if self.refused:
+            self._seq += 1
+        elif not self._buffer.join(event):
+            self._seq += 1
+            self._buffer.add(self._seq, self._publisher.stamped(event))
             self.due_s = 0.0 if urgent else self.due_s
             self._publisher.mark_dirty(self)
         return EventCursor.model_construct(attempt=self.attempt, seq=self._seq)
@@ -87,12 +85,11 @@ class RunEvents:
 
     def take(self) -> list[tuple[int, bytes]]:
         """Take the next batch out of the buffer."""
-        return [self._buffer.popleft() for _ in range(min(len(self._buffer), _MAX_BATCH))]
+        return self._buffer.take()
 
     def put_back(self, batch: list[tuple[int, bytes]]) -> None:
         """Put back a batch that could not be sent."""
-        room = _MAX_BUFFERED - len(self._buffer)
-        self._buffer.extendleft(reversed(batch[max(len(batch) - room, 0) :]))
+        self._buffer.put_back(batch)
 
     def __len__(self) -> int:
         return len(self._buffer)
@@ -216,7 +213,7 @@ class EventPublisher:
         pipeline = self._redis.pipeline(transaction=False)
         for news in sent:
             name = orchestration_events(news.orchestration_id)
-            batch = [(0, _to_json(record)) for record in news.records]
+            batch = [(0, to_json(record)) for record in news.records]
             pipeline.xadd(name, {FIELD: encode(0, batch)}, maxlen=EVENTS_MAX_ENTRIES, approximate=True)
             pipeline.expire(name, EVENTS_TTL_S)
             pipeline.publish(orchestration_channel(news.orchestration_id), b"")
@@ -249,11 +246,3 @@ def _add(pipeline: Pipeline, events: RunEvents, entry_id: str, payload: bytes) -
         pipeline.publish(orchestration_channel(tree.orchestration_id), b"")
     pipeline.publish(run_channel(events.run_id), payload)
     return 2 if tree is None else 3
-
-
-def _to_json(event: BaseModel) -> bytes:
-    try:
-        return event.model_dump_json(exclude_none=True).encode()
-    except PydanticSerializationError:
-        # A lone surrogate in text from a model or a tool.
-        return orjson.dumps(storable_json(event.model_dump(exclude_none=True)))

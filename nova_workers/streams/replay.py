@@ -1,8 +1,9 @@
-"""Rebuilds a run's events from the ledger when the live stream is gone: committed content, without tokens."""
+"""Rebuilds a run's events from the ledger where the live stream misses any: committed content, without tokens."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 from nova_workers.contracts.events import (
     AssistantMessage,
@@ -10,6 +11,7 @@ from nova_workers.contracts.events import (
     ContentLeftOut,
     Event,
     EventCursor,
+    Restart,
     Steered,
     Step,
     StreamEnd,
@@ -19,74 +21,165 @@ from nova_workers.contracts.events import (
     Usage,
 )
 from nova_workers.contracts.refusals import kind_of
-from nova_workers.ledger.runs.replay import RecordedCall, RecordedCompaction, RecordedRun, RecordedStep
+from nova_workers.ledger.runs.replay import (
+    RecordedCall,
+    RecordedCompaction,
+    RecordedResponse,
+    RecordedRun,
+    RecordedStep,
+)
 
-__all__ = ["replay", "replay_steps"]
+__all__ = ["GapFilling", "fill_gap", "replay"]
+
+_Replayed = Iterator[tuple[EventCursor, Event]]
 
 
-def replay(run: RecordedRun, after: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
+class GapFilling(NamedTuple):
+    """What the ledger has for a follower of an open run whose stream misses events."""
+
+    events: list[tuple[EventCursor, Event]]
+    covered: EventCursor
+    """The follower has what the live events up to this one contain."""
+    is_whole: bool
+    """Whether the text of the open step is complete. If not, live events of this step would leave a hole in it."""
+
+
+def replay(run: RecordedRun, after: EventCursor) -> _Replayed:
     """Yield the events of an ended run after the cursor `after`.
 
-    Every event has an id, ids never decrease, and only the last event has the run's final id. A step that the client
-    received in part is sent whole: the id of its closing event decides.
+    Ids grow. The end of each step and the end of the run have the ids of the live events. A step that the client
+    received in part is sent whole.
     """
     final = run.final_event or EventCursor(attempt=run.attempt, seq=1)
     if final.key() <= after.key():
         return
-    before = EventCursor()
+    ids = _Ids(run, after)
     for step in run.steps:
         if step.closed_by is not None and step.closed_by.key() < final.key():
-            before = step.closed_by
-    yield from replay_steps(run, after, before)
-    yield from _start(run, before, final.attempt, after)
-    # The last step was committed with the run's end; its live events had the ids just before.
+            yield from ids.step(step, step.closed_by)
+    yield from ids.start(final.attempt)
+    # The last step was committed with the run's end.
     closing = [step for step in run.steps if step.closed_by is None or step.closed_by.key() >= final.key()]
-    events = [event for step in closing for event in _step_events(run, step)]
-    yield from _numbered([*events, *_ending(run)], final, before)
+    yield from ids.without_open_text(text=any(step.text for step in closing[:1]))
+    for step in closing:
+        yield from ids.numbered(_step_events(run, step))
+    *before_end, end = _ending(run)
+    yield from ids.numbered(before_end)
+    yield final, end
 
 
-def replay_steps(run: RecordedRun, after: EventCursor, upto: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
-    """Yield the committed steps whose closing events are after `after` and up to `upto`.
+def fill_gap(run: RecordedRun, after: EventCursor, upto: EventCursor) -> GapFilling:
+    """Return the committed events of an open run for a follower at `after` that misses live events before `upto`.
 
-    Each attempt that committed one begins with its `stream_start`.
+    `run` was read after the live event `upto` was: so the ledger has each step that closed before it.
     """
-    before = EventCursor()
+    ids = _Ids(run, after)
+    events: list[tuple[EventCursor, Event]] = []
     for step in run.steps:
-        if step.closed_by is None or step.closed_by.key() > upto.key():
+        if step.closed_by is not None:
+            events.extend(ids.step(step, step.closed_by))
+    if upto.key() <= ids.reached.key():
+        return GapFilling(events, ids.reached, is_whole=True)
+    if upto.seq == 1:
+        # The start of an attempt voids the open text. It repeats a committed response, unless a `step` event closed it.
+        if run.response is not None and run.response.is_closed:
+            events.extend(ids.response(run.response))
+        return GapFilling(events, ids.reached, is_whole=True)
+    if run.response is None:
+        events.extend(ids.start(upto.attempt))
+        reached = max(ids.reached, EventCursor(attempt=upto.attempt, seq=1), key=EventCursor.key)
+        return GapFilling(events, reached, is_whole=not reached.number and upto.seq == reached.seq + 1)
+    before = run.response.told_before
+    if run.response.is_closed:
+        events.extend(ids.response(run.response))
+        events.extend(ids.start(upto.attempt))
+    else:
+        events.extend(ids.start(max(before.attempt, upto.attempt)))
+        events.extend(ids.response(run.response))
+    told = EventCursor(attempt=before.attempt, seq=before.seq - 1)
+    return GapFilling(events, max(ids.reached, told, key=EventCursor.key), is_whole=True)
+
+
+class _Ids:
+    """Gives ids to the events for one client, in order."""
+
+    def __init__(self, run: RecordedRun, after: EventCursor) -> None:
+        self.reached = after
+        """The last live event whose content the client has."""
+        self._run = run
+        self._sent = after
+        self._started = after.attempt
+        self._closed = EventCursor(attempt=after.attempt, seq=1)
+        """The end of the last step that the client has, or the start of an attempt after it."""
+
+    def step(self, step: RecordedStep, closed_by: EventCursor) -> _Replayed:
+        """Yield a step that closed at an id, unless the client has it. The last event has that id."""
+        if closed_by.key() > self._sent.key():
+            yield from self.start(closed_by.attempt)
+            yield from self.without_open_text(text=bool(step.text))
+            *events, closing = _step_events(self._run, step)
+            yield from self.numbered(events)
+            yield self._own(closed_by, closing)
+        self._closed = max(self._closed, closed_by, key=EventCursor.key)
+
+    def start(self, attempt: int) -> _Replayed:
+        """Yield the start of an attempt, unless the client has it. Attempt 0 is a run that never began."""
+        if attempt == 0 or self._started >= attempt:
             return
-        yield from _start(run, before, step.closed_by.attempt, after)
-        if step.closed_by.key() > after.key():
-            yield from _numbered(_step_events(run, step), step.closed_by, before)
-        before = step.closed_by
+        self._started = attempt
+        if attempt == 1:
+            yield self._own(EventCursor(attempt=1, seq=1), _stream_start(self._run, attempt))
+        else:
+            # With the id of the live event, a client that resumes there would miss the response of a step that waited.
+            yield from self.numbered([_stream_start(self._run, attempt)])
+        self._closed = self._sent
+
+    def response(self, response: RecordedResponse) -> _Replayed:
+        """Yield a committed response whose calls are open; with a `step` event if a live one closed its text."""
+        yield from self.without_open_text(text=bool(response.text))
+        events: list[Event] = []
+        if response.text:
+            events.append(AssistantMessage(text=response.text, step=response.index, at=response.said_at))
+        events.extend(map(_call_start, response.calls))
+        if response.is_closed:
+            events.append(Step(index=response.index, at=response.said_at))
+        yield from self.numbered(events)
+
+    def without_open_text(self, *, text: bool) -> _Replayed:
+        """Void what the client may have of the open step, unless the step's text replaces it."""
+        if not text and self._sent.key() > self._closed.key():
+            yield from self.numbered([Restart()])
+
+    def numbered(self, events: Sequence[Event]) -> _Replayed:
+        """Yield events that have no id of their own."""
+        for event in events:
+            self._sent = self._sent.following()
+            yield self._sent, event
+
+    def _own(self, cursor: EventCursor, event: Event) -> tuple[EventCursor, Event]:
+        self._sent = self.reached = cursor
+        return cursor, event
 
 
-def _start(
-    run: RecordedRun, before: EventCursor, attempt: int, after: EventCursor
-) -> Iterator[tuple[EventCursor, Event]]:
-    """Yield the start of an attempt, if it begins here. Attempt 0 is a run that never began."""
-    start = EventCursor(attempt=attempt, seq=1)
-    if attempt > before.attempt and start.key() > after.key():
-        yield (
-            start,
-            StreamStart(
-                run_id=run.run_id,
-                thread_id=run.thread_id,
-                attempt=attempt,
-                agent_id=run.agent_id,
-                model=run.model,
-                label=run.label,
-                target=run.target,
-                # The start time of later attempts is not stored.
-                at=run.started_at if attempt == 1 else None,
-            ),
-        )
+def _stream_start(run: RecordedRun, attempt: int) -> StreamStart:
+    return StreamStart(
+        run_id=run.run_id,
+        thread_id=run.thread_id,
+        attempt=attempt,
+        agent_id=run.agent_id,
+        model=run.model,
+        label=run.label,
+        target=run.target,
+        # The start time of later attempts is not stored.
+        at=run.started_at if attempt == 1 else None,
+    )
 
 
 def _step_events(run: RecordedRun, step: RecordedStep) -> list[Event]:
     events = [*_left_out(run)] if step is run.steps[0] else []
     events.extend(_compaction_events(step.compactions))
     if step.text:
-        events.append(AssistantMessage(text=step.text, at=step.said_at))
+        events.append(AssistantMessage(text=step.text, step=step.index, at=step.said_at))
     for call in step.calls:
         events.extend(_call_events(call))
     if step.steered_by:
@@ -110,8 +203,12 @@ def _compaction_events(compactions: Sequence[RecordedCompaction]) -> Iterator[Ev
         )
 
 
+def _call_start(call: RecordedCall) -> ToolStatus:
+    return ToolStatus(tool_call_id=call.call_id, tool_name=call.tool_name, status="started", at=call.started_at)
+
+
 def _call_events(call: RecordedCall) -> Iterator[Event]:
-    yield ToolStatus(tool_call_id=call.call_id, tool_name=call.tool_name, status="started", at=call.started_at)
+    yield _call_start(call)
     yield ToolStatus(
         tool_call_id=call.call_id,
         tool_name=call.tool_name,
@@ -142,13 +239,3 @@ def _ending(run: RecordedRun) -> list[Event]:
         )
     )
     return events
-
-
-def _numbered(events: list[Event], last: EventCursor, before: EventCursor) -> Iterator[tuple[EventCursor, Event]]:
-    """Give the last event the id `last` and the others the ids before it, but none at or below `before`.
-
-    A live stream had at least as many events, so ids suffice; if not, neighbors share an id.
-    """
-    lowest = before.seq + 1 if before.attempt == last.attempt else 1
-    for offset, event in enumerate(events, start=1 - len(events)):
-        yield EventCursor(attempt=last.attempt, seq=max(min(lowest, last.seq), last.seq + offset)), event

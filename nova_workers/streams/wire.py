@@ -6,7 +6,7 @@ is ``<attempt>-<seq of its last event>``, and the same bytes are published on th
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -14,7 +14,7 @@ import orjson
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 
-__all__ = ["FIELD", "LiveEvent", "decode", "encode"]
+__all__ = ["FIELD", "Continuity", "LiveEvent", "decode", "encode", "is_final", "whole_rest"]
 
 FIELD = b"p"
 
@@ -38,3 +38,60 @@ def decode(payload: bytes) -> Iterator[LiveEvent]:
     attempt: int = document["a"]
     for seq, event in document["e"]:
         yield LiveEvent(EventCursor.model_construct(attempt=attempt, seq=seq), event)
+
+
+def is_final(event: LiveEvent) -> bool:
+    """Whether an event is the last of its run."""
+    return event.event["type"] == "stream_end" and bool(event.event["final"])
+
+
+class Continuity:
+    """Detects missing events from the ids of the events that were read.
+
+    Within an attempt, ids have no gaps. The first event of an attempt continues the stream only if the attempt before
+    it is known to be whole: its last event is a `stream_end`.
+    """
+
+    def __init__(self, after: EventCursor) -> None:
+        self.cursor = after
+        """The id of the last event."""
+        self._attempt_ended = after.key() == EventCursor().key()
+
+    def recall(self, event: LiveEvent) -> None:
+        """Take note of an event that was read before, and may be the one at the cursor."""
+        if event.cursor.key() == self.cursor.key():
+            self._attempt_ended = event.event["type"] == "stream_end"
+
+    def is_next(self, cursor: EventCursor) -> bool:
+        """Whether no event is missing between the cursor and another one, which is after it."""
+        if self.cursor.number:
+            return False
+        if cursor.attempt == self.cursor.attempt:
+            return cursor.seq == self.cursor.seq + 1
+        return self._attempt_ended and cursor.attempt == self.cursor.attempt + 1 and cursor.seq == 1
+
+    def advance(self, event: LiveEvent) -> None:
+        """Move the cursor to an event."""
+        self.cursor = event.cursor
+        self._attempt_ended = event.event["type"] == "stream_end"
+
+
+def whole_rest(events: Iterable[LiveEvent], after: EventCursor, final: EventCursor | None) -> list[LiveEvent] | None:
+    """Return the events after a cursor up to the final one; None if any of them is missing.
+
+    Args:
+        events: What the stream has, from the event at the cursor on.
+        after: The cursor.
+        final: The id of the run's last event.
+    """
+    continuity = Continuity(after)
+    rest: list[LiveEvent] = []
+    for event in events:
+        if event.cursor.key() <= continuity.cursor.key():
+            continuity.recall(event)
+            continue
+        if not continuity.is_next(event.cursor):
+            return None
+        rest.append(event)
+        continuity.advance(event)
+    return rest if continuity.cursor == final else None

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.runs.replay import RecordedCall, RecordedCompaction, RecordedRun, RecordedStep
-from nova_workers.streams.replay import replay, replay_steps
+from nova_workers.streams.replay import replay
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 COMPACTION = RecordedCompaction(900, 400, NOW, NOW)
@@ -66,9 +66,8 @@ def test_a_whole_replay_begins_with_a_start_and_ends_with_one_final_event(run: R
     assert events[0][1].type == "stream_start"
     assert events[-1][1].type == "stream_end"
     keys = [cursor.key() for cursor, _ in events]
-    assert keys == sorted(keys)
-    assert run.final_event is not None
-    assert keys.count(run.final_event.key()) == 1
+    assert keys == sorted(set(keys))
+    assert events[-1][0] == run.final_event
     assert [event.index for _, event in events if event.type == "step"] == list(range(len(run.steps)))
 
 
@@ -93,14 +92,7 @@ def test_a_follower_cut_off_anywhere_in_a_replay_misses_nothing_by_resuming(run:
     whole = list(replay(run, EventCursor()))
     seen = whole[: cut % len(whole)]
     rest = list(replay(run, seen[-1][0] if seen else EventCursor()))
-    assert {repr(event) for _, event in whole} == {repr(event) for _, event in seen + rest}
-
-
-@given(recorded_runs(), CURSORS, CURSORS)
-def test_a_gap_is_filled_with_the_steps_that_closed_in_it(
-    run: RecordedRun, after: EventCursor, upto: EventCursor
-) -> None:
-    filled = list(replay_steps(run, after, upto))
-    assert all(cursor.key() <= upto.key() for cursor, _ in filled)
-    inside = [s.index for s in run.steps if s.closed_by and after.key() < s.closed_by.key() <= upto.key()]
-    assert [event.index for _, event in filled if event.type == "step"] == inside
+    # A step that was cut off comes whole; a client may have to drop what it has of it first.
+    assert {repr(event) for _, event in whole} == {repr(event) for _, event in seen + rest if event.type != "restart"}
+    keys = [cursor.key() for cursor, _ in seen + rest]
+    assert keys == sorted(set(keys))

@@ -249,7 +249,7 @@ class Runs:
             await sleep(self._transport.retry.delay_s(failures))
 
     def _listen(self, run_id: str, after: EventCursor) -> AbstractAsyncContextManager[EventSource]:
-        headers = {"Last-Event-ID": str(after)} if after.key() > (0, 0) else None
+        headers = {"Last-Event-ID": str(after)} if after != EventCursor() else None
         return self._transport.listen("GET", f"/v1/runs/{run_id}/events", headers=headers)
 
 

@@ -13,7 +13,14 @@ from nova_workers.contracts.events import DeliveryTarget, EventCursor
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["RecordedCall", "RecordedCompaction", "RecordedRun", "RecordedStep", "load_recorded_run"]
+__all__ = [
+    "RecordedCall",
+    "RecordedCompaction",
+    "RecordedResponse",
+    "RecordedRun",
+    "RecordedStep",
+    "load_recorded_run",
+]
 
 _RUN = """
 SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_into, r.stop_reason,
@@ -34,8 +41,9 @@ SELECT step, kind, content, run_id, event_id, used, created_at
 """
 
 _CALLS = """
-SELECT call_id, step, tool_name, status, started_at, completed_at
-  FROM tool_calls WHERE turn_id = :turn_id ORDER BY sequence
+SELECT c.call_id, c.step, c.tool_name, c.status, c.started_at, c.completed_at,
+       EXISTS (SELECT 1 FROM run_waits w WHERE w.run_id = :run_id AND w.tool_call_id = c.call_id) AS waited
+  FROM tool_calls c WHERE c.turn_id = :turn_id ORDER BY c.sequence
 """
 
 # A run's compactions stand directly above its turn; one of an earlier run that left no turn is older than this run.
@@ -98,11 +106,29 @@ class RecordedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedResponse:
+    """The committed response of a step whose calls have not all ended.
+
+    Attributes:
+        told_before: An id: the live events with its text have lower ones.
+        is_closed: The run waited for a call of it, and so a live `step` event closed its text.
+    """
+
+    index: int
+    told_before: EventCursor
+    text: str
+    calls: tuple[RecordedCall, ...]
+    is_closed: bool
+    said_at: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedRun:
     """A run and its committed steps, in order.
 
     Attributes:
         final_event: Id of the last event; None while the run is open.
+        response: The response of the step after `steps`, if it is committed and calls of it are open.
         left_out: Notes for the blocks that the provider refused. In which step is not known.
         compactions: Compactions after the last step.
     """
@@ -128,6 +154,7 @@ class RecordedRun:
     finished_at: datetime | None = None
     left_out: tuple[str, ...] = ()
     compactions: tuple[RecordedCompaction, ...] = ()
+    response: RecordedResponse | None = None
 
 
 async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str) -> RecordedRun | None:
@@ -136,10 +163,12 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
     if row is None:
         return None
     steps: tuple[RecordedStep, ...] = ()
+    response: RecordedResponse | None = None
     compactions: tuple[RecordedCompaction, ...] = ()
     if row["turn_id"] is not None:
         messages = await connection.fetch(_MESSAGES, turn_id=row["turn_id"])
-        calls = await connection.fetch(_CALLS, turn_id=row["turn_id"])
+        calls = await connection.fetch(_CALLS, turn_id=row["turn_id"], run_id=run_id)
+        response = _response(messages, calls, committed=row["steps"])
         rows = await connection.fetch(_COMPACTIONS, turn_id=row["turn_id"], started_at=row["started_at"])
         steps, compactions = _placed(_steps(messages, calls, committed=row["steps"]), map(_compaction, rows))
     error = None
@@ -166,6 +195,7 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
         finished_at=row["finished_at"],
         left_out=tuple((row["refused_blocks"] or {}).values()),
         compactions=compactions,
+        response=response,
     )
 
 
@@ -205,6 +235,23 @@ def _steps(messages: list[Row], calls: list[Row], *, committed: int) -> tuple[Re
             closed_at=rows[-1]["created_at"],
         )
         for index, rows in sorted(rows_of.items())
+    )
+
+
+def _response(messages: list[Row], calls: list[Row], *, committed: int) -> RecordedResponse | None:
+    """Return the response of the open step. None if there is none, or if the step was completed meanwhile."""
+    rows = [row for row in messages if row["step"] >= committed]
+    if len(rows) != 1 or rows[0]["kind"] != "response" or (told_before := _cursor(rows[0]["event_id"])) is None:
+        return None
+    (row,) = rows
+    of_step = [call for call in calls if call["step"] == row["step"]]
+    return RecordedResponse(
+        index=row["step"],
+        told_before=told_before,
+        text=_text(row["content"]),
+        calls=tuple(map(_call, of_step)),
+        is_closed=any(call["waited"] for call in of_step),
+        said_at=row["created_at"],
     )
 
 

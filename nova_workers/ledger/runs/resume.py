@@ -24,9 +24,8 @@ SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reaso
 """
 _LOAD_CALLS = """
 SELECT call_id, step, sequence, tool_name, params, status, result, error, started_at, completed_at,
-       c.result IS NOT NULL
-       AND EXISTS (SELECT 1 FROM turns t JOIN run_waits w ON w.run_id = t.run_id
-                    WHERE t.id = c.turn_id AND w.tool_call_id = c.call_id) AS answered
+       EXISTS (SELECT 1 FROM turns t JOIN run_waits w ON w.run_id = t.run_id
+                WHERE t.id = c.turn_id AND w.tool_call_id = c.call_id) AS waited
   FROM tool_calls c WHERE turn_id = :turn_id ORDER BY sequence
 """
 
@@ -48,12 +47,14 @@ class Journal:
         compacted_through: The last step that a summary replaces; -1 without one.
         refused: Notes for the blocks that the provider refused in this turn, by fingerprint.
         answered: Calls of the open step whose results came from outside while the run was waiting.
+        has_waited: The run waited for calls of the open step, and so a live `step` event closed its text.
     """
 
     steps: tuple[StepRecord, ...]
     next_seq: int
     spent: TokenUsage = field(default_factory=TokenUsage)
     answered: tuple[ToolCall, ...] = ()
+    has_waited: bool = False
     permissions_used: Mapping[str, Any] | None = None
     compacted_through: int = -1
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
@@ -83,12 +84,14 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
     used = await connection.fetchrow(_LOAD_USAGE, turn_id=turn_id)
     assert used is not None  # noqa: S101 - its messages refer to it
     *counts, permissions_used, refused, compacted_through = used
-    answered = () if ordered[-1].complete else _answered(calls, step=ordered[-1].index)
+    open_step = None if ordered[-1].complete else ordered[-1].index
+    waited = [row for row in calls if row["waited"] and row["step"] == open_step]
     return Journal(
         tuple(ordered),
         messages[-1]["seq"] + 1,
         TokenUsage(*counts),
-        answered=answered,
+        answered=tuple(_call(row) for row in waited if row["result"] is not None),
+        has_waited=bool(waited),
         permissions_used=permissions_used,
         compacted_through=-1 if compacted_through is None else compacted_through,
         refused=refused or {},
@@ -105,10 +108,6 @@ async def find_result(connection: Connection, run_id: str, fence: int, call_id: 
 
 def _empty_step(index: int, calls: Sequence[Row]) -> StepRecord:
     return StepRecord(index=index, messages=(), tool_calls=tuple(_call(row) for row in calls if row["step"] == index))
-
-
-def _answered(calls: Sequence[Row], *, step: int) -> tuple[ToolCall, ...]:
-    return tuple(_call(row) for row in calls if row["step"] == step and row["answered"])
 
 
 def _call(row: Row) -> ToolCall:

@@ -34,6 +34,7 @@ from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.facts import PermissionsUsed, turn_facts
 from nova_workers.runs.turns.subagent_events import SubagentEvents
+from nova_workers.runs.turns.told_text import ToldText
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun
 from nova_workers.tools import ToolPolicy, Verdict, lasting_call
@@ -90,13 +91,39 @@ class TurnRecorder(TurnListener):
         self._facts = turn_facts(run.claim)
         self._permissions_used = PermissionsUsed(journal.permissions_used)
         self._answered = journal.answered
+        self._told = ToldText(journal)
         answered = {call.id for call in journal.answered}
         self._ended = {call.id for step in journal.steps for call in step.tool_calls if call.result is not None}
         self._ended -= answered
         self.take_journal(journal)
 
+    def begin(self) -> None:
+        """Publish that the attempt begins, and the text of a committed response whose calls it continues."""
+        claim = self._claim
+        self._events.emit(
+            live.StreamStart(
+                run_id=claim.run_id,
+                thread_id=claim.thread_id,
+                attempt=claim.attempt,
+                agent_id=claim.agent_id,
+                model=claim.model or claim.agent.model,
+                label=claim.thread_label,
+                target=claim.target,
+            )
+        )
+        last = max(self._steps.values(), key=lambda step: step.index, default=None)
+        if last is not None and not last.complete:
+            self._correct_text(last)
+
+    def _correct_text(self, step: StepRecord | None) -> None:
+        if (correction := self._told.correction(step)) is not None:
+            self._events.emit(correction)
+
     def take_journal(self, journal: Journal) -> None:
         """Continue from the committed journal of the turn."""
+        if self._told:
+            # The turn continues without the response that was streaming.
+            self.on_restart()
         self.final_step = None
         self.unwritten = None
         self.is_over_window = False
@@ -161,6 +188,7 @@ class TurnRecorder(TurnListener):
         """Publish a piece of the answer."""
         if self.first_token_at is None:
             self.first_token_at = self._clock.now()
+        self._told.add(text)
         self._events.emit(live.Token(text=text))
 
     def on_reasoning(self, text: str) -> None:
@@ -169,10 +197,12 @@ class TurnRecorder(TurnListener):
 
     def on_restart(self) -> None:
         """Publish that the streamed part of the response is void."""
+        self._told.replace()
         self._events.emit(live.Restart())
 
     def on_assistant_message(self, text: str) -> None:
         """Publish narration."""
+        self._told.replace(text)
         self._events.emit(live.AssistantMessage(text=text))
 
     def on_tool_use_summary(self, summary: str) -> None:
@@ -195,6 +225,7 @@ class TurnRecorder(TurnListener):
         """Commit a response and its pending calls. Raises `RunLost`."""
         self._steps[step.index] = replace(step, complete=False)
         self.unwritten = step
+        self._correct_text(step)
         event_id = str(self._events.upcoming())
 
         async def write(connection: Connection) -> None:
@@ -219,7 +250,8 @@ class TurnRecorder(TurnListener):
         self._announce_ends(self._answered)
 
     def close(self, step: StepRecord | None) -> None:
-        """Emit the end of each interrupted call of the turn's last step."""
+        """Emit the end of each interrupted call of the turn's last step, and its text if it differs from the stream."""
+        self._correct_text(step)
         if step is not None:
             self._announce_ends(step.tool_calls)
 
@@ -265,6 +297,7 @@ class TurnRecorder(TurnListener):
         self._summary = self._declared_summary(step)
         stop = self._run.stop_at_step or self.is_over_window or self._summary is not None
         spent = self._spent + step.usage + step.tool_usage
+        self._correct_text(step)
         # The usage event comes first, because the step event closes the step.
         event_id = str(self._events.upcoming(2))
         facts = self.facts
@@ -289,6 +322,7 @@ class TurnRecorder(TurnListener):
         absorbed = await persist(self._database, self._run.abort, write)
         self._events.emit(live.Usage.of(spent))
         self._events.emit(live.Step(index=step.index))
+        self._told.replace()
         self.seq += len(step.messages) + len(absorbed)
         self._steps[step.index] = step
         self.unwritten = None

@@ -9,7 +9,6 @@ from typing import NamedTuple
 import structlog
 
 from nova_workers.clock import Clock
-from nova_workers.contracts import events as live
 from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import (
     CompactionTrigger,
@@ -108,17 +107,6 @@ class TurnRunner:
         """
         claim = run.claim
         time_left = _TimeLeft(claim, self._clock)
-        events.emit(
-            live.StreamStart(
-                run_id=claim.run_id,
-                thread_id=claim.thread_id,
-                attempt=claim.attempt,
-                agent_id=claim.agent_id,
-                model=claim.model or claim.agent.model,
-                label=claim.thread_label,
-                target=claim.target,
-            )
-        )
         try:
             engine = self._assembler.engine(claim)
             claim = await within_budgets(self._database, claim, run.abort)

@@ -8,11 +8,11 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from nova_workers.contracts.events import StreamEnd, Token
+from nova_workers.contracts.events import Reasoning, StreamEnd, Thinking, Token
 from nova_workers.contracts.orchestration.events import OrchestrationEnd, TreeCursor, TreeNews, TreeRecord
 from nova_workers.ids import new_id
 from nova_workers.keys import EVENTS_TTL_S, run_events
-from nova_workers.streams.publisher import TreeSource
+from nova_workers.streams.publisher import RunEvents, TreeSource
 from nova_workers.streams.trees import TreeFeed
 from tests.requirements import proves
 from tests.support.harness.manual_clock import ManualClock
@@ -138,29 +138,61 @@ async def test_while_redis_is_unavailable_the_newest_events_are_kept(redis: Redi
     async with publisher_on(client, flush_ms=0) as publisher:
         wire.refuses = True
         events = publisher.open(RUN, 1)
-        for at in range(10_050):
-            events.emit(Token(text=str(at)))
-            if at % 2_000 == 0:
-                await publisher.drain(0.05)
+        for _ in range(5):
+            _wait_for_model(events, 2_010)
+            await publisher.drain(0.05)
         wire.refuses = False
         await publisher.drain(30)
     await client.aclose()
     kept = await stored(redis)
     assert str(kept[-1].cursor) == "1-10050"
     assert len(kept) == 10_000
-    assert [event.cursor.seq for event in kept] == list(range(51, 10_051))
+
+
+@proves("events.exact")
+async def test_text_that_comes_faster_than_it_can_be_sent_is_joined_and_none_is_lost(redis: Redis):
+    pieces = [f"{at} " for at in range(30_000)]
+    async with publisher_on(redis) as publisher:
+        events = publisher.open(RUN, 1)
+        say(events, *pieces[:29_000])
+        events.emit(Token(text="not of the answer", agent="helper"))
+        events.emit(Reasoning(text="nor this"))
+        say(events, *pieces[29_000:])
+        last = events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
+        await publisher.drain(10)
+    sent = await stored(redis)
+    assert [event.cursor.seq for event in sent] == list(range(1, last.seq + 1))
+    assert len(sent) < 400
+    answer = [event.event["text"] for event in sent if event.event["type"] == "token" and "agent" not in event.event]
+    assert "".join(answer) == "".join(pieces)
+    assert answer[:200] == pieces[:200], "a model at an ordinary speed has each piece by itself"
+
+
+async def test_a_run_keeps_a_bounded_amount_of_text_while_redis_is_unavailable(redis: Redis, wire: FaultProxy):
+    client = Redis.from_url(wire.url, retry=Retry(NoBackoff(), 0))
+    async with publisher_on(client, flush_ms=0) as publisher:
+        wire.refuses = True
+        events = publisher.open(RUN, 1)
+        say(events, *("x" * 1_000 for _ in range(10_000)))
+        await publisher.drain(0.05)
+        wire.refuses = False
+        await publisher.drain(10)
+    await client.aclose()
+    kept = await stored(redis)
+    assert 1_500_000 < sum(len(event.event["text"]) for event in kept) <= 2_000_000
+    assert kept[-1].cursor.seq - kept[0].cursor.seq == len(kept) - 1
 
 
 async def test_a_batch_put_back_into_a_full_buffer_is_replaced_by_newer_events(redis: Redis):
     async with publisher_on(redis) as publisher:
         events = publisher.open(RUN, 1)
-        say(events, *("x" for _ in range(10_000)))
+        _wait_for_model(events, 10_000)
         batch = events.take()
-        say(events, *("y" for _ in range(len(batch) - 50)))
+        _wait_for_model(events, len(batch) - 50)
         events.put_back(batch)
         assert len(events) == 10_000
         assert [seq for seq, _ in events.take()][:51] == [*range(151, 202)]
-        say(events, *("z" for _ in range(300)))
+        _wait_for_model(events, 300)
         events.put_back(batch)
         assert len(events) == 10_000
         await publisher.drain(10)
@@ -204,3 +236,9 @@ async def test_events_of_many_runs_are_sent_in_one_round_trip(redis: Redis):
     info = await redis.info("commandstats")
     assert info["cmdstat_xadd"]["calls"] >= 300
     assert [texts(await stored(redis, f"run_{at}")) for at in (0, 299)] == [["1-1 hello"], ["1-1 hello"]]
+
+
+def _wait_for_model(events: RunEvents, times: int) -> None:
+    """Emit events that cannot be joined."""
+    for _ in range(times):
+        events.emit(Thinking())

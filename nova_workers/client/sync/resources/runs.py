@@ -246,7 +246,7 @@ class Runs:
             sleep(self._transport.retry.delay_s(failures))
 
     def _listen(self, run_id: str, after: EventCursor) -> AbstractContextManager[EventSource]:
-        headers = {"Last-Event-ID": str(after)} if after.key() > (0, 0) else None
+        headers = {"Last-Event-ID": str(after)} if after != EventCursor() else None
         return self._transport.listen("GET", f"/v1/runs/{run_id}/events", headers=headers)
 
 

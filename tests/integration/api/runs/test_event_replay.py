@@ -62,8 +62,7 @@ async def test_a_run_is_replayed_from_the_ledger_once_its_stream_is_gone(
         "cost_usd": 0.0,
     }
     positions = [live.EventCursor.parse(frame.id).key() for frame in replayed]
-    assert positions == sorted(positions)
-    assert positions.count(final.key()) == 1, "a client that has the final id has everything"
+    assert positions == sorted(set(positions))
 
 
 async def test_a_replay_skips_the_steps_that_the_client_has_and_repeats_a_partly_seen_one(
@@ -79,7 +78,7 @@ async def test_a_replay_skips_the_steps_that_the_client_has_and_repeats_a_partly
     after_first = await whole(api, turn.claim.run_id, str(first))
     assert [frame.data.get("text") for frame in after_first] == ["two!?", None, None, "three", None, "three"]
     in_second = await whole(api, turn.claim.run_id, f"1-{first.seq + 1}")
-    assert in_second == after_first
+    assert [frame.data for frame in in_second] == [frame.data for frame in after_first]
     after_second = await whole(api, turn.claim.run_id, str(second))
     assert [frame.type for frame in after_second] == ["assistant_message", "step", "stream_end"]
 
@@ -97,7 +96,10 @@ async def test_a_replay_of_several_attempts_has_the_start_of_each(api: Api, work
         ("stream_start", 1),
         ("stream_start", 2),
     ]
-    assert [frame.id.split("-")[0] for frame in replayed] == ["1"] * 4 + ["2"] * 4
+    closed, final = next(frame.id for frame in replayed if frame.type == "step"), replayed[-1].id
+    assert (closed, final) == ("1-3", "2-2")
+    positions = [live.EventCursor.parse(frame.id).key() for frame in replayed]
+    assert positions == sorted(set(positions))
 
 
 async def test_a_failure_is_replayed_with_its_kind(api: Api, worker: ManualWorker, redis: Redis) -> None:
@@ -135,7 +137,19 @@ async def test_a_client_that_has_the_final_event_is_asked_not_to_reconnect(api: 
 
 @pytest.mark.parametrize(
     "cursor",
-    ["", "1", "1-", "-1", "a-b", "1-2-3", "1.5-2", "\N{ARABIC-INDIC DIGIT ONE}-1", "99999999999-1", "9" * 30 + "-1"],
+    [
+        "",
+        "1",
+        "1-",
+        "-1",
+        "a-b",
+        "1-2-3-4",
+        "1-2-",
+        "1.5-2",
+        "\N{ARABIC-INDIC DIGIT ONE}-1",
+        "99999999999-1",
+        "9" * 30 + "-1",
+    ],
 )
 async def test_a_cursor_of_another_form_is_refused(api: Api, worker: ManualWorker, cursor: str) -> None:
     turn = await begun(api, worker)

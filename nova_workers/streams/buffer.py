@@ -1,0 +1,98 @@
+"""The events of a run that wait to be sent."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+import orjson
+from pydantic import BaseModel
+from pydantic_core import PydanticSerializationError
+
+from nova_workers.contracts.content import storable_json
+from nova_workers.contracts.events import Event, Reasoning, Token
+
+__all__ = ["EventBuffer", "to_json"]
+
+_MAX_BUFFERED = 10_000
+"""Events of one run kept while Redis is unavailable. Older ones are dropped: clients fill the gap from the ledger."""
+_MAX_BUFFERED_BYTES = 2_000_000
+"""The same for their size."""
+_MAX_BATCH = 200
+"""Events per entry, so that a late reader does not parse huge documents."""
+_MAX_JOINED_CHARS = 2_000
+"""Size of a piece of text that is joined from several, because they come faster than they can be sent."""
+
+
+class EventBuffer:
+    """Events of one run that are to be sent, oldest first.
+
+    If more than one batch waits, pieces of text are joined: a model that streams faster than Redis takes loses no text.
+    """
+
+    def __init__(self) -> None:
+        self._events: deque[tuple[int, bytes]] = deque()
+        self._size_bytes = 0
+        self._open: Token | Reasoning | None = None
+        """The first piece of the newest event, to which more text may be joined."""
+        self._pieces: list[str] = []
+        self._open_seq = 0
+        self._open_chars = 0
+
+    def __len__(self) -> int:
+        return len(self._events) + (self._open is not None)
+
+    def join(self, event: Event) -> bool:
+        """Join a piece of text to the newest event, if that is open for it."""
+        if self._open is None or not isinstance(event, Token | Reasoning) or self._open_chars > _MAX_JOINED_CHARS:
+            return False
+        if (event.type, event.agent) != (self._open.type, self._open.agent):
+            return False
+        self._pieces.append(event.text)
+        self._open_chars += len(event.text)
+        return True
+
+    def add(self, seq: int, event: Event) -> None:
+        """Add an event."""
+        self._close()
+        if len(self._events) >= _MAX_BATCH and isinstance(event, Token | Reasoning):
+            self._open, self._open_seq, self._pieces, self._open_chars = event, seq, [event.text], len(event.text)
+        else:
+            self._append(seq, to_json(event))
+
+    def take(self) -> list[tuple[int, bytes]]:
+        """Take the next batch out."""
+        if len(self._events) < _MAX_BATCH:
+            self._close()
+        batch = [self._events.popleft() for _ in range(min(len(self._events), _MAX_BATCH))]
+        self._size_bytes -= sum(len(body) for _, body in batch)
+        return batch
+
+    def put_back(self, batch: Sequence[tuple[int, bytes]]) -> None:
+        """Put back a batch that could not be sent."""
+        self._events.extendleft(reversed(batch))
+        self._size_bytes += sum(len(body) for _, body in batch)
+        self._trim()
+
+    def _close(self) -> None:
+        if (event := self._open) is not None:
+            self._open = None
+            self._append(self._open_seq, to_json(event.model_copy(update={"text": "".join(self._pieces)})))
+
+    def _append(self, seq: int, body: bytes) -> None:
+        self._events.append((seq, body))
+        self._size_bytes += len(body)
+        self._trim()
+
+    def _trim(self) -> None:
+        while len(self._events) > _MAX_BUFFERED or (self._size_bytes > _MAX_BUFFERED_BYTES and len(self._events) > 1):
+            self._size_bytes -= len(self._events.popleft()[1])
+
+
+def to_json(event: BaseModel) -> bytes:
+    """Return an event, or a record with one, as JSON."""
+    try:
+        return event.model_dump_json(exclude_none=True).encode()
+    except PydanticSerializationError:
+        # A lone surrogate in text from a model or a tool.
+        return orjson.dumps(storable_json(event.model_dump(exclude_none=True)))
