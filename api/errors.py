@@ -23,6 +23,7 @@ from nova_workers.errors import (
     Gone,
     InvalidInput,
     LimitExceeded,
+    NewerValue,
     NotFound,
     NovaError,
     Rejected,
@@ -131,6 +132,8 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     LimitExceeded: HTTPStatus.CONFLICT,
     TooManyRequests: HTTPStatus.TOO_MANY_REQUESTS,
     Unavailable: HTTPStatus.SERVICE_UNAVAILABLE,
+    # A process of the later release can answer.
+    NewerValue: HTTPStatus.SERVICE_UNAVAILABLE,
     NovaError: HTTPStatus.INTERNAL_SERVER_ERROR,
 }
 

@@ -34,6 +34,7 @@
     ├── OutboundFailed      a request to an outside server; `refused` says whether it was never sent
     ├── DeliveryFailed      a channel did not hand something over; `retryable` says whether to try again
     ├── EngineFailure       the turn failed; `retryable` says whether trying again can help
+    ├── NewerValue          a later release stored a value with fields that this one would ignore
     └── ConfigurationError  the operator must act; the process refuses to start
 """
 
@@ -59,6 +60,7 @@ __all__ = [
     "MaxDepthExceededError",
     "MessageRoutingError",
     "ModelNotAvailableError",
+    "NewerValue",
     "NotFound",
     "NovaError",
     "OrchestrationError",
@@ -335,6 +337,12 @@ class EngineFailure(NovaError):
         super().__init__(message, **fields)
         self.kind: EngineErrorKind = kind
         self.retryable = retryable
+
+
+class NewerValue(NovaError):
+    """A later release stored a value whose fields this release does not know. ``fields['fields']`` names them."""
+
+    code = "newer_value"
 
 
 class ConfigurationError(NovaError):

@@ -252,6 +252,10 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "archive.round-trip": "An export that is imported elsewhere is exported again to the byte.",
     "archive.whole": "An archive is imported whole or not at all.",
     "archive.tenants": "An archive cannot reach into another tenant.",
+    # upgrades
+    "upgrade.expand": "Migrations take nothing away from the code of the previous release.",
+    "upgrade.beside": "API and workers of two releases serve one fleet, each the other's runs and events.",
+    "upgrade.newer": "What a later release stores is read if it changes nothing, and else left to that release.",
     # backups
     "backup.moment": "A backup of a live fleet is one moment of all tables; a restore has the same rows and rights.",
     "backup.whole": "A backup that fails leaves no file, and a file that is damaged or too new is not restored.",

@@ -23,6 +23,7 @@ from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree_of_external, lock_tree_of_run
+from nova_workers.ledger.stored import read_stored
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.config.values import OrchestrationConfig
@@ -100,7 +101,7 @@ class AgentActions:
             owner = (await get_agent(connection, tree.tenant_id, tree.agent_id)).spec
             agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
         mode = pick_agent(agents, caller.agent_id, what="agent").permission_mode
-        config = OrchestrationConfig.model_validate(tree.config)
+        config = read_stored(OrchestrationConfig.model_validate, tree.config)
         return [
             await prepare_spawn(self._models, tree, owner, config, request, parent_mode=mode) for request in requests
         ]

@@ -8,6 +8,7 @@ from nova_workers.contracts.orchestration import AgentDescriptor, HistoryEntry
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.locking import frozen_config
+from nova_workers.ledger.stored import read_stored
 from nova_workers.orchestration.actions import Caller
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.finding import pick_agent
@@ -66,6 +67,5 @@ class AgentViews:
 
     async def _config(self, caller: Caller) -> OrchestrationConfig:
         async with self.database.connection() as connection:
-            return OrchestrationConfig.model_validate(
-                await frozen_config(connection, caller.tenant_id, caller.orchestration_id)
-            )
+            kept = await frozen_config(connection, caller.tenant_id, caller.orchestration_id)
+        return read_stored(OrchestrationConfig.model_validate, kept)

@@ -86,7 +86,8 @@ async def _check_database(state: ApiState) -> tuple[str, str]:
             version = await schema_revision(connection)
     except (Unavailable, TimeoutError) as error:
         return f"does not answer: {error}", "unknown"
-    if version != state.schema_head:
+    # A later schema is good: migrations only expand what the release before them uses.
+    if version is None or version < state.schema_head:
         return "ok", f"is {version!r}, but this version needs {state.schema_head!r}: run `nova migrate`"
     return "ok", "ok"
 

@@ -177,6 +177,8 @@ async def _check_schema(url: str) -> Finding:
         return Finding("schema", "fail", _words(error), "let the database's user read alembic_version")
     if now == needed:
         return Finding("schema", "ok", f"at {now}")
+    if now is not None and now > needed:
+        return Finding("schema", "warn", f"at {now}, of a later release; this version needs {needed}", "upgrade this")
     return Finding("schema", "fail", f"at {now or 'nothing'}, this version needs {needed}", "run `nova migrate`")
 
 

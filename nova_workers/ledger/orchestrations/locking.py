@@ -10,6 +10,7 @@ from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.errors import NotFound, OrchestrationError, RunLost
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.stored import read_stored
 from nova_workers.vocabulary import RunQueue
 
 __all__ = [
@@ -153,11 +154,11 @@ def _tree(row: Row) -> LockedTree:
         agent_id=row["agent_id"],
         master_id=row["master_id"],
         config=row["config"],
-        limits=OrchestrationLimits.model_validate(row["limits"]),
+        limits=read_stored(OrchestrationLimits.model_validate, row["limits"]),
         queue=row["queue"],
         deadline_at=row["deadline_at"],
         finished_at=row["finished_at"],
         is_external=row["is_external"],
         master_seen_at=row["master_seen_at"],
-        master_waits=tuple(AwaitMessages.model_validate(each) for each in row["master_waits"] or ()),
+        master_waits=tuple(read_stored(AwaitMessages.model_validate, each) for each in row["master_waits"] or ()),
     )

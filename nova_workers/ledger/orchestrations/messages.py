@@ -12,6 +12,7 @@ from nova_workers.contracts.waits import AwaitMessages, wait_adapter
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.orchestrations.locking import LockedTree
+from nova_workers.ledger.stored import read_stored
 from nova_workers.ledger.waits.records import Wait
 from nova_workers.vocabulary import RoutedMessageType
 
@@ -237,7 +238,7 @@ def _wait(row: Row) -> Wait:
         thread_id=row["thread_id"],
         agent_id=row["agent_id"],
         tool_call_id=row["tool_call_id"],
-        request=wait_adapter.validate_python(row["request"]),
+        request=read_stored(wait_adapter.validate_python, row["request"]),
         child_run_id=row["child_run_id"],
         status=row["status"],
         due_at=row["due_at"],

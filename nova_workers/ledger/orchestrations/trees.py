@@ -19,6 +19,7 @@ from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import ANSWERABLE, WaitView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.stored import read_stored
 from nova_workers.vocabulary import RunSource
 
 __all__ = [
@@ -215,7 +216,7 @@ def _view(row: Row) -> OrchestrationView:
         source=row["source"],
         is_external=row["is_external"],
         config_version=row["config_version"],
-        limits=OrchestrationLimits.model_validate(row["limits"]),
+        limits=read_stored(OrchestrationLimits.model_validate, row["limits"]),
         usage=_usage(row),
         agents=row["agents"] or {},
         waiting=[TreeAgentBrief(**each) for each in row["waiting"] or ()],

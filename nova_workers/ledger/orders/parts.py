@@ -17,6 +17,7 @@ from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.records import PART_COLUMNS, PartRow
+from nova_workers.ledger.stored import read_stored
 from nova_workers.vocabulary import OrderState, WorkStopReason
 
 __all__ = [
@@ -189,7 +190,7 @@ async def begin_part(connection: Connection, run_id: str) -> BegunPart | None:
     row = await connection.fetchrow(_BEGIN, run_id=run_id)
     if row is None:
         return None
-    ceilings = None if row["ceilings"] is None else Ceilings.model_validate(row["ceilings"])
+    ceilings = None if row["ceilings"] is None else read_stored(Ceilings.model_validate, row["ceilings"])
     fields: dict[str, Any] = {**row, "ceilings": ceilings}
     return BegunPart(**fields)
 

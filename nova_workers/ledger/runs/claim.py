@@ -9,9 +9,12 @@ from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.runs import Claim, DailyBudgets
+from nova_workers.errors import NewerValue
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection
+from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_messages, insert_turns
+from nova_workers.ledger.runs.finish import requeue_claimed
+from nova_workers.ledger.stored import read_stored
 
 __all__ = [
     "PAUSED",
@@ -222,6 +225,9 @@ async def claim_next(
 
     Returns:
         The claim; None if no run is queued, another run is active, or a pause or a full cap blocks it.
+
+    Raises:
+        NewerValue: A later release gave its agent what this one does not know; the run is queued again.
     """
     row = await connection.fetchrow(
         _CLAIM,
@@ -240,6 +246,15 @@ async def claim_next(
         return Elsewhere(row["next_pool"])
     if row["id"] is None:
         return None if caps_locked else Capped(row["next_tenant_id"])
+    try:
+        return _claim(row)
+    except NewerValue:
+        # For a worker of the later release, whose doorbell the reconciler rings.
+        await requeue_claimed(connection, run_id=row["id"], thread_id=row["thread_id"], fence=row["fence"])
+        raise
+
+
+def _claim(row: Row) -> Claim:
     orchestrated = row["orchestrated"]
     return Claim(
         run_id=row["id"],
@@ -248,7 +263,7 @@ async def claim_next(
         turn_id=row["turn_id"],
         agent_id=row["agent_id"],
         agent_version=row["agent_version"],
-        agent=AgentSpec.model_validate(row["spec"] if orchestrated is None else orchestrated["spec"]),
+        agent=read_stored(AgentSpec.model_validate, row["spec"] if orchestrated is None else orchestrated["spec"]),
         fence=row["fence"],
         attempt=row["attempt"],
         max_attempts_spent=row["spent"],
@@ -276,8 +291,8 @@ async def claim_next(
         recipient=row["recipient"],
         trigger_id=row["trigger_id"],
         capped=row["capped"],
-        place=None if orchestrated is None else OrchestrationPlace.model_validate(orchestrated["place"]),
+        place=None if orchestrated is None else read_stored(OrchestrationPlace.model_validate, orchestrated["place"]),
         has_memories=row["has_memories"],
-        ceilings=None if row["ceilings"] is None else Ceilings.model_validate(row["ceilings"]),
+        ceilings=None if row["ceilings"] is None else read_stored(Ceilings.model_validate, row["ceilings"]),
         budgets=DailyBudgets(row["tenant_budget"], row["agent_budget"], row["trigger_budget"]),
     )

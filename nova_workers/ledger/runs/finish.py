@@ -26,7 +26,7 @@ from nova_workers.ledger.runs.step_rows import (
 )
 from nova_workers.vocabulary import EffectCondition
 
-__all__ = ["finish_run", "requeue_run"]
+__all__ = ["finish_run", "requeue_claimed", "requeue_run"]
 
 _NEXT = """
 LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
@@ -229,12 +229,17 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
     )
 
 
+async def requeue_claimed(connection: Connection, *, run_id: str, thread_id: str, fence: int) -> bool:
+    """Requeue a claimed run without counting a loss. Returns whether this claim still held it."""
+    return await connection.fetchval(_REQUEUE, run_id=run_id, thread_id=thread_id, fence=fence) is not None
+
+
 async def requeue_run(connection: Connection, claim: Claim) -> None:
     """Requeue a run without counting a loss.
 
     Raises:
         RunLost: The run is not this claim's any more.
     """
-    back = await connection.fetchval(_REQUEUE, run_id=claim.run_id, fence=claim.fence, thread_id=claim.thread_id)
-    if back is None and await connection.fetchval(_REQUEUED, run_id=claim.run_id, fence=claim.fence) is None:
+    back = await requeue_claimed(connection, run_id=claim.run_id, thread_id=claim.thread_id, fence=claim.fence)
+    if not back and await connection.fetchval(_REQUEUED, run_id=claim.run_id, fence=claim.fence) is None:
         raise RunLost(f"Run {claim.run_id!r} is no longer held under fence {claim.fence}.", run_id=claim.run_id)

@@ -9,6 +9,7 @@ from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.tenants import TenantView
 from nova_workers.errors import Conflict, InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.stored import read_stored
 
 __all__ = ["change_tenant", "create_tenant", "ensure_tenant", "get_ceilings", "get_tenant", "list_tenants"]
 
@@ -66,7 +67,7 @@ async def list_tenants(connection: Connection, *, after: str | None, limit: int)
 async def get_ceilings(connection: Connection, tenant_id: str) -> Ceilings | None:
     """Return what a tenant's agents may be given at most; None permits everything."""
     ceilings = await connection.fetchval(_CEILINGS, tenant_id=tenant_id)
-    return None if ceilings is None else Ceilings.model_validate(ceilings)
+    return None if ceilings is None else read_stored(Ceilings.model_validate, ceilings)
 
 
 async def create_tenant(

@@ -20,6 +20,7 @@ from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, WaitRequest, wait
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
+from nova_workers.ledger.stored import read_stored
 from nova_workers.ledger.waits.questions import close_questions
 from nova_workers.vocabulary import ENDED_RUNS, EndedRunStatus, ResolvedWaitStatus, sql_list
 
@@ -300,7 +301,7 @@ def _wait(row: Row, child_end: tuple[str, str] | None) -> Wait:
         thread_id=row["thread_id"],
         agent_id=row["agent_id"],
         tool_call_id=row["tool_call_id"],
-        request=wait_adapter.validate_python(row["request"]),
+        request=read_stored(wait_adapter.validate_python, row["request"]),
         child_run_id=row["child_run_id"],
         status=row["status"],
         due_at=row["due_at"],

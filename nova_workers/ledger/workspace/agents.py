@@ -7,6 +7,7 @@ from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import Conflict, Gone, NotFound, VersionMismatch
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.stored import read_stored
 from nova_workers.ledger.workspace.former_ids import id_now, renamed
 
 __all__ = [
@@ -309,7 +310,7 @@ def _view(row: Row) -> AgentView:
     return AgentView(
         id=row["id"],
         version=row["version"],
-        spec=AgentSpec.model_validate(row["spec"]),
+        spec=read_stored(AgentSpec.model_validate, row["spec"]),
         created_by=row["created_by"],
         renamed_from=row["renamed_from"],
         created_at=row["created_at"],

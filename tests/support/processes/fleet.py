@@ -90,15 +90,23 @@ class FleetProcess:
         log: The file of its output.
         preloaded: Whether it begins with the fleet's modules imported. Not for measurements, and not possible for a
             library that must be loaded before all others.
+        root: The folder of its code; another release's is not preloaded.
     """
 
     def __init__(
-        self, name: str, command: list[str], env: Mapping[str, str], log: Path, *, preloaded: bool = True
+        self,
+        name: str,
+        command: list[str],
+        env: Mapping[str, str],
+        log: Path,
+        *,
+        preloaded: bool = True,
+        root: Path = ROOT,
     ) -> None:
         self.name = name
         self.log = log
         spec = ProcessSpec(name=name, argv=tuple(command), env=env)
-        if preloaded and "LD_PRELOAD" not in env:
+        if preloaded and root == ROOT and "LD_PRELOAD" not in env:
             assert command[:2] == [sys.executable, "-m"], command
             self._process = PreloadedProcess(command[2], command[3:], env=spec.environment(), log=log, cwd=ROOT)
             return
@@ -109,7 +117,7 @@ class FleetProcess:
                 stdin=subprocess.DEVNULL,
                 stdout=sink,
                 stderr=sink,
-                cwd=ROOT,
+                cwd=root,
                 start_new_session=True,
             )
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
+import pytest
+
 from nova_workers.contracts.runs import Claim
+from nova_workers.errors import NewerValue
 from nova_workers.ids import new_id
 from nova_workers.ledger.runs.claim import claim_next
 from tests.requirements import proves
@@ -135,3 +138,21 @@ async def test_a_claim_of_a_thread_without_queued_runs_finds_nothing(harness: Ha
             assert (
                 await claim_next(connection, thread_id, worker_id=worker.name, lease_ttl_s=30, max_attempts=5) is None
             )
+
+
+@proves("upgrade.newer")
+async def test_a_run_whose_agent_a_later_release_wrote_is_left_to_it(harness: Harness):
+    accepted = await harness.submit("hello")
+    later = "UPDATE agent_versions SET spec = spec || :more"
+    await harness.database.execute(later, more={"later_limit": 5})
+
+    async def claim():
+        async with harness.database.connection() as connection:
+            return await claim_next(connection, accepted.thread_id, worker_id="wkr_1", lease_ttl_s=30, max_attempts=5)
+
+    with pytest.raises(NewerValue, match="'later_limit'"):
+        await claim()
+    row = await harness.run(accepted.run_id)
+    assert (row["status"], row["losses"], row["lease_expires_at"]) == ("queued", 0, None)
+    await harness.database.execute(later, more={"later_limit": None})
+    assert isinstance(await claim(), Claim)
