@@ -68,7 +68,7 @@ class Campaign:
             for each in chosen:
                 await self._act(stage, recorder, [each])
                 await asyncio.sleep(self._rng.uniform(2, 4))
-        return await self._outcome()
+        return self._outcome
 
     async def mix(self, seconds: float, among: Sequence[Scenario]) -> Outcome:
         """Run random scenarios, one or two at a time, for a time."""
@@ -77,7 +77,7 @@ class Campaign:
             while time.monotonic() < ends_at:
                 await self._act(stage, recorder, self._choose(among))
                 await asyncio.sleep(self._rng.uniform(0.5, 6))
-        return await self._outcome()
+        return self._outcome
 
     def _choose(self, among: Sequence[Scenario]) -> list[Scenario]:
         first = self._rng.choice(among)
@@ -90,10 +90,11 @@ class Campaign:
     async def _stage(self) -> AsyncGenerator[tuple[Stage, Recorder]]:
         """Run fleet and workload around the block; heal afterwards, and wait until all is settled."""
         with Recorder(self.record) as recorder:
-            recorder.write("settings", seed=self._seed, bound_s=self._leases.bound_s)
+            leases = self._leases
+            bounds = {"bound_s": leases.bound_s, "effect_bound_s": leases.effect_bound_s}
+            recorder.write("settings", seed=self._seed, lease_s=leases.lease_s, **bounds)
             _say("starting the fleet")
-            async with ChaosFleet(self._home, recorder, self._leases, own_disk=self._own_disk) as fleet:
-                self._fleet = fleet
+            async with ChaosFleet(self._home, recorder, leases, own_disk=self._own_disk) as fleet:
                 client = RecordingClient(fleet.api_urls, fleet.api_key, recorder, random.Random(self._seed + 1))
                 async with client.http:
                     workload = Workload(fleet, client, random.Random(self._seed + 2), self._pace)
@@ -108,7 +109,9 @@ class Campaign:
                     await self._settle(fleet)
                     recorder.write("settled", followers=left)
                     _say("settled")
-                self._ledger = await load(fleet.servers.database_url, fleet.tenant_id)
+                self._outcome = await self._check(fleet)
+                if self._outcome.violations:
+                    await fleet.dump(self._home / "ledger.sql")
 
     async def _act(self, stage: Stage, recorder: Recorder, chosen: Sequence[Scenario]) -> None:
         await asyncio.gather(*(self._make(stage, recorder, each) for each in chosen))
@@ -141,10 +144,11 @@ class Campaign:
         """Return how long to wait for the last run: beyond the bound, so that the checker sees which one breaks it."""
         return self._leases.bound_s + 15
 
-    async def _outcome(self) -> Outcome:
-        history = History.read(self.record, self._fleet.outside_record)
-        found = await asyncio.to_thread(violations, history, self._ledger)
-        return Outcome(history, self._ledger, found)
+    async def _check(self, fleet: ChaosFleet) -> Outcome:
+        ledger = await load(fleet.servers.database_url, fleet.tenant_id)
+        history = History.read(self.record, fleet.outside_record)
+        found = await asyncio.to_thread(violations, history, ledger)
+        return Outcome(history, ledger, found)
 
 
 def _say(line: str) -> None:

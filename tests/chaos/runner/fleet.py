@@ -46,12 +46,14 @@ class Leases:
     """Times of the run protocol that decide how soon a lost worker is noticed.
 
     Attributes:
-        bound_s: How long anything may wait once no fault is active.
+        bound_s: How long a run may wait once no fault is active.
+        effect_bound_s: The same for an effect, whose lease is 130 s, and for a delivery.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     lease_s: float = 30.0
     bound_s: float = 45.0
+    effect_bound_s: float = 150.0
 
     @classmethod
     def short(cls) -> Leases:
@@ -197,6 +199,14 @@ class ChaosFleet:
     def tails(self) -> str:
         """Return the ends of all logs."""
         return "\n".join(member.process.tail(15) for member in self.members.values())
+
+    async def dump(self, path: Path) -> None:
+        """Write the whole database to a file, for people."""
+        program = self.servers.programs / "pg_dump"
+        command = [str(program), "--data-only", "--inserts", "--rows-per-insert=1", self.servers.database_url]
+        with path.open("wb") as sink:
+            process = await asyncio.create_subprocess_exec(*command, stdout=sink)
+            await process.wait()
 
     async def sql(self, statement: str, *values: object) -> list[asyncpg.Record]:
         """Execute SQL past all links."""

@@ -69,19 +69,20 @@ class Workload:
     async def stop(self, timeout_s: float) -> list[str]:
         """Send nothing new, and wait for followers; return the names of those that did not end in time."""
         self._stopping.set()
-        async with asyncio.timeout(timeout_s):
-            await self._client.request("PATCH", f"/v1/triggers/{self._trigger}", {"enabled": False})
-        await asyncio.wait(self._conversations, timeout=timeout_s)
-        for conversation in self._conversations:
-            if conversation.done():
-                conversation.result()
+        stopping = asyncio.create_task(self._disable_trigger())
+        ended, _ = await asyncio.wait((stopping, *self._conversations), timeout=timeout_s)
+        for task in ended:
+            task.result()
         waiting = self._followers
         if waiting:
             _, waiting = await asyncio.wait(self._followers, timeout=timeout_s)
         left = [task.get_name() for task in waiting]
-        for task in (*waiting, *self._conversations):
+        for task in (*waiting, stopping, *self._conversations):
             task.cancel()
         return left
+
+    async def _disable_trigger(self) -> None:
+        await self._client.request("PATCH", f"/v1/triggers/{self._trigger}", {"enabled": False})
 
     async def _create(self, path: str, body: Json) -> Json:
         made = await self._client.request("POST", path, body)

@@ -86,6 +86,7 @@ class OwnServers:
         database_url: The migrated database, by Postgres's own socket.
         redis_url: By Valkey's own socket.
         env: The variables of a fleet on them.
+        programs: The folder of Postgres's programs, such as `pg_dump`.
     """
 
     def __init__(self, home: Path, *, settings: dict[str, str] | None = None) -> None:
@@ -97,6 +98,7 @@ class OwnServers:
         self.valkey = Server(valkey.spec(), home / "valkey.log")
         self.database_url = embedded.url("nova")
         self.redis_url = valkey.url()
+        self.programs = embedded.programs
         self.env = {"NOVA_DATABASE_URL": self.database_url, "NOVA_REDIS_URL": self.redis_url}
 
     async def start(self) -> None:
