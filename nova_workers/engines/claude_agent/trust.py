@@ -11,7 +11,7 @@ unrestricted  bypassPermissions  the same and Bash, with the flag that skips eve
 ``dontAsk`` refuses everything that no rule allows, including paths outside the roots; the program resolves symbolic
 links before it compares, and also protects its own settings under ``.claude``. So each restriction is enforced twice: a
 tool that trust withholds is neither in the program's tool set nor allowed by a rule. For an unrestricted turn only the
-tool set restricts.
+tool set restricts, and the refusal of processes' files in ``/proc``.
 
 If the fleet confines commands, the program treats an unrestricted turn as controlled, and the bridge offers our own
 Bash in the sandbox.
@@ -32,6 +32,11 @@ __all__ = ["Permissions", "permissions"]
 
 _SEARCH = "WebSearch"
 _SKILL = "Skill"
+_OF_PROCESSES = tuple(
+    f"{tool}(//proc/{whose}/**)" for tool in ("Read", "Edit") for whose in ("[0-9]*", "self", "thread-self")
+)
+"""What the kernel shows of processes, the worker's environment included. The program obeys refusals in every mode, and
+also refuses commands such as ``cat`` for these files. The machine's own, such as ``/proc/cpuinfo``, stay."""
 _RULE_SYNTAX = frozenset("()[]{}*?!,\\\n\r")
 
 
@@ -71,9 +76,11 @@ def permissions(
         # Rules for Read hold for Glob and Grep too, those for Edit for Write.
         confined = tuple(f"{tool}(/{_rule_path(root)}/**)" for root in roots for tool in ("Read", "Edit"))
         confined += tuple(f"Read(/{_rule_path(path)}/**)" for path in readable)
-        return Permissions("dontAsk", (*files, *beside), (BRIDGE_PATTERN, *confined, *beside), (SHELL_TOOL,))
+        return Permissions(
+            "dontAsk", (*files, *beside), (BRIDGE_PATTERN, *confined, *beside), (SHELL_TOOL, *_OF_PROCESSES)
+        )
     shell = (SHELL_TOOL,) if roots else ()
-    return Permissions("bypassPermissions", (*files, *beside, *shell), (BRIDGE_PATTERN,), skip=True)
+    return Permissions("bypassPermissions", (*files, *beside, *shell), (BRIDGE_PATTERN,), _OF_PROCESSES, skip=True)
 
 
 def _rule_path(root: Path) -> str:

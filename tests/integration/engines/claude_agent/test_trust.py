@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -28,6 +31,7 @@ from tests.integration.engines.claude_agent.claude_turns import (
 )
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.requirements import proves
+from tests.support.processes.key_holder import key_holder
 from tests.support.servers.model_server import ModelServer, Stream
 
 
@@ -206,10 +210,12 @@ def test_trust_has_the_permissions_of_the_engine_contract(tmp_path: Path) -> Non
     sandbox = permissions("sandbox", (tmp_path,), skills=True, subagents=False)
     assert (sandbox.mode, sandbox.tools, sandbox.allowed, sandbox.skip) == ("dontAsk", (), ("mcp__nova",), False)
     controlled = permissions("controlled", (tmp_path,), skills=False, subagents=False)
-    assert (controlled.mode, controlled.disallowed, controlled.skip) == ("dontAsk", ("Bash",), False)
+    assert (controlled.mode, controlled.disallowed[0], controlled.skip) == ("dontAsk", "Bash", False)
     assert "Bash" not in controlled.tools
     unrestricted = permissions("unrestricted", (tmp_path,), skills=False, subagents=False)
     assert (unrestricted.mode, unrestricted.skip) == ("bypassPermissions", True)
+    assert "Read(//proc/[0-9]*/**)" in unrestricted.disallowed
+    assert controlled.disallowed[1:] == unrestricted.disallowed
     assert set(sandbox.tools) < set(controlled.tools) < set(unrestricted.tools)
 
 
@@ -245,45 +251,64 @@ async def test_if_commands_are_confined_the_program_has_no_shell_of_its_own(
     assert not (workspace / "escaped.txt").exists()
 
 
-def _sandbox(home: Path) -> ShellSandbox | None:
-    workspace = home / "workspace"
-    try:
-        return ShellSandbox.find(
-            network=True, hidden=(str(home), str(workspace)), private=PrivateFiles(home, workspace)
-        )
-    except ConfigurationError:
-        return None
-
-
-@proves("ceilings.sandbox")
-async def test_the_program_of_a_tenant_with_ceilings_reaches_no_key(
-    make_engine: MakeEngine, server: ModelServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The program itself is in the sandbox, and also one of the operator's own tenant does not see NOVA_HOME."""
-    home = tmp_path / "nova"
+@pytest.fixture
+def fleet_home() -> Iterator[Path]:
+    """A NOVA_HOME that is not below /tmp, which the sandbox hides anyway."""
+    home = Path(tempfile.mkdtemp(prefix="nova-test-", dir="/var/tmp"))
+    home.chmod(0o755)
     work = home / "workspace" / "ten_1" / "clerk"
     work.mkdir(parents=True)
     (work / "note").write_text("a note\n")
     (work / "link").symlink_to(home / "master_keys")
     (home / "master_keys").write_text("hush\n")
-    monkeypatch.setenv("NOVA_SECRETS__KEYS", "hush")
-    enclosing = _sandbox(home)
-    if enclosing is None:
-        pytest.skip("Needs bubblewrap and user namespaces")
-    engine = make_engine(shell=ShellSettings(enclosing=enclosing), private=PrivateFiles(home, home / "workspace"))
-    paths = (str(work / "note"), str(home / "master_keys"), str(work / "link"), f"/proc/{os.getpid()}/environ")
-    reads = [("Read", {"file_path": path}) for path in paths]
-    command = {"command": f"cat {' '.join(paths)} /proc/*/environ; true"}
-    server.reply(tool_response(*reads, ("mcp__nova__Bash", command)), text_response("ok"))
+    yield home
+    shutil.rmtree(home)
+
+
+@proves("ceilings.sandbox")
+async def test_the_program_of_a_tenant_with_ceilings_reaches_no_key(
+    make_engine: MakeEngine, server: ModelServer, fleet_home: Path
+) -> None:
+    """The program itself is in the sandbox, and also one of the operator's own tenant does not see NOVA_HOME."""
+    home, work = fleet_home, fleet_home / "workspace" / "ten_1" / "clerk"
+    private = PrivateFiles(home, home / "workspace")
+    try:
+        enclosing = ShellSandbox.find(network=True, hidden=(str(home), str(private.workspace)), private=private)
+    except ConfigurationError as error:
+        pytest.skip(error.message)
+    engine = make_engine(shell=ShellSettings(enclosing=enclosing), private=private)
     enclosed = options(cwd=str(work), enclosure=Enclosure((str(home / "workspace" / "ten_1"),)))
-    result = await engine.run("hi", enclosed, "unrestricted")
+    async with key_holder() as holder:
+        paths = (str(work / "note"), str(home / "master_keys"), str(work / "link"), f"/proc/{holder}/environ")
+        reads = [("Read", {"file_path": path}) for path in paths]
+        command = {"command": f"cat {' '.join(paths)} /proc/*/environ; true"}
+        server.reply(tool_response(*reads, ("mcp__nova__Bash", command)), text_response("ok"))
+        result = await engine.run("hi", enclosed, "unrestricted")
+        # A command that names such a file is refused by the program's own rules already.
+        command = {"command": f"cat {' '.join(paths[:3])}; p=pro; cat /${{p}}c/{holder}/environ; true"}
+        server.reply(tool_response(*reads, ("Bash", command), step=1), text_response("ok"))
+        own = await engine.run("hi", options(cwd=str(work)), "unrestricted")
     assert result.error is None, result.error
-    assert [status for status, _ in results(result)][:3] == ["completed", "failed", "failed"]
-    assert "a note" in results(result)[-1][1]
-    server.reply(tool_response(*reads, ("Bash", command), step=1), text_response("ok"))
-    own = await engine.run("hi", options(cwd=str(work)), "unrestricted")
-    assert "a note" in results(own)[-1][1]
+    for one in (result, own):
+        assert [status for status, _ in results(one)][:4] == ["completed", "failed", "failed", "failed"]
+        assert "a note" in results(one)[-1][1]
     assert "hush" not in str((results(result), results(own)))
     bare = await make_engine(shell=ShellSettings(why_none="There is no bwrap.")).run("hi", enclosed, "controlled")
     assert bare.error is not None
     assert "There is no bwrap." in bare.error.message
+
+
+@proves("ceilings.home")
+async def test_the_program_reads_nothing_of_other_processes_on_a_worker_without_a_sandbox(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    async with key_holder() as holder:
+        (workspace / "link").symlink_to(f"/proc/{holder}/environ")
+        of_process = (f"/proc/{holder}/environ", f"/proc/self/task/../../{holder}/environ", str(workspace / "link"))
+        calls = [("Read", {"file_path": path}) for path in of_process]
+        calls += [("Grep", {"pattern": "hush", "path": of_process[0], "output_mode": "content"})]
+        calls += [("Read", {"file_path": "/proc/filesystems"}), ("Bash", {"command": "cat /proc/cpuinfo"})]
+        server.reply(tool_response(*calls), text_response("ok"))
+        result = await engine.run("hi", options(cwd=str(workspace)), "unrestricted")
+    assert [status for status, _ in results(result)] == ["failed"] * 4 + ["completed"] * 2
+    assert "hush" not in str(results(result))
