@@ -30,7 +30,7 @@ _PR_SET_CHILD_SUBREAPER = 36
 _POLL_MS = 500
 """How often to look for the parent where the kernel has no descriptors of processes (before 5.3)."""
 _LONGEST_PAUSE_S = 1.0
-_DEFAULT_AGAIN = (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGINT)
+DEFAULT_AGAIN = (_signal.SIGPIPE, _signal.SIGXFSZ, _signal.SIGTERM, _signal.SIGCHLD, _signal.SIGINT)
 
 
 def _prctl(option: int, value: int) -> None:
@@ -53,7 +53,7 @@ def main() -> int:
     _close_descriptors({read_end, write_end})
     status = _watch(leader, int(parent), float(grace_s), read_end)
     end_descendants()
-    return 1 if status is None else _exit_code(status)
+    return 1 if status is None else exit_code(status)
 
 
 def _note(*_: object) -> None:
@@ -64,18 +64,18 @@ def _become(command: list[str], *, own_session: bool) -> None:
     try:
         _prctl(_PR_SET_PDEATHSIG, _signal.SIGKILL)
         _signal.set_wakeup_fd(-1)
-        for number in _DEFAULT_AGAIN:
+        for number in DEFAULT_AGAIN:
             _signal.signal(number, _signal.SIG_DFL)
         if own_session:
             os.setsid()
-        os.execvpe(command[0], command, _environment())  # noqa: S606 - the command that the supervisor is for
+        os.execvpe(command[0], command, environment_at_start())  # noqa: S606 - the command that the supervisor is for
     except OSError as error:
         os.write(2, f"{command[0]}: {error.strerror}\n".encode())
     finally:
         os._exit(127)
 
 
-def _environment() -> dict[bytes, bytes]:
+def environment_at_start() -> dict[bytes, bytes]:
     """Return the environment as it was given: Python adds LC_CTYPE to that of the process."""
     with open("/proc/self/environ", "rb") as file:
         variables = file.read().split(b"\0")
@@ -191,7 +191,8 @@ def _send(pid: int, number: int) -> None:
         return
 
 
-def _exit_code(status: int) -> int:
+def exit_code(status: int) -> int:
+    """Return the exit code for a status of a child: 128 and the number of the signal that ended it."""
     code = os.waitstatus_to_exitcode(status)
     return code if code >= 0 else 128 - code
 

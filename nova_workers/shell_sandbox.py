@@ -1,4 +1,4 @@
-"""Confines programs with bubblewrap.
+"""Confines programs: with bubblewrap, or where it is missing with `nova_workers.sandbox_launcher`.
 
 There are three strengths:
 
@@ -7,6 +7,8 @@ There are three strengths:
   bound by open directories (a path could be exchanged for a link in between), and where the worker is root the command
   runs as another user.
 - `ShellSandbox.hide`: for the operator's own tenant. Only NOVA_HOME is hidden, and with it the master keys.
+
+What confines is found once, by trial, in the order of `SandboxKind`. All take the same options.
 """
 
 from __future__ import annotations
@@ -14,21 +16,34 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final, Literal, get_args
 
+import nova_workers
 from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.errors import ConfigurationError
+from nova_workers.sandbox_launcher.landlock import version as landlock_version
 
-__all__ = ["SANDBOX_UID", "Enclosed", "ShellSandbox"]
+__all__ = ["SANDBOX_UID", "Enclosed", "SandboxChoice", "SandboxKind", "ShellSandbox"]
+
+SandboxKind = Literal["bubblewrap", "namespaces", "landlock"]
+"""``bubblewrap``; the same walls built by our launcher, with Landlock and a filter of system calls beside them;
+Landlock and the filter alone, where the machine permits no namespaces."""
+SandboxChoice = Literal["auto", "bubblewrap", "namespaces", "landlock"]
+"""``auto`` is the first kind that works."""
 
 SANDBOX_UID = 65_534
 """The user of enclosed commands of a worker that is root, and the owner of their directories: `nobody`."""
 
 _TRIAL_S = 10.0
+_LAUNCH: Final = (
+    "import sys; sys.path.insert(0, sys.argv.pop(1)); from nova_workers.sandbox_launcher.main import main; main()"
+)
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 """Paths that the kernel lets root write even without capabilities."""
 _NAME_SERVERS = "/etc/resolv.conf"
@@ -56,45 +71,52 @@ class ShellSandbox:
     agent may.
 
     Attributes:
-        program: Path of ``bwrap``.
+        program: The words that start what confines.
         network: Whether commands reach the network.
         hidden: Directories that appear empty, besides /tmp, /run and the home of the worker's user.
         private: The fleet's own files.
+        kind: What confines.
     """
 
-    program: str
+    program: tuple[str, ...]
     network: bool = True
     hidden: tuple[str, ...] = ()
     private: PrivateFiles | None = None
+    kind: SandboxKind = "bubblewrap"
 
     @classmethod
-    def find(cls, *, network: bool, hidden: Sequence[str] = (), private: PrivateFiles | None = None) -> ShellSandbox:
+    def find(
+        cls,
+        *,
+        network: bool,
+        hidden: Sequence[str] = (),
+        private: PrivateFiles | None = None,
+        choice: SandboxChoice = "auto",
+    ) -> ShellSandbox:
         """Return this machine's sandbox after a test run. Blocks briefly.
 
         Raises:
-            ConfigurationError: There is no ``bwrap`` on PATH, or it cannot create a sandbox on this machine.
+            ConfigurationError: None that `choice` permits can be made on this machine.
         """
-        program = shutil.which("bwrap")
-        if program is None:
-            raise ConfigurationError(
-                "There is no bwrap on PATH. Install bubblewrap on every worker's machine: apt-get install bubblewrap, "
-                "or the like."
-            )
-        if os.geteuid() == 0 and shutil.which("setpriv") is None:
-            raise ConfigurationError(
-                "There is no setpriv on PATH, with which a worker that is root runs tenants' commands as another user. "
-                "Install util-linux on every worker's machine."
-            )
-        sandbox = cls(program, network, tuple(hidden), private)
-        sandbox._try(sandbox.wrap(["/bin/true"], "/", ()))
-        # With a writable directory, whose option older versions of the program lack.
-        with sandbox.enclosed(["/bin/true"], Enclosure(("/",)), cwd="/", writable=("/usr",)) as enclosed:
-            sandbox._try(enclosed.command, enclosed.descriptors)
-        return sandbox
+        reasons: list[str] = []
+        for kind in get_args(SandboxKind) if choice == "auto" else (choice,):
+            try:
+                sandbox = cls(_program(kind), network, tuple(hidden), private, kind)
+                sandbox._try()
+            except ConfigurationError as error:
+                reasons.append(error.message)
+            else:
+                return sandbox
+        raise ConfigurationError(" ".join(reasons))
+
+    @property
+    def landlock(self) -> int:
+        """The version of Landlock that stands beside the sandbox or is it; 0 without."""
+        return 0 if self.kind == "bubblewrap" else landlock_version()
 
     def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> list[str]:
         """Return the command line that runs `command` in the sandbox."""
-        inside = [self.program, "--unshare-all", "--die-with-parent", "--new-session"]
+        inside = [*self._guarded(), "--unshare-all", "--die-with-parent", "--new-session"]
         # A command of a worker that runs as root would have every capability, and could unmount the hiding mounts.
         inside += ["--cap-drop", "ALL"]
         inside += ["--share-net"] if self.network else []
@@ -133,11 +155,15 @@ class ShellSandbox:
             OSError: A directory cannot be opened.
         """
         network = self.network if network is None else network
-        become = _as_other_user() if other_user else []
-        inside = [self.program, *_separate(userspace=not become, network=network), "--die-with-parent"]
+        becomes = other_user and os.geteuid() == 0
+        inside = [*self._guarded(), *_separate(userspace=not becomes, network=network), "--die-with-parent"]
         inside += ["--cap-drop", "ALL"]
-        for capability in ("CAP_SETUID", "CAP_SETGID") if become else ():
-            inside += ["--cap-add", capability]
+        become: tuple[str, ...] = ()
+        if becomes and self.kind == "bubblewrap":
+            inside += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+            become = _BECOME
+        elif becomes:
+            inside += ["--become", str(SANDBOX_UID)]
         inside += self._system(network=network)
         for path in readable:
             inside += ["--ro-bind-try", path, path]
@@ -158,12 +184,13 @@ class ShellSandbox:
     def hide(self, command: Sequence[str], cwd: str) -> list[str]:
         """Return the command line that runs `command` as it is, but for NOVA_HOME, which appears empty.
 
-        Agents' directories in it stay. Other processes of the worker's user stay visible, and closed.
+        Agents' directories in it stay. Other processes of the worker's user stay visible, and closed. Without
+        namespaces nothing is hidden: Landlock permits directories whole, and cannot leave out one within others.
         """
-        if self.private is None or not self.private.home.is_dir():
+        if self.kind == "landlock" or self.private is None or not self.private.home.is_dir():
             return list(command)
         private = self.private.resolved()
-        inside = [self.program, "--die-with-parent", "--dev-bind", "/", "/", "--tmpfs", str(private.home)]
+        inside = [*self.program, "--die-with-parent", "--dev-bind", "/", "/", "--tmpfs", str(private.home)]
         inside += ["--bind-try", str(private.workspace), str(private.workspace)]
         for capability in _TO_UNHIDE:
             inside += ["--cap-drop", capability]
@@ -198,7 +225,19 @@ class ShellSandbox:
         folders = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
         return [path for path in map(os.path.realpath, folders) if path != "/" and Path(path).is_dir()]
 
-    def _try(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
+    def _guarded(self) -> list[str]:
+        if self.kind == "bubblewrap":
+            return [*self.program]
+        return [*self.program, "--guard", *(("--landlock-only",) if self.kind == "landlock" else ())]
+
+    def _try(self) -> None:
+        """Run a program that does nothing. Raises ConfigurationError if it cannot be confined."""
+        self._run(self.wrap(["/bin/true"], "/", ()))
+        # With a writable directory, whose option older versions of bubblewrap lack.
+        with self.enclosed(["/bin/true"], Enclosure(("/",)), cwd="/", writable=("/usr",)) as enclosed:
+            self._run(enclosed.command, enclosed.descriptors)
+
+    def _run(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
         try:
             trial = subprocess.run(  # noqa: S603 - the operator's own program, without a shell
                 command, capture_output=True, timeout=_TRIAL_S, check=False, pass_fds=descriptors
@@ -209,10 +248,34 @@ class ShellSandbox:
             if trial.returncode == 0:
                 return
             complaint = trial.stderr.decode(errors="replace").strip() or f"exit code {trial.returncode}"
+        raise ConfigurationError(_WHY_NOT[self.kind].format(program=self.program[0], complaint=complaint))
+
+
+_WHY_NOT: dict[SandboxKind, str] = {
+    "bubblewrap": "{program} cannot make a sandbox here: {complaint}. It needs user namespaces, which some kernels and "
+    "most container runtimes withhold: allow them for the worker.",
+    "namespaces": "Nor can the worker itself make one with namespaces: {complaint}.",
+    "landlock": "Nor one with Landlock alone: {complaint}.",
+}
+
+
+def _program(kind: SandboxKind) -> tuple[str, ...]:
+    if kind != "bubblewrap":
+        # The folder of this package, where a Python without packages does not look.
+        folder = str(Path(nova_workers.__path__[0]).parent)
+        return (sys.executable, "-I", "-S", "-c", _LAUNCH, folder)
+    program = shutil.which("bwrap")
+    if program is None:
         raise ConfigurationError(
-            f"{self.program} cannot make a sandbox here: {complaint}. It needs user namespaces, which some kernels and "
-            "most container runtimes withhold: allow them for the worker."
+            "There is no bwrap on PATH. Install bubblewrap on every worker's machine: apt-get install bubblewrap, "
+            "or the like."
         )
+    if os.geteuid() == 0 and shutil.which("setpriv") is None:
+        raise ConfigurationError(
+            "There is no setpriv on PATH, with which a worker that is root runs tenants' commands as another user. "
+            "Install util-linux on every worker's machine."
+        )
+    return (program,)
 
 
 def _separate(*, userspace: bool, network: bool) -> list[str]:
@@ -223,9 +286,8 @@ def _separate(*, userspace: bool, network: bool) -> list[str]:
     return apart if network else [*apart, "--unshare-net"]
 
 
-def _as_other_user() -> list[str]:
-    """Return the beginning of a command line that becomes another user, where the worker is root; else nothing."""
-    if os.geteuid() != 0:
-        return []
-    uid = str(SANDBOX_UID)
-    return ["setpriv", "--reuid", uid, "--regid", uid, "--clear-groups", "--inh-caps=-all", "--no-new-privs", "--"]
+_BECOME = (
+    *("setpriv", "--reuid", str(SANDBOX_UID), "--regid", str(SANDBOX_UID), "--clear-groups"),
+    *("--inh-caps=-all", "--no-new-privs", "--"),
+)
+"""The beginning of a command line that becomes another user."""

@@ -234,7 +234,6 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "audit.who": "A change by a key or an agent is recorded in its own transaction, without values.",
     "audit.append-only": "No process of the fleet can add or change a record, nor a tenant's session delete one.",
     "audit.retention": "Records are deleted once they are as old as the operator set, by workers only.",
-    "audit.export": "The log is exported as lines of JSON, oldest first, as of one moment.",
     "audit.key-use": "A key shows when and from where it was last used.",
     "audit.read": "The log says which key changed what from where, to keys of its tenant and to operators.",
     "tenants.operator": "An operator makes, lists, changes and pauses tenants; the first key of one is shown once.",
@@ -292,7 +291,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "ceilings.run": "A run of an agent that exceeds a ceiling of its tenant fails before a model call.",
     "ceilings.scope": "More trust than `controlled`, and directories, are given with the scope `trust` only.",
     "ceilings.secrets": "An agent that uses secrets is written with the scope `secrets` only.",
-    "ceilings.home": "No tool of any trust opens a file of NOVA_HOME, or what the kernel shows of processes.",
+    "ceilings.home": "File tools open nothing of NOVA_HOME or of processes; nor do commands where namespaces hide it.",
     "ceilings.sandbox": "Commands and programs of a tenant with ceilings reach no key and no other tenant.",
     "pools.own": "Runs of a tenant with a pool are executed by the workers of that pool, which execute no others.",
     # backfill and retention

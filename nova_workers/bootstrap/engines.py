@@ -9,6 +9,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from urllib.parse import urlsplit
 
+import structlog
 from redis.asyncio import Redis
 
 from nova_workers import keys
@@ -20,11 +21,10 @@ from nova_workers.config import Settings
 from nova_workers.config.models import ModelRateLimit, ModelSettings
 from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.engine import Engine
-from nova_workers.contracts.ports import ShellRunner
 from nova_workers.engines.anthropic import AnthropicEngine, Profile, Windows
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
-from nova_workers.engines.native import CommandRunner, NativeTools, ShellSettings, WebSearchSettings
+from nova_workers.engines.native import NativeTools, ShellSettings, WebSearchSettings
 from nova_workers.engines.resilience import (
     ANY_MODEL,
     HealthKeys,
@@ -42,14 +42,17 @@ from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.shell_sandbox import ShellSandbox
 from nova_workers.tools import WebPages
 
-__all__ = ["EngineWindows", "build_engines", "build_shell"]
+__all__ = ["EngineWindows", "build_engines", "find_shell"]
+
+_log = structlog.get_logger(__name__)
 
 
-def build_engines(settings: Settings, redis: Redis, clock: Clock, metrics: Metrics) -> dict[str, Engine]:
+def build_engines(
+    settings: Settings, redis: Redis, clock: Clock, metrics: Metrics, shell: ShellSettings
+) -> dict[str, Engine]:
     """Return the engines of a worker by the names used in agent configuration."""
     model = settings.model
     profiles = _profiles(model)
-    shell = _shell(settings)
     connections = ConnectionPool(make_transport=_mcp_guard(settings).transport, sandbox=shell.enclosing)
     native = _native_tools(settings, shell)
     connected = (redis, clock, metrics)
@@ -180,20 +183,25 @@ def _resilience(
     )
 
 
-def _shell(settings: Settings) -> ShellSettings:
+def find_shell(settings: Settings) -> ShellSettings:
+    """Return how commands are run, after a trial of this machine's sandbox. Blocks briefly.
+
+    Raises:
+        ConfigurationError: All commands need a sandbox, and there is none.
+    """
     tools = settings.tools
     enclosing, why_none = _find_sandbox(settings)
-    if enclosing is None and tools.shell_sandbox == "bubblewrap":
+    if enclosing is None and tools.shell_sandbox:
         raise ConfigurationError(
-            f"NOVA_TOOLS__SHELL_SANDBOX is 'bubblewrap'. {why_none} Or set it to 'off', and give the workers a "
-            "container of their own."
+            f"NOVA_TOOLS__SHELL_SANDBOX is on. {why_none} Or turn it off, and give the workers a container of their "
+            "own."
         )
     return ShellSettings(
         timeout_s=tools.shell_timeout_s,
         max_timeout_s=tools.shell_max_timeout_s,
         output_bytes=tools.shell_output_bytes,
         passed_on=tools.shell_environment,
-        sandbox=enclosing if tools.shell_sandbox == "bubblewrap" else None,
+        sandbox=enclosing if tools.shell_sandbox else None,
         enclosing=enclosing,
         why_none=why_none,
     )
@@ -207,19 +215,17 @@ def _find_sandbox(settings: Settings) -> tuple[ShellSandbox | None, str]:
             network=settings.tools.shell_sandbox_network,
             hidden=(str(private.home), str(private.workspace)),
             private=private,
+            choice=settings.tools.sandbox,
         )
     except ConfigurationError as error:
+        _log.warning("sandbox.none", reason=error.message)
         return None, error.message
+    _log.info("sandbox.found", kind=sandbox.kind, landlock=sandbox.landlock)
     return sandbox, ""
 
 
 def _private_files(settings: Settings) -> PrivateFiles:
     return PrivateFiles(settings.home, settings.workspace_root)
-
-
-def build_shell(settings: Settings) -> ShellRunner:
-    """Return what runs the shell commands of agents outside the engines: like their native Bash."""
-    return CommandRunner(_shell(settings))
 
 
 def _native_tools(settings: Settings, shell: ShellSettings) -> NativeTools:

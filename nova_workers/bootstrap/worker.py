@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
-from nova_workers.bootstrap.engines import build_engines, build_shell
+from nova_workers.bootstrap.engines import build_engines, find_shell
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs, build_discovery, build_model_chooser
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
@@ -29,6 +29,7 @@ from nova_workers.contracts.engine import Engine
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.effects.setup import embedding_provider
+from nova_workers.engines.native import CommandRunner
 from nova_workers.errors import ConfigurationError
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
@@ -49,6 +50,7 @@ from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
+from nova_workers.shell_sandbox import SandboxKind
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
@@ -91,6 +93,7 @@ class WorkerServices:
     effects: EffectRunner
     deliveries: DeliverySender
     engines: Mapping[str, Engine]
+    sandbox: SandboxKind | None
     metrics: Metrics
     tracing: Tracing
     metrics_server: MetricsServer | None
@@ -167,7 +170,8 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
     keeper = LeaseKeeper(database, locks, settings.runs, clock, metrics)
     control = ControlChannel(redis)
     canceller = Canceller(database, control, publisher, dispatcher)
-    engines = build_engines(settings, redis, clock, metrics)
+    shell = find_shell(settings)
+    engines = build_engines(settings, redis, clock, metrics, shell)
     # Shared by indexing and search: the local model is a process of 172 MB.
     provider = embedding_provider(settings.effects)
     routes = build_routes(database, settings)
@@ -200,7 +204,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         orchestrated=TreeTransitions(dispatcher, canceller),
         calls=calls,
         orchestrator=build_orchestrator(
-            calls.database, calls.dispatcher, calls.notifier, chooser, build_shell(settings)
+            calls.database, calls.dispatcher, calls.notifier, chooser, CommandRunner(shell)
         ),
         orchestrations=starter,
         embedder=provider,
@@ -266,6 +270,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         ),
         deliveries=build_sender(database, settings, routes, clock=clock, metrics=metrics),
         engines=engines,
+        sandbox=None if shell.enclosing is None else shell.enclosing.kind,
         metrics=metrics,
         tracing=tracing,
         metrics_server=_metrics_server(settings, metrics),

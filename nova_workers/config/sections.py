@@ -305,8 +305,10 @@ class ToolSettings(Section):
     """About 8,000 tokens: the beginning and the end of what a command prints."""
     shell_environment: tuple[str, ...] = ()
     """Names of the worker's environment variables that commands get in addition to PATH, the locale and the like."""
-    shell_sandbox: Literal["off", "bubblewrap"] = "off"
-    """`bubblewrap` needs `bwrap` on PATH, and user namespaces."""
+    shell_sandbox: bool = False
+    """Whether commands of every tenant run in the sandbox, not only of those with ceilings."""
+    sandbox: Literal["auto", "bubblewrap", "namespaces", "landlock"] = "auto"
+    """What makes the sandbox: the first of the three that works on the worker's machine, or one of them."""
     shell_sandbox_network: bool = True
     web_search: bool = True
     """The provider's own search tool. Turn it off for a gateway that does not know it."""

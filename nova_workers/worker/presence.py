@@ -34,6 +34,7 @@ class Presence:
         worker_id: str,
         queues: tuple[str, ...],
         slots: int,
+        sandbox: str | None,
         busy: Callable[[], int],
         draining: Callable[[], bool],
         heartbeat_dir: Path | None,
@@ -43,6 +44,7 @@ class Presence:
         self._worker_id = worker_id
         self._queues = queues
         self._slots = slots
+        self._sandbox = sandbox
         self._busy = busy
         self._draining = draining
         self._heartbeat_dir = heartbeat_dir
@@ -68,6 +70,7 @@ class Presence:
             "pid": os.getpid(),
             "queues": list(self._queues),
             "slots": self._slots,
+            "sandbox": self._sandbox,
             "busy": self._busy(),
             "draining": self._draining(),
             "seen_at": now.isoformat(),

@@ -85,6 +85,7 @@ class WorkerProcess:
             worker_id=services.worker_id,
             queues=queues,
             slots=slots,
+            sandbox=services.sandbox,
             busy=lambda: len(services.keeper.held),
             draining=lambda: services.executor.draining,
             heartbeat_dir=self._settings.worker.heartbeat_dir,
@@ -92,7 +93,7 @@ class WorkerProcess:
         services.metrics.worker_slots.set(slots)
         services.metrics.runs_in_flight.set_function(lambda: len(services.keeper.held))
         self._tasks.append(asyncio.create_task(self._presence.run(), name="presence"))
-        _log.info("worker.started", worker_id=services.worker_id, queues=queues, slots=slots)
+        _log.info("worker.started", worker_id=services.worker_id, queues=queues, slots=slots, sandbox=services.sandbox)
 
     def _drain(self) -> None:
         services = self.services

@@ -9,6 +9,7 @@ from nova_workers.bootstrap.engines import build_engines
 from nova_workers.clock import SystemClock
 from nova_workers.config import OpenAISettings, Settings
 from nova_workers.contracts.agents import ENGINE_NAMES
+from nova_workers.engines.native import ShellSettings
 from nova_workers.observability.metrics import Metrics
 
 
@@ -16,7 +17,7 @@ async def test_the_engines_that_an_agent_may_name_are_those_that_a_worker_can_ha
     settings: Settings, redis: Redis
 ) -> None:
     settings = settings.model_copy(update={"openai": OpenAISettings(model="some-model")})
-    engines = build_engines(settings, redis, SystemClock(), Metrics(CollectorRegistry()))
+    engines = build_engines(settings, redis, SystemClock(), Metrics(CollectorRegistry()), ShellSettings())
     extra = set() if find_spec("claude_agent_sdk") else {"claude_agent"}
     assert set(engines) | extra == set(ENGINE_NAMES)
     for engine in engines.values():

@@ -3,6 +3,7 @@
 import asyncio
 import re
 import secrets
+from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -17,6 +18,7 @@ __all__ = [
     "check_key",
     "check_other_tenant",
     "check_routes",
+    "check_sandboxes",
     "check_unknown_ids",
     "check_wrong_keys",
     "operations_of",
@@ -145,6 +147,23 @@ async def check_other_tenant(
     if not tried:
         return Finding("another tenant", "warn", "neither tenant has anything to read", "send a message in one first")
     return Finding("another tenant", "ok", f"{tried} ids of the two are not found with the other's key")
+
+
+async def check_sandboxes(http: httpx2.AsyncClient, key: str) -> list[Finding]:
+    """Check that workers can confine commands; nothing without the scope `operator`, which alone shows workers."""
+    fleet = await _json(http, "/v1/fleet", key)
+    workers = fleet.get("workers") if isinstance(fleet, dict) else None
+    if not workers:
+        return []
+    kinds = Counter(str(worker.get("sandbox") or "none") for worker in workers)
+    shown = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
+    if not {"none", "landlock"} & set(kinds):
+        return [Finding("sandbox", "ok", f"of workers: {shown}")]
+    lacks = "commands of the operator's own tenant can read NOVA_HOME there"
+    if "none" in kinds:
+        lacks += ", and those of tenants with ceilings are refused"
+    fix = "install bubblewrap and permit user namespaces; a worker's log names the reason in its line sandbox.none"
+    return [Finding("sandbox", "warn", f"of workers: {shown}: {lacks}", fix)]
 
 
 async def _readable(http: httpx2.AsyncClient, key: str, operations: list[Operation]) -> AsyncGenerator[str]:

@@ -10,6 +10,7 @@ from nova_workers.cli.security.access import (
     check_key,
     check_other_tenant,
     check_routes,
+    check_sandboxes,
     check_unknown_ids,
     check_wrong_keys,
     operations_of,
@@ -95,6 +96,8 @@ async def _check_access(
     found = [await check_routes(http, operations)]
     if key:
         found.append(await check_unknown_ids(http, key, operations))
+    if key:
+        found += await check_sandboxes(http, key)
     if key and other_key:
         found.append(await check_other_tenant(http, key, other_key, operations))
     return found

@@ -60,6 +60,8 @@ class WorkerView(View):
     slots: int
     busy: int
     draining: bool
+    sandbox: str | None = None
+    """What confines commands there: ``bubblewrap``, ``namespaces`` or ``landlock``; null is nothing."""
     seen_at: datetime
 
 

@@ -15,7 +15,7 @@ import structlog
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.engines import build_engines
+from nova_workers.bootstrap.engines import build_engines, find_shell
 from nova_workers.capabilities import default_registry
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings, TelemetrySettings
@@ -124,7 +124,7 @@ async def open_stage(
     }
     settings = Settings.model_validate({**settings.model_dump(), **given})
     harness = Harness(database, redis, settings)
-    engines = build_engines(settings, redis, SystemClock(), Metrics(CollectorRegistry()))
+    engines = build_engines(settings, redis, SystemClock(), Metrics(CollectorRegistry()), find_shell(settings))
     harness.engines.update(engines)
     await harness.open()
     try:

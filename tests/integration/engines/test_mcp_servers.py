@@ -3,15 +3,17 @@
 import asyncio
 import os
 import select
+import shutil
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from mcp.server.mcpserver import Context, MCPServer
@@ -34,9 +36,10 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.errors import ConfigurationError
-from nova_workers.shell_sandbox import ShellSandbox
+from nova_workers.shell_sandbox import SandboxKind, ShellSandbox
 from tests.requirements import proves
 from tests.support.processes.inspection import is_alive, wait_until_gone
+from tests.support.processes.key_holder import key_holder
 from tests.support.servers.asgi import serving
 from tests.support.servers.model_server import ModelServer, Part, Stream
 from tests.support.waiting import until
@@ -454,28 +457,42 @@ async def _written(tmp_path: Path, server: StdioMcpServer, sandbox: ShellSandbox
         return (tmp_path / "errors").read_text()
 
 
-@proves("ceilings.sandbox")
-async def test_a_program_of_a_tenant_with_ceilings_reaches_no_key(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    home = tmp_path / "nova"
+@pytest.fixture
+def fleet_home() -> Iterator[Path]:
+    """A NOVA_HOME that is not below /tmp, which a sandbox hides anyway."""
+    home = Path(tempfile.mkdtemp(prefix="nova-test-", dir="/var/tmp"))
+    home.chmod(0o755)
     (home / "workspace" / "ten_1").mkdir(parents=True)
     (home / "master_keys").write_text("hush\n")
-    monkeypatch.setenv("NOVA_SECRETS__KEYS", "hush")
+    yield home
+    shutil.rmtree(home)
+
+
+@pytest.mark.parametrize("kind", get_args(SandboxKind))
+@proves("ceilings.sandbox")
+async def test_a_program_of_a_tenant_with_ceilings_reaches_no_key(
+    tmp_path: Path, fleet_home: Path, kind: SandboxKind
+) -> None:
+    home = fleet_home
     private = PrivateFiles(home, home / "workspace")
+    hidden = (str(home), str(private.workspace))
     try:
-        sandbox = ShellSandbox.find(network=False, hidden=(str(home), str(private.workspace)), private=private)
+        sandbox = ShellSandbox.find(network=False, hidden=hidden, private=private, choice=kind)
     except ConfigurationError as error:
         pytest.skip(error.message)
-    reads = f"cat {home}/master_keys /proc/*/environ /proc/{os.getpid()}/environ; ls -d /proc/{os.getpid()}; echo done"
-    enclosure = Enclosure((str(private.workspace / "ten_1"),))
-    server = StdioMcpServer("sh", ("-c", f"exec >&2; ({reads}) 2>&1 | tr '\\0' '\\n'; echo $HOME"), enclosure=enclosure)
-    told = await _written(tmp_path, server, sandbox)
-    assert "done\n/tmp\n" in told
-    assert "hush" not in told
-    assert "cannot access" in told
-    own = await _written(tmp_path, replace(server, enclosure=None), sandbox)
-    assert "done" in own
-    assert "hush" not in own
+    async with key_holder() as holder:
+        reads = f"cat {home}/master_keys /proc/*/environ /proc/{holder}/environ; ls -d /proc/{holder}; echo done"
+        enclosure = Enclosure((str(private.workspace / "ten_1"),))
+        server = StdioMcpServer(
+            "sh", ("-c", f"exec >&2; ({reads}) 2>&1 | tr '\\0' '\\n'; echo $HOME"), enclosure=enclosure
+        )
+        told = await _written(tmp_path, server, sandbox)
+        assert "done\n/tmp\n" in told
+        assert "hush" not in told
+        assert told.count("Permission denied" if kind == "landlock" else "No such file") >= 2
+        own = await _written(tmp_path, replace(server, enclosure=None), sandbox)
+        assert "done" in own
+        # Without namespaces nothing is hidden from the operator's own programs.
+        assert ("hush" in own) is (kind == "landlock")
     with pytest.raises(ValueError, match="outside the directories"):
         await _written(tmp_path, replace(server, cwd=str(home)), sandbox)

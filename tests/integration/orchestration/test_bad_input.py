@@ -7,15 +7,16 @@ from typing import Any
 
 import pytest
 
-from nova_workers.bootstrap.engines import build_shell
+from nova_workers.bootstrap.engines import find_shell
 from nova_workers.bootstrap.orchestrations import build_orchestrator
 from nova_workers.contracts.orchestration import ORCHESTRATION_TOOLS, RUN_BASH
+from nova_workers.engines.native import CommandRunner
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
 
 async def test_there_are_seventeen_tools(forest: Forest) -> None:
     harness = forest.harness
-    shell = build_shell(harness.settings)
+    shell = CommandRunner(find_shell(harness.settings))
     names = {tool.name for tool in build_orchestrator(harness.database, None, None, harness.models, shell).tools}
     assert names == ORCHESTRATION_TOOLS | {RUN_BASH}
     assert len(names | {"ask_user"}) == 17

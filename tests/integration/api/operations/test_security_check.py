@@ -6,13 +6,17 @@ import json
 from typing import Any
 
 import pytest
+from redis.asyncio import Redis
 
 from nova_workers.cli.security.walls import check_walls
 from nova_workers.cli.target import Target
+from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
+from nova_workers.vocabulary import QUEUES
+from nova_workers.worker.presence import Presence
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves
@@ -23,17 +27,33 @@ _ROWS = "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM threads) + (
 _LEAKED = "thr_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
+def _presence(redis: Redis, worker_id: str, sandbox: str) -> Presence:
+    return Presence(
+        redis,
+        SystemClock(),
+        worker_id=worker_id,
+        queues=QUEUES,
+        slots=1,
+        sandbox=sandbox,
+        busy=lambda: 0,
+        draining=lambda: False,
+        heartbeat_dir=None,
+    )
+
+
 def _target(url: str, key: str | None) -> Target:
     return Target(url, key, "a test", "a test")
 
 
 @proves("security.check")
 async def test_a_fleet_with_its_walls_passes_and_is_left_as_it_was(
-    serve: Serve, settings: Settings, database: Database, other_tenant: Tenant
+    serve: Serve, settings: Settings, database: Database, redis: Redis, other_tenant: Tenant
 ) -> None:
     hasty = settings.api.model_copy(update={"head_timeout_s": 0.3, "body_timeout_s": 0.3})
     api = await serve(settings.model_copy(update={"api": hasty}))
     await api.run(await api.thread())
+    for worker_id, sandbox in (("wkr_1", "bubblewrap"), ("wkr_2", "namespaces")):
+        await _presence(redis, worker_id, sandbox).report()
     before = await database.fetchval(_ROWS)
     console = build_console(settings, api_url=api.url, login_key=api.tenant.key)
     async with serving(console, patient=True) as console_url, serving(_locked) as flower_url:
@@ -47,7 +67,7 @@ async def test_a_fleet_with_its_walls_passes_and_is_left_as_it_was(
     assert [finding for finding in findings if finding.state != "ok"] == []
     assert [finding.name for finding in findings] == [
         *("transport", "key", "headers", "metrics", "wrong keys"),
-        *("routes without a key", "unknown ids", "another tenant"),
+        *("routes without a key", "unknown ids", "sandbox", "another tenant"),
         *("large head", "slow head", "key before body", "large body", "deep body", "slow body"),
         *("console", "console transport", "console headers", "flower", "flower transport"),
     ]
@@ -66,6 +86,8 @@ async def test_each_wall_that_is_missing_is_named_with_what_to_do() -> None:
         *("large head", "key before body", "large body", "deep body", "slow body", "slow head", "console", "flower"),
     }
     assert all(finding.fix for finding in findings if finding.state == "fail")
+    sandbox = next(finding for finding in findings if finding.name == "sandbox")
+    assert (sandbox.state, "landlock (1), none (1)" in sandbox.detail) == ("warn", True)
 
 
 async def test_without_a_valid_key_nothing_is_claimed_about_one(api: Api) -> None:
@@ -95,7 +117,11 @@ async def _open(scope: Any, receive: Any, send: Any) -> None:
         "/v1/runs": {"post": {"requestBody": {}}},
     }
     key = dict(scope["headers"]).get(b"authorization", b"").decode()
-    answers = {"/openapi.json": {"paths": paths}, "/v1/threads": {"items": [{"id": _LEAKED}]}}
+    answers: dict[str, object] = {
+        "/openapi.json": {"paths": paths},
+        "/v1/threads": {"items": [{"id": _LEAKED}]},
+        "/v1/fleet": {"workers": [{"sandbox": None}, {"sandbox": "landlock"}]},
+    }
     await _answer(send, 200, answers.get(scope["path"], {"tenant_id": key}))
 
 

@@ -232,7 +232,7 @@ async def test_if_commands_are_confined_the_program_has_no_shell_of_its_own(
     mark = tmp_path / "sandboxed"
     sandbox.write_text(f'#!/bin/sh\ntouch {mark}\nwhile [ "$1" != "--" ]; do shift; done; shift; exec "$@"\n')
     sandbox.chmod(0o755)
-    engine = make_engine(shell=ShellSettings(sandbox=ShellSandbox(str(sandbox))))
+    engine = make_engine(shell=ShellSettings(sandbox=ShellSandbox((str(sandbox),))))
     calls = (
         ("Bash", {"command": "touch escaped.txt"}),
         ("mcp__nova__Bash", {"command": "cat note.txt"}),

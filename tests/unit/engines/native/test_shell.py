@@ -161,7 +161,7 @@ async def test_the_sandbox_wraps_every_command(tmp_path: Path, monkeypatch: pyte
     program.write_text(BWRAP)
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(program.parent), prepend=os.pathsep)
-    sandbox = ShellSandbox.find(network=False, hidden=(str(tmp_path / "data"),))
+    sandbox = ShellSandbox.find(network=False, hidden=(str(tmp_path / "data"),), choice="bubblewrap")
     native = NativeTools(shell=ShellSettings(sandbox=sandbox))
     caller = NativeToolCaller(native, work)
     assert await caller.with_tools(caller.toolset("unrestricted", data)).call("Bash", command="echo inside") == "inside"
@@ -178,10 +178,26 @@ async def test_the_sandbox_wraps_every_command(tmp_path: Path, monkeypatch: pyte
     assert json.dumps(["--bind-try", str(work), str(work)])[1:-1] in text
 
 
+def test_where_bubblewrap_is_missing_or_does_not_work_the_next_kind_is_taken(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    refused = tmp_path / "refused"
+    refused.write_text("#!/bin/sh\necho 'not here' >&2; exit 1\n")
+    refused.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("sys.executable", str(refused))
+    with pytest.raises(ConfigurationError) as caught:
+        ShellSandbox.find(network=True)
+    for part in ("There is no bwrap", "with namespaces: not here", "Landlock alone: not here"):
+        assert part in caught.value.message
+    refused.write_text('#!/bin/sh\ncase "$*" in *--landlock-only*) exit 0;; esac\nexit 1\n')
+    assert ShellSandbox.find(network=True).kind == "landlock"
+
+
 def test_a_configured_sandbox_that_is_missing_is_an_error(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(ConfigurationError, match="bubblewrap"):
-        ShellSandbox.find(network=True)
+        ShellSandbox.find(network=True, choice="bubblewrap")
 
 
 def test_a_sandbox_that_the_machine_does_not_allow_stops_the_worker_with_the_reason(
@@ -192,4 +208,4 @@ def test_a_sandbox_that_the_machine_does_not_allow_stops_the_worker_with_the_rea
     program.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
     with pytest.raises(ConfigurationError, match=r"No permissions to create a new namespace.*user namespaces"):
-        ShellSandbox.find(network=True)
+        ShellSandbox.find(network=True, choice="bubblewrap")

@@ -1,0 +1,107 @@
+"""What the options of a command line demand.
+
+They mean what they do for bubblewrap, but for these three:
+
+- ``--guard``: Landlock, the filter of system calls and limits, beside or in place of namespaces;
+- ``--landlock-only``: no namespaces: what the mounts demand is held by Landlock as far as it goes;
+- ``--become UID``: run the command as another user.
+"""
+
+from collections.abc import Iterator, Sequence
+
+__all__ = ["NEW_CGROUPS", "NEW_NETWORK", "NEW_PROCESSES", "NEW_USERS", "Operation", "Walls"]
+
+NEW_MOUNTS, NEW_CGROUPS, NEW_NAMES = 0x0002_0000, 0x0200_0000, 0x0400_0000
+NEW_IPC, NEW_USERS, NEW_PROCESSES, NEW_NETWORK = 0x0800_0000, 0x1000_0000, 0x2000_0000, 0x4000_0000
+
+_SEPARATE = {
+    "--unshare-all": NEW_CGROUPS | NEW_NAMES | NEW_IPC | NEW_PROCESSES | NEW_NETWORK,
+    "--unshare-cgroup-try": NEW_CGROUPS,
+    "--unshare-ipc": NEW_IPC,
+    "--unshare-net": NEW_NETWORK,
+    "--unshare-pid": NEW_PROCESSES,
+    "--unshare-uts": NEW_NAMES,
+}
+_WITH_SOURCE = ("--ro-bind", "--ro-bind-try", "--bind", "--bind-try", "--dev-bind", "--bind-fd")
+_WITHOUT_SOURCE = ("--tmpfs", "--dir", "--dev", "--proc")
+_FOLDER_MODE = 0o755
+
+
+class Operation:
+    """One step of building the root.
+
+    Attributes:
+        kind: ``bind``, ``ro-bind``, ``dev-bind``, ``tmpfs``, ``dir``, ``dev`` or ``proc``.
+        source: What is bound.
+        target: Where.
+        optional: Whether a source that is not there is left out.
+        mode: Permissions of a new directory.
+        descriptor: What the source must still be; -1 is anything.
+    """
+
+    __slots__ = ("descriptor", "kind", "mode", "optional", "source", "target")
+
+    def __init__(self, option: str, target: str, source: str = "", mode: int = _FOLDER_MODE) -> None:
+        name = option.removeprefix("--")
+        self.optional = name.endswith("-try")
+        self.kind = name.removesuffix("-try").removesuffix("-fd")
+        self.descriptor = int(source) if name.endswith("-fd") else -1
+        self.source = target if self.descriptor >= 0 else source
+        self.target = target
+        self.mode = mode
+
+
+class Walls:
+    """The options, and the command."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        """Read a command line.
+
+        Raises:
+            ValueError: It has an option that is unknown.
+        """
+        self.separate = NEW_MOUNTS
+        self.guard = self.landlock_only = self.new_session = self.drop_all = False
+        self.uid: int | None = None
+        self.dropped: list[str] = []
+        self.operations: list[Operation] = []
+        self.cwd = "/"
+        ahead = iter(words)
+        mode = _FOLDER_MODE
+        for word in ahead:
+            if word == "--":
+                break
+            if word in _WITH_SOURCE:
+                source = next(ahead)
+                self.operations.append(Operation(word, next(ahead), source))
+            elif word in _WITHOUT_SOURCE:
+                self.operations.append(Operation(word, next(ahead), mode=mode))
+                mode = _FOLDER_MODE
+            elif word == "--perms":
+                mode = int(next(ahead), 8)
+            else:
+                self._take(word, ahead)
+        self.command = list(ahead)
+
+    @property
+    def network(self) -> bool:
+        """Whether the command reaches the machine's network."""
+        return not self.separate & NEW_NETWORK
+
+    def _take(self, word: str, ahead: Iterator[str]) -> None:
+        if word in _SEPARATE:
+            self.separate |= _SEPARATE[word]
+        elif word == "--share-net":
+            self.separate &= ~NEW_NETWORK
+        elif word == "--chdir":
+            self.cwd = next(ahead)
+        elif word == "--become":
+            self.uid = int(next(ahead))
+        elif word == "--cap-drop":
+            capability = next(ahead)
+            self.drop_all = self.drop_all or capability == "ALL"
+            self.dropped.append(capability)
+        elif word in ("--guard", "--landlock-only", "--new-session"):
+            setattr(self, word.removeprefix("--").replace("-", "_"), True)
+        elif word != "--die-with-parent":
+            raise ValueError(f"unknown option {word!r}")
