@@ -53,7 +53,9 @@ class TreeTransitions:
     async def _move(self, connection: Connection, claim: Claim, state: AgentState) -> None:
         place = _place(claim)
         sources = legal_sources(state) if state == "RUNNING" else ("PENDING",)
-        moved = await activations.move(connection, [place.agent_id], state, sources, run_id=claim.run_id)
+        moved = await activations.move(
+            connection, [place.agent_id], state, sources, run_id=claim.run_id, fence=claim.fence
+        )
         if moved:
             self._notifier.announce_tree(await news_of_agents(connection, place.orchestration_id, moved))
 

@@ -16,13 +16,15 @@ __all__ = ["Ended", "add_reasoning", "end_activation", "move", "reactivate", "se
 
 # One guarded move. `run_id` guards against a run of an earlier activation.
 _MOVE = """
-UPDATE orchestration_agents
+UPDATE orchestration_agents a
    SET state = :state, state_at = now(),
        ended_at = CASE WHEN :ended THEN now() END,
        error_code = COALESCE(:error_code, CASE WHEN :ended THEN error_code END),
        error_message = COALESCE(:error_message, CASE WHEN :ended THEN error_message END)
  WHERE id = ANY(:ids::text[]) AND state = ANY(:sources::text[])
    AND (:run_id::text IS NULL OR run_id = :run_id)
+   AND (:fence::bigint IS NULL
+        OR EXISTS (SELECT FROM runs r WHERE r.id = a.run_id AND r.fence = :fence AND r.status = 'running'))
 RETURNING id
 """
 
@@ -93,6 +95,7 @@ async def move(
     sources: Iterable[AgentState],
     *,
     run_id: str | None = None,
+    fence: int | None = None,
     error_code: str | None = None,
     error_message: str | None = None,
 ) -> list[str]:
@@ -104,6 +107,7 @@ async def move(
         state: The new state.
         sources: The states from which the move is legal (`lifecycle.legal_sources`); others stay.
         run_id: Only if this is the run of the agent's latest activation.
+        fence: Only while that run is held under this fence.
         error_code: Of a failure.
         error_message: Of a failure.
     """
@@ -114,6 +118,7 @@ async def move(
         sources=list(sources),
         ended=state in ENDED_AGENTS,
         run_id=run_id,
+        fence=fence,
         error_code=error_code,
         error_message=None if error_message is None else storable(error_message),
     )

@@ -21,9 +21,13 @@ from redis.asyncio import Redis
 from nova_workers.capabilities import serving
 from nova_workers.config import Settings
 from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.contracts.runs import Claim
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.runs.claim import claim_next
+from nova_workers.orchestration.transitions import TreeTransitions
 from nova_workers.runs import persist
+from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.trees import Forest, call, complete, script
@@ -33,7 +37,7 @@ _EXAMPLES = int(os.environ.get("TEST_EXAMPLES", "0"))
 _TABLES = "threads, runs, turns, messages, tool_calls, usage, thread_heads, effects, orchestrations"
 _STATEMENTS = (
     "claim", "commit_calls", "commit_result", "commit_step", "suspend", "finish", "resolve", "send", "move", "insert",
-    "mark", "pending", "open_waits", "agents", "lock_of_run", "summary", "other",
+    "mark", "pending", "open_waits", "agents", "lock_of_run", "summary", "seal_call", "other",
 )  # fmt: skip
 _FORGET_BELLS = "UPDATE runs SET rang_at = now() - interval '1 hour' WHERE status = 'queued'"
 _LIMITS = OrchestrationLimits(max_agent_depth=10, max_concurrent_agents=100)
@@ -166,3 +170,23 @@ async def _check_outcome(forest: Forest, orchestration_id: str, tree: Node) -> N
     assert len(sent) == len(rows) - 1, "a result was not delivered"
     assert not await database.fetch("SELECT id FROM run_waits WHERE status = 'open'")
     assert not await database.fetch("SELECT id FROM runs WHERE status NOT IN ('succeeded')")
+
+
+@proves("recover.zombie")
+async def test_a_worker_that_lost_a_run_does_not_move_its_agent(forest: Forest) -> None:
+    harness = forest.harness
+    started = await forest.start(task="go")
+    thread_id = await harness.database.fetchval("SELECT thread_id FROM runs WHERE id = :id", id=started.run_id)
+    async with harness.database.connection() as connection:
+        lost = await claim_next(connection, thread_id, worker_id="old", lease_ttl_s=30, max_attempts=5)
+        await harness.recover()
+        held = await claim_next(connection, thread_id, worker_id="new", lease_ttl_s=30, max_attempts=5)
+        assert isinstance(lost, Claim)
+        assert isinstance(held, Claim)
+        transitions = TreeTransitions(harness.bells, harness.canceller)
+        for late in (transitions.starting, transitions.running):
+            await late(connection, lost)
+        assert await forest.states(started) == ["PENDING"]
+        await transitions.starting(connection, held)
+        await transitions.running(connection, lost)
+        assert await forest.states(started) == ["STARTING"]
