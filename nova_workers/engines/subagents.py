@@ -7,7 +7,9 @@ interrupted. Its usage counts against the turn's budget and is part of the step'
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import replace
 from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, text_block
@@ -59,6 +61,7 @@ class AllowedTools:
         self._tools = tools
         self._allowed = allowed
         self._report_progress = report_progress
+        self._own_calls = secrets.token_hex(6)
 
     async def connect(self) -> Mapping[str, ToolDefinition]:
         """Return the allowed tools, in the turn's order."""
@@ -82,7 +85,10 @@ class AllowedTools:
         if not self._has(call.tool_name):
             known = ", ".join(await self.connect()) or "none"
             raise ToolFailure(f"There is no tool {call.tool_name!r}. Available: {known}.", tool=call.tool_name)
-        return await self._tools.call(call, self._report_progress)
+        # Ids are unique in one conversation, and tools recognize a call of the turn's journal by its id.
+        own = replace(call, id=f"{self._own_calls}-{call.id}")
+        report = self._report_progress
+        return await self._tools.call(own, None if report is None else lambda _, progress: report(call, progress))
 
     def _has(self, name: str) -> bool:
         return self._allowed is None or name in self._allowed

@@ -72,7 +72,9 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
 
 async def _carry_out(tools: TurnTools, call_id: str, name: str, given: JsonObject) -> ToolOutcome:
     try:
-        outcome = await tools.call(ToolCall(call_id, name, given, step=0, sequence=0, status="running"))
+        # As `AllowedTools` does: tools recognize a call of the turn's journal by its id.
+        own = ToolCall(f"subagent-{call_id}", name, given, step=0, sequence=0, status="running")
+        outcome = await tools.call(own)
         return without_deferral(outcome)
     except ToolFailure as failure:
         return ToolOutcome((text_block(failure.message),), failed=True)

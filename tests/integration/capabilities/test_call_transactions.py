@@ -27,13 +27,14 @@ from nova_workers.engines.native import CommandRunner, ShellSettings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.journal import commit_calls
-from tests.integration.capabilities.stage import KEY
+from tests.integration.capabilities.stage import KEY, calls, open_stage, says
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault, FaultInjectingDatabase, FaultInjector
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.trees import MODELS, Forest, script
 from tests.support.harness.trees import call as scripted_call
 from tests.support.harness.workers import Harness
+from tests.support.servers.model_server import model_server
 
 _BOSS = "boss"
 _GRANTS = ("agent-management", "agents", "file-send", "memory", "notes", "orchestrations", "secrets", "self", "tasks")
@@ -341,3 +342,18 @@ async def test_a_tool_takes_effect_once_although_its_worker_crashes_around_its_c
     assert [tuple(each) for each in calls] == [("completed", f"Created {note_id}.")]
     assert ("seal_call" in other.faults.log) == (fault == "crash_before")
     await check_any_time(harness.database)
+
+
+@proves("tools.recorded")
+async def test_a_subagents_call_is_not_taken_for_a_call_of_the_turn_with_the_same_id(
+    database: Database, redis: Redis, settings: Settings
+):
+    async with model_server() as model, open_stage(database, redis, settings, model) as stage:
+        helper = {"description": "Writes.", "prompt": "Write."}
+        await stage.agent("lead", capabilities={"notes": {}}, subagents={"clerk": helper})
+        note = calls(("note_create", {"title": "T", "content": "C"}))
+        task = calls(("Task", {"agent": "clerk", "prompt": "Note it."}))
+        run = await stage.run("go", note, task, note, says("Noted."), says("Done."), agent_id="lead")
+        assert (run.status, run.text) == ("succeeded", "Done.")
+        assert await database.fetchval("SELECT count(*) FROM notes") == 2
+        assert len(await database.fetch("SELECT call_id FROM tool_calls WHERE status = 'completed'")) == 2
