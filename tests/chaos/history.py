@@ -85,10 +85,9 @@ class Event:
     type: str
     data: dict[str, Any]
 
-    def key(self) -> tuple[int, int]:
-        """Return what orders the events of a run."""
-        attempt, _, seq = self.id.partition("-")
-        return int(attempt), int(seq)
+    def key(self) -> tuple[int, ...]:
+        """Return what orders the events of a run: the parts of the id, as numbers."""
+        return tuple(map(int, self.id.split("-")))
 
 
 @dataclass(frozen=True)

@@ -18,14 +18,19 @@ class Reading:
     """What a client knows of an answer, by the rules of docs/http-api.md.
 
     Attributes:
-        steps: The texts of steps that are committed.
+        closed: The texts of steps that are committed, by the index of the step.
         ended: The `stream_end` that is final.
     """
 
-    steps: list[str] = field(default_factory=list[str])
+    closed: dict[int, str] = field(default_factory=dict[int, str])
     ended: Event | None = None
-    _tokens: str = ""
-    _whole: str | None = None
+    _open: str = ""
+    _next: int = 0
+
+    @property
+    def steps(self) -> list[str]:
+        """The texts, in order."""
+        return [self.closed[index] for index in sorted(self.closed)]
 
     def take(self, event: Event) -> None:
         """Apply an event."""
@@ -33,16 +38,15 @@ class Reading:
             return
         match event.type:
             case "stream_start" | "restart":
-                self._tokens, self._whole = "", None
+                self._open = ""
             case "token":
-                self._tokens += event.data["text"]
+                self._open += event.data["text"]
             case "assistant_message":
-                # The truth for its step: what came before, of tokens or of the same step in part, is in it.
-                self._whole = event.data["text"]
+                self._open = event.data["text"]
             case "step":
-                self._close()
+                self._close(event.data["index"])
             case "stream_end" if event.data.get("final"):
-                self._close()
+                self._close(self._next)
                 self.ended = event
             case _:
                 pass
@@ -51,11 +55,10 @@ class Reading:
         """Return the whole answer."""
         return "".join(self.steps)
 
-    def _close(self) -> None:
-        text = self._tokens if self._whole is None else self._whole
-        self._tokens, self._whole = "", None
-        if text:
-            self.steps.append(text)
+    def _close(self, index: int) -> None:
+        if self._open:
+            self.closed[index] = self._open
+        self._open, self._next = "", max(self._next, index + 1)
 
 
 def check(history: History, ledger: Ledger) -> Iterator[Violation]:
