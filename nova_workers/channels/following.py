@@ -10,7 +10,9 @@ from nova_workers.channels.delivering import Deliverer
 from nova_workers.channels.port import Origin, Reply, ToolLine
 from nova_workers.channels.replies import closed_reply, end_reply, question_reply, text_reply
 from nova_workers.client.client import NovaClient
+from nova_workers.client.run_text import RunText
 from nova_workers.contracts.events import (
+    AssistantMessage,
     Event,
     EventCursor,
     Restart,
@@ -59,7 +61,7 @@ class RunFollower:
         self._deliverer = deliverer
         self._origin = origin
         self._run_id = run_id
-        self._text = ""
+        self._answer = RunText()
         self._tools: dict[str, ToolLine] = {}
         self._shown_s = 0.0
         self._asked: set[str] = set()
@@ -74,13 +76,12 @@ class RunFollower:
         problem = ""
         async with aclosing(self._events()) as events:
             async for event in events:
+                self._answer.feed(event)
                 match event:
                     case StreamStart() | Restart(agent=None) | Step():
-                        self._text = ""
                         settled.clear()
                         await self._close_answered()
-                    case Token(agent=None):
-                        self._text += event.text
+                    case Token(agent=None) | AssistantMessage(agent=None):
                         await self._show()
                     case ToolStatus(agent=None):
                         self._note(event)
@@ -106,7 +107,7 @@ class RunFollower:
     async def _show(self) -> None:
         if self._deliverer.streams and time.monotonic() - self._shown_s >= _PARTIAL_EVERY_S:
             self._shown_s = time.monotonic()
-            reply = text_reply("partial", self._origin, self._text, self._run_id)
+            reply = text_reply("partial", self._origin, self._answer.open, self._run_id)
             await self._deliverer.show(reply.model_copy(update={"tools": tuple(self._tools.values())}))
 
     async def _ask(self) -> bool:

@@ -11,6 +11,7 @@ from nova_workers.cli.talk.answers import wait_line
 from nova_workers.cli.terminal.markdown_stream import MarkdownStream
 from nova_workers.cli.terminal.output import Output, age, money, short
 from nova_workers.cli.terminal.thinking_text import ThinkingText
+from nova_workers.client.run_text import RunText
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
@@ -70,12 +71,14 @@ class LiveView:
         self._told: str | None = None
         self._waited = False
         self._run_id = ""
+        self._answer = RunText()
         self.usage: Usage | None = None
         self.asked: Waiting | None = None
         """The run's open question to a person."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
+        shown = self._take(event)
         match event:
             case Token(agent=str(agent)) | Reasoning(agent=str(agent)) | AssistantMessage(agent=str(agent)):
                 # A subagent's own text; its result arrives as a tool result.
@@ -84,11 +87,7 @@ class LiveView:
                 self._write(text)
                 self._step_has_text = True
             case AssistantMessage(text=text):
-                # In a live stream it repeats the step's tokens; a replay from the ledger has none.
-                if not self._step_has_text:
-                    self._write(text)
-                    self._step_has_text = True
-                self._close_step()
+                self._complete(shown, text)
             case Step():
                 self._close_step()
             case ToolStatus() | ToolUseSummary():
@@ -144,7 +143,7 @@ class LiveView:
             case StreamStart(attempt=attempt, run_id=run_id):
                 self._run_id = run_id
                 self._begin_attempt(attempt)
-            case Restart(agent=None):
+            case Restart(agent=None) if self._step_has_text or self._thinks:
                 self.note("↻ the answer broke off; the text since the last step comes again", "yellow")
                 self._close_step()
             case Waiting():
@@ -219,6 +218,25 @@ class LiveView:
                 self._out.note(limit_line(event.limit), "yellow")
         else:
             self._wipe()
+
+    def _take(self, event: Event) -> str:
+        """Note an event of the run; return the text of the open step before it, as it is shown."""
+        if isinstance(event, StreamStart) and event.run_id != self._run_id:
+            self._answer = RunText()
+        shown = event.text if isinstance(event, AssistantMessage) and self._answer.repeats(event) else self._answer.open
+        self._answer.feed(event)
+        return shown
+
+    def _complete(self, shown: str, text: str) -> None:
+        """Write the whole text of a step, of which some is shown."""
+        if not text.startswith(shown):
+            self.note("↻ the text since the last step is void; it comes again", "yellow")
+            self._close_step()
+            shown = ""
+        if rest := text[len(shown) :]:
+            self._write(rest)
+            self._step_has_text = True
+        self._close_step()
 
     def _close_step(self) -> None:
         self._wants_gap = self._wants_gap or self._step_has_text

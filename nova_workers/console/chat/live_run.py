@@ -70,9 +70,9 @@ class LiveRun:
             case Token(text=text):
                 self.text += text
                 self.doing = ""
-            case AssistantMessage(text=text):
-                # The whole text of the step, also where its tokens came in part.
-                self.text = text
+            case AssistantMessage(text=text, step=step):
+                # The whole text of the step, also where its tokens came in part. The ledger has that of a closed step.
+                self.text = text if step is None or step >= self.step else ""
             case Reasoning(text=text):
                 self.thinking += text
                 self.doing = ""

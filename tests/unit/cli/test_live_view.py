@@ -58,6 +58,24 @@ def _piped(*events: Event, reasoning: bool = False) -> tuple[str, str]:
     return stdout.getvalue(), stderr.getvalue()
 
 
+def test_a_step_that_comes_whole_is_completed_and_one_that_was_shown_is_not_repeated():
+    text, notes = _piped(
+        _start(),
+        Token(text="Part of "),
+        AssistantMessage(text="Part of it.", step=0),
+        Step(index=0),
+        _start(2),
+        AssistantMessage(text="Part of it.", step=0),
+        Step(index=0),
+        Token(text="other"),
+        AssistantMessage(text="Whole.", step=1),
+        Step(index=1),
+        _end(),
+    )
+    assert text == "Part of it.\nother\nWhole.\n"
+    assert "the text since the last step is void" in notes
+
+
 def _on_screen(*events: Event) -> str:
     screen = Screen()
     view = LiveView(Output(json_mode=False, stdout=screen, stderr=screen))

@@ -34,6 +34,14 @@ def test_a_whole_message_replaces_its_pieces() -> None:
     assert _fed(_start(), live.Token(text="ha"), live.AssistantMessage(text="half")).text == "half"
 
 
+def test_the_text_of_a_closed_step_that_comes_again_is_left_to_the_ledger() -> None:
+    waited = _fed(_start(), live.AssistantMessage(text="Which?"), live.Step(index=0), _start(2))
+    waited.feed(live.AssistantMessage(text="Which?", step=0))
+    assert waited.text == ""
+    waited.feed(live.AssistantMessage(text="Next", step=1))
+    assert waited.text == "Next"
+
+
 def test_a_subagents_text_is_not_the_answer() -> None:
     run = _fed(
         _start(),

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.client.client import NovaClient
+from nova_workers.client.run_text import RunText
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.live import DONE, Change, resume_id, stream
 from nova_workers.console.navigation import id_given
@@ -85,8 +86,17 @@ async def _changes(request: Request, client: NovaClient, run_id: str) -> AsyncGe
         after = EventCursor.parse(resume_id(request) or "0-0")
     except ValueError:
         after = EventCursor()
-    async with aclosing(client.runs.events(run_id, after=after)) as events:
+    answer, is_shown = RunText(), False
+    # From the start, also after a lost connection: what is void may be text that the page shows already.
+    async with aclosing(client.runs.events(run_id)) as events:
         async for cursor, event in events:
+            adds = is_shown and isinstance(event, Token) and bool(answer.open or not answer.closed)
+            answer.feed(event)
+            if cursor.key() <= after.key():
+                continue
+            if not is_shown or isinstance(event, Token | StreamStart | Restart | AssistantMessage):
+                yield _text_change(run_id, answer, event, str(cursor), adds=adds)
+                is_shown = True
             if (change := _change(request, run_id, event, str(cursor))) is not None:
                 yield change
             if isinstance(event, StreamEnd) and event.final:
@@ -96,17 +106,18 @@ async def _changes(request: Request, client: NovaClient, run_id: str) -> AsyncGe
     yield DONE
 
 
+def _text_change(run_id: str, answer: RunText, event: Event, cursor: str, *, adds: bool) -> Change:
+    """Return the change of the answer's text. `adds`: the event is a piece that continues the text of the page."""
+    if adds and isinstance(event, Token):
+        return Change("append", f"try-{run_id}-text", str(escape(event.text if event.agent is None else "")), cursor)
+    # Each step's text is a paragraph of its own.
+    whole = "\n\n".join(text for text in (*answer.texts, answer.open) if text)
+    return Change("inner", f"try-{run_id}-text", str(escape(whole)), cursor)
+
+
 def _change(request: Request, run_id: str, event: Event, cursor: str) -> Change | None:
-    text, tools = f"try-{run_id}-text", f"try-{run_id}-tools"
+    tools = f"try-{run_id}-tools"
     match event:
-        case Token(agent=None):
-            return Change("append", text, str(escape(event.text)), cursor)
-        case StreamStart() | Restart(agent=None):
-            # What was shown of an attempt that broke off is void.
-            return Change("inner", text, "", cursor)
-        case AssistantMessage(agent=None):
-            # The next step's text is a paragraph of its own.
-            return Change("append", text, "\n\n", cursor)
         case ToolStatus():
             row = fragment(request, _PARTS, "tool", event)
             return Change("append", tools, row, cursor)
