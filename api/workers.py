@@ -4,6 +4,7 @@ import asyncio
 from typing import cast
 
 import structlog
+from pydantic import ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
@@ -62,8 +63,18 @@ async def _read(redis: Redis) -> list[WorkerView] | None:
             worker_ids = cast(list[bytes], await redis.zrange(workers_index(), 0, -1))
             if not worker_ids:
                 return []
-            records = await redis.mget([worker_presence(worker_id.decode()) for worker_id in worker_ids])
+            named = [worker_id.decode(errors="replace") for worker_id in worker_ids]
+            records = await redis.mget([worker_presence(worker_id) for worker_id in named])
     except (RedisError, TimeoutError) as error:
         _log.warning("workers.redis_unavailable", error=str(error))
         return None
-    return [WorkerView.model_validate_json(record) for record in records if record is not None]
+    return [worker for record in records if record is not None and (worker := _parse(record)) is not None]
+
+
+def _parse(record: bytes | str) -> WorkerView | None:
+    try:
+        return WorkerView.model_validate_json(record)
+    except ValidationError as error:
+        # Of another release, or of another program.
+        _log.warning("workers.record_unreadable", size=len(record), errors=error.error_count())
+        return None

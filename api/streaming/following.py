@@ -119,7 +119,7 @@ class RunFollower:
         except (RedisError, TimeoutError):
             return None
         entries = cast(list[tuple[bytes, dict[bytes, bytes]]], answer)
-        events = chain.from_iterable(decode(fields[FIELD]) for _, fields in entries)
+        events = chain.from_iterable(decode(fields.get(FIELD, b"")) for _, fields in entries)
         return whole_rest(events, target.after, state.final_event)
 
     async def _recorded(self, target: Target) -> RecordedRun | None:

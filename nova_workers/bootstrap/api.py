@@ -19,6 +19,7 @@ from nova_workers.config import Settings
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.effects.setup import remote_embeddings
 from nova_workers.ledger.database import Database
+from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
@@ -157,7 +158,7 @@ def build_api(settings: Settings) -> ApiServices:
         database=database,
         archive_database=Database(settings.require_database_url(), pool_size=settings.api.archives, access="tenants"),
         redis=redis,
-        hub=StreamHub(redis),
+        hub=StreamHub(redis, ForeignMessages(metrics)),
         publisher=publisher,
         dispatcher=dispatcher,
         submitter=Submitter(

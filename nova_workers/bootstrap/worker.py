@@ -33,6 +33,7 @@ from nova_workers.engines.native import CommandRunner
 from nova_workers.errors import ConfigurationError
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
+from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
 from nova_workers.observability.tracing import Tracing
@@ -104,7 +105,9 @@ class WorkerServices:
         self._background.start(
             publisher=self.publisher.run(),
             keeper=self.keeper.run(),
-            control=self.control.listen(self.keeper.cancel, self.keeper.renew_soon),
+            control=self.control.listen(
+                self.keeper.cancel, self.keeper.renew_soon, foreign=ForeignMessages(self.metrics)
+            ),
             loop_watch=watch_loop(self.metrics, self.clock),
         )
 

@@ -4,23 +4,34 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from typing import cast
+from typing import Literal, cast
 
 import orjson
 import structlog
+from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.broker.notifier import Notifier
 from nova_workers.contracts.runs import CancelReason
 from nova_workers.keys import CONTROL_CHANNEL
+from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
+from nova_workers.validation import problem_of
 
 __all__ = ["ControlChannel"]
 
 _log = structlog.get_logger(__name__)
 
 _RECONNECT_S = 0.5
+
+
+class _CancelNotice(BaseModel):
+    model_config = ConfigDict(strict=True)
+
+    type: Literal["cancel"]
+    run_ids: list[str]
+    reason: CancelReason
 
 
 class ControlChannel:
@@ -42,6 +53,7 @@ class ControlChannel:
         on_cancel: Callable[[str, CancelReason], object],
         on_missed: Callable[[], object],
         *,
+        foreign: ForeignMessages,
         ping_every_s: float = PING_EVERY_S,
     ) -> None:
         """Receive notifications until canceled, reconnecting as needed.
@@ -49,6 +61,7 @@ class ControlChannel:
         Args:
             on_cancel: Called with each run that is to stop.
             on_missed: Called after each connection: what was missed meanwhile is in the ledger.
+            foreign: Notes what else is on the channel.
             ping_every_s: See `Subscriber`.
         """
         subscriber = Subscriber(self._redis, ping_every_s=ping_every_s)
@@ -61,7 +74,7 @@ class ControlChannel:
                         if message["type"] == "subscribe":
                             on_missed()
                         elif message["type"] == "message":
-                            _on_message(cast(bytes, message["data"]), on_cancel)
+                            _on_message(cast(bytes, message["data"]), on_cancel, foreign)
                 except RedisError as error:
                     _log.warning("control.redis_unavailable", error=str(error))
                     await asyncio.sleep(_RECONNECT_S)
@@ -72,8 +85,11 @@ class ControlChannel:
             await subscriber.close()
 
 
-def _on_message(payload: bytes, on_cancel: Callable[[str, CancelReason], object]) -> None:
-    notification = orjson.loads(payload)
-    if notification.get("type") == "cancel":
-        for run_id in notification["run_ids"]:
-            on_cancel(run_id, notification["reason"])
+def _on_message(payload: bytes, on_cancel: Callable[[str, CancelReason], object], foreign: ForeignMessages) -> None:
+    try:
+        notice = _CancelNotice.model_validate_json(payload)
+    except ValidationError as error:
+        foreign.drop("notification", "unreadable", size=len(payload), error=problem_of(error.errors()[0]))
+        return
+    for run_id in notice.run_ids:
+        on_cancel(run_id, notice.reason)

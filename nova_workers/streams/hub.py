@@ -18,6 +18,7 @@ from redis.exceptions import RedisError
 
 from nova_workers.contracts.events import EventCursor
 from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel, run_events
+from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.streams.signals import Signal
 from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
 from nova_workers.streams.trees import TreeFeed
@@ -123,7 +124,7 @@ class Feed:
                 await asyncio.sleep(_RECONNECT_S)
                 continue
             for _, fields in entries:
-                yield list(decode(fields[FIELD]))
+                yield decode(fields.get(FIELD, b""))
             if len(entries) < _CATCH_UP_ENTRIES:
                 return
             first = f"({entries[-1][0].decode()}"
@@ -132,8 +133,9 @@ class Feed:
 class StreamHub:
     """Follows any number of runs over one Redis connection. Start `run` before the first `follow`."""
 
-    def __init__(self, redis: Redis, *, ping_every_s: float = PING_EVERY_S) -> None:
+    def __init__(self, redis: Redis, foreign: ForeignMessages, *, ping_every_s: float = PING_EVERY_S) -> None:
         self._redis = redis
+        self._foreign = foreign
         self._subscriber = Subscriber(redis, ping_every_s=ping_every_s)
         self._feeds: dict[str, set[Feed | TreeFeed | Signal]] = {}
         """By channel."""
@@ -251,6 +253,9 @@ class StreamHub:
         elif message["type"] == "message" and feeds:
             data = message["data"]
             # Of an orchestration there is only a notification, without a payload.
-            events = list(decode(data if isinstance(data, bytes) else str(data).encode())) if data else []
+            events = decode(data if isinstance(data, bytes) else str(data).encode()) if data else []
+            if data and not events:
+                self._foreign.drop("event", "unreadable", channel=channel)
+                return
             for feed in feeds:
                 feed.push(events)

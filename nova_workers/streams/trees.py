@@ -84,7 +84,7 @@ class TreeFeed:
 def _items(entry_id: bytes, fields: Mapping[bytes, bytes]) -> Iterator[TreeItem]:
     at = _cursor(entry_id)
     agent, run = fields.get(AGENT_FIELD), fields.get(RUN_FIELD)
-    for number, event in enumerate(decode(fields[FIELD]), start=1):
+    for number, event in enumerate(decode(fields.get(FIELD, b"")), start=1):
         cursor = at.model_copy(update={"number": number})
         if run is None:
             yield TreeItem(cursor, event.event)

@@ -6,15 +6,18 @@ is ``<attempt>-<seq of its last event>``, and the same bytes are published on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
+import structlog
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 
 __all__ = ["FIELD", "Continuity", "LiveEvent", "decode", "encode", "is_final", "whole_rest"]
+
+_log = structlog.get_logger(__name__)
 
 FIELD = b"p"
 
@@ -32,12 +35,27 @@ def encode(attempt: int, events: Sequence[tuple[int, bytes]]) -> bytes:
     return b'{"a":%d,"e":[%s]}' % (attempt, body)
 
 
-def decode(payload: bytes) -> Iterator[LiveEvent]:
-    """Yield the events of a payload in order."""
-    document = orjson.loads(payload)
-    attempt: int = document["a"]
-    for seq, event in document["e"]:
-        yield LiveEvent(EventCursor.model_construct(attempt=attempt, seq=seq), event)
+def decode(payload: bytes) -> list[LiveEvent]:
+    """Return the events of a payload in order: none of one that no publisher wrote, which is logged."""
+    try:
+        document = orjson.loads(payload)
+        attempt, events = document["a"], document["e"]
+        found = [LiveEvent(EventCursor.model_construct(attempt=attempt, seq=seq), event) for seq, event in events]
+        if type(attempt) is int and all(type(at.seq) is int and _is_event(event, attempt) for at, event in found):
+            return found
+        error = "an attempt, a number or an event has another form"
+    except (ValueError, TypeError, KeyError) as raised:
+        error = repr(raised)
+    _log.warning("stream.payload_dropped", size=len(payload), error=error[:200])
+    return []
+
+
+def _is_event(event: object, attempt: int) -> bool:
+    """Whether a value has what readers of streams rely on. Records of an orchestration have the attempt 0."""
+    if not isinstance(event, dict):
+        return False
+    named: Mapping[str, object] = event
+    return attempt == 0 or (isinstance(named.get("type"), str) and (named["type"] != "stream_end" or "final" in named))
 
 
 def is_final(event: LiveEvent) -> bool:

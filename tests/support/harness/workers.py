@@ -22,6 +22,7 @@ from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ids import new_id
 from nova_workers.keys import CONTROL_CHANNEL
 from nova_workers.ledger.database import Database, Row
+from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.models.availability import FleetAvailability
@@ -123,7 +124,7 @@ class Worker:
         wanted: list[tuple[bool, Coroutine[Any, Any, None]]] = [
             (publisher, self.publisher.run()),
             (keeper, self.keeper.run()),
-            (control, self._control.listen(self.keeper.cancel, self.keeper.renew_soon)),
+            (control, self._control.listen(self.keeper.cancel, self.keeper.renew_soon, foreign=ForeignMessages(None))),
         ]
         for want, coroutine in wanted:
             if want:

@@ -5,14 +5,52 @@ from __future__ import annotations
 import asyncio
 from pathlib import Path
 
+from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.runs import CancelReason
+from nova_workers.keys import CONTROL_CHANNEL
+from nova_workers.observability.foreign import ForeignMessages
+from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.control import ControlChannel
 from nova_workers.stopping import stop_tasks
+from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until
+
+NONE = ForeignMessages(None)
+GARBAGE = (
+    b"",
+    b"no JSON",
+    b"[]",
+    b"null",
+    b"7",
+    b"\xff",
+    b'{"type":"cancel"}',
+    b'{"type":"cancel","run_ids":5,"reason":"x"}',
+)
+
+
+@proves("input.foreign-messages")
+async def test_garbage_on_the_channel_is_counted_and_nothing_else_is_missed(redis: Redis):
+    canceled: list[str] = []
+    missed: list[None] = []
+    metrics = Metrics(CollectorRegistry())
+    listening = asyncio.create_task(
+        ControlChannel(redis).listen(
+            lambda run_id, _: canceled.append(run_id), lambda: missed.append(None), foreign=ForeignMessages(metrics)
+        )
+    )
+    await until(lambda: missed)
+    for payload in GARBAGE:
+        await redis.publish(CONTROL_CHANNEL, payload)
+    await ControlChannel(redis).notify_cancel(["run_1"], "cancel")
+    await until(lambda: canceled == ["run_1"])
+    counted = {"source": "notification", "reason": "unreadable"}
+    assert metrics.registry.get_sample_value("nova_foreign_messages_total", counted) == len(GARBAGE)
+    assert len(missed) == 1
+    await stop_tasks([listening])
 
 
 async def test_a_worker_on_a_forgotten_connection_listens_again_and_reads_what_it_missed(
@@ -30,7 +68,9 @@ async def test_a_worker_on_a_forgotten_connection_listens_again_and_reads_what_i
 
     async with FaultProxy.to_redis(redis_url, tmp_path) as wire:
         client = connect(wire.url)
-        listening = asyncio.create_task(ControlChannel(client).listen(on_cancel, on_missed, ping_every_s=0.1))
+        listening = asyncio.create_task(
+            ControlChannel(client).listen(on_cancel, on_missed, foreign=NONE, ping_every_s=0.1)
+        )
         await until(lambda: missed == 1)
         for break_connection in (wire.forget, wire.reset):
             begun = missed
@@ -49,7 +89,7 @@ async def test_a_notification_on_a_dead_connection_does_not_hold_its_caller(redi
         await client.ping()
         received: list[str] = []
         listening = asyncio.create_task(
-            ControlChannel(client).listen(lambda run_id, _: received.append(run_id), lambda: None)
+            ControlChannel(client).listen(lambda run_id, _: received.append(run_id), lambda: None, foreign=NONE)
         )
         channel = ControlChannel(client)
         wire.blocks_requests = True

@@ -13,6 +13,7 @@ from nova_workers.clock import Clock, SystemClock
 from nova_workers.contracts.events import EventCursor, Token
 from nova_workers.ids import new_id
 from nova_workers.keys import run_events
+from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import Feed, StreamHub
 from nova_workers.streams.publisher import EventPublisher, RunEvents
@@ -41,7 +42,7 @@ async def publisher_on(
 @asynccontextmanager
 async def hub_on(redis: Redis, *, ping_every_s: float = PING_EVERY_S) -> AsyncGenerator[StreamHub]:
     """Run a hub."""
-    hub = StreamHub(redis, ping_every_s=ping_every_s)
+    hub = StreamHub(redis, ForeignMessages(None), ping_every_s=ping_every_s)
     task = asyncio.create_task(hub.run())
     try:
         yield hub

@@ -52,6 +52,20 @@ async def test_a_follower_that_resumes_from_any_id_misses_nothing_and_gets_nothi
     assert [event.cursor.seq for event in got] == list(range(seen + 1, 7))
 
 
+@proves("input.foreign-messages")
+async def test_garbage_on_a_channel_and_in_a_stream_is_left_out(redis: Redis):
+    garbage = (b"no JSON", b"[]", b"null", b"7", b"\xff", b'{"a":1}', b'{"a":"x","e":[[1,{}]]}', b'{"a":1,"e":[[1,5]]}')
+    async with hub_on(redis) as hub, hub.follow(RUN, _START) as feed:
+        await _publish(redis, 1, stored=True)
+        await collect(feed, _at(1))
+        for at, payload in enumerate(garbage, start=2):
+            await redis.publish(run_channel(RUN), payload)
+            await redis.xadd(run_events(RUN), {FIELD: payload} if at % 2 else {b"x": b"y"}, id=f"1-{at}")
+        await _publish(redis, 11, stored=True, pushed=False)
+        await _publish(redis, 12, stored=True)
+        assert [event.cursor.seq for event in await collect(feed, _at(12))] == [11, 12]
+
+
 @proves("events.gap")
 async def test_a_lost_message_is_read_from_the_stream(redis: Redis):
     async with hub_on(redis) as hub, hub.follow(RUN, _START) as feed:

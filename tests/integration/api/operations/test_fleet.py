@@ -81,7 +81,9 @@ async def test_statuses_come_in_the_same_order_every_time(api: Api, database: Da
 async def test_an_operator_sees_all_tenants_and_the_workers_others_their_own(
     api: Api, other_tenant: Tenant, database: Database, redis: Redis
 ) -> None:
-    await redis.zadd(workers_index(), {"wkr_1": 1, "wkr_gone": 0})
+    await redis.zadd(workers_index(), {"wkr_1": 1, "wkr_gone": 0, "wkr_garbled": 2})
+    await redis.zadd(workers_index(), {b"\xff": 3})
+    await redis.set(worker_presence("wkr_garbled"), b"no JSON")
     record = {
         "id": "wkr_1", "host": "h", "pid": 7, "queues": ["interactive"], "slots": 8, "busy": 3, "draining": False,
         "seen_at": "2026-01-01T00:00:00Z",
