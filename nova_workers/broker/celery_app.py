@@ -115,7 +115,9 @@ def _transport_options(fail_fast: bool) -> dict[str, Any]:
         "socket_timeout": 2 if fail_fast else 5,
         "socket_connect_timeout": 1 if fail_fast else 2,
         "socket_keepalive": True,
-        "health_check_interval": 5,
+        # A worker waits for messages on a connection whose silence says nothing: each reply is due within a second, and
+        # this much later the connection counts as dead.
+        "health_check_interval": 5 if fail_fast else 2,
         # One list per queue: priorities are separate queues, and each further list costs every pop.
         "priority_steps": [0],
         "sep": ":",

@@ -14,6 +14,7 @@ from celery import Celery
 from kombu.entity import Queue
 
 from nova_workers.broker.celery_app import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
+from nova_workers.broker.unsent import Ring, UnsentRings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.metrics import Metrics
 
@@ -28,14 +29,17 @@ _FEW = 50
 _LIST = 500
 _MAX_LISTS = 40
 """Lists that wait for that thread, which publishes a list in about a third of a second."""
-_REST_S = 1.0
+_REST_S = 0.25
 """Pause after a failed publish: each attempt on a dead broker blocks a thread for seconds."""
 _EFFECTS_GATHER_S = 0.1
 """Doorbells for effects, or for deliveries, within this time are merged: the work is done in batches anyway."""
 
 
 class CeleryDispatcher:
-    """Sends doorbells for runs, effects and deliveries. The reconciler sends lost ones again from the ledger."""
+    """Sends doorbells for runs, effects and deliveries.
+
+    What the broker does not take is sent again for a while. The reconciler sends lost ones again from the ledger.
+    """
 
     def __init__(self, celery: Celery, metrics: Metrics, *, threads: int) -> None:
         self._celery = celery
@@ -44,6 +48,7 @@ class CeleryDispatcher:
         self._room = threading.Semaphore(_MAX_WAITING)
         self._lists = ThreadPoolExecutor(1, thread_name_prefix="doorbells")
         self._room_for_lists = threading.Semaphore(_MAX_LISTS)
+        self._unsent = UnsentRings(self._send, self._count_lost)
         self._rest_until_s = 0.0
         self._effects_bell: asyncio.TimerHandle | None = None
         self._delivery_bell: asyncio.TimerHandle | None = None
@@ -77,6 +82,7 @@ class CeleryDispatcher:
         if self._effects_bell is not None:
             self._effects_bell.cancel()
             self._ring_effects_now()
+        self._unsent.close()
         self._executor.shutdown(wait=True, cancel_futures=False)
         self._lists.shutdown(wait=True, cancel_futures=True)
         self._celery.close()
@@ -116,20 +122,26 @@ class CeleryDispatcher:
             self._room.release()
 
     def _publish(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
+        ring = Ring(task, queue, kwargs)
+        if time.monotonic() < self._rest_until_s or not self._send(ring):
+            self._unsent.add(ring)
+
+    def _send(self, ring: Ring) -> bool:
         try:
-            if time.monotonic() < self._rest_until_s:
-                self._metrics.doorbells.labels(queue, "lost").inc()
-                return
-            if queue not in self._celery.amqp.queues:
+            if ring.queue not in self._celery.amqp.queues:
                 # A pool's: operators name pools while the fleet runs.
-                self._celery.amqp.queues.add(Queue(queue, no_ack=True))
-            self._celery.send_task(task, kwargs=kwargs, queue=queue, ignore_result=True)
-            self._metrics.doorbells.labels(queue, "rung").inc()
+                self._celery.amqp.queues.add(Queue(ring.queue, no_ack=True))
+            self._celery.send_task(ring.task, kwargs=ring.kwargs, queue=ring.queue, ignore_result=True)
         except Exception as error:
-            # No broker failure is raised: the run is in the ledger, and the reconciler rings again.
+            # No broker failure is raised: the run is in the ledger.
             self._rest_until_s = time.monotonic() + _REST_S
-            self._metrics.doorbells.labels(queue, "lost").inc()
-            _log.warning("doorbell.lost", task=task, queue=queue, error=f"{type(error).__name__}: {error}", **kwargs)
+            _log.warning("doorbell.not_sent", task=ring.task, queue=ring.queue, error=repr(error), **ring.kwargs)
+            return False
+        self._metrics.doorbells.labels(ring.queue, "rung").inc()
+        return True
+
+    def _count_lost(self, ring: Ring) -> None:
+        self._metrics.doorbells.labels(ring.queue, "lost").inc()
 
 
 def _names(bell: Doorbell) -> dict[str, Any]:

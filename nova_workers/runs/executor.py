@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
@@ -29,6 +30,10 @@ _TRIES = 8
 """Threads to try for one doorbell. When other workers took this many first, they are serving the queue."""
 
 
+_RING_AGAIN_S = 1.0
+_UNLOCK_AGAIN_S = 0.5
+
+
 class RunExecutor:
     """Executes runs. One object serves all worker slots of a process."""
 
@@ -43,6 +48,7 @@ class RunExecutor:
         self.slots = 0
         """Worker slots of the process; 0 if unknown."""
         self._answering = 0
+        self._unlocking: set[asyncio.Task[None]] = set()
 
     def stop_in_mid_step(self) -> None:
         """Stop and requeue every run within its step: the grace of the drain is over. Returns at once."""
@@ -59,22 +65,29 @@ class RunExecutor:
         is most entitled is served. So there are never fewer doorbells than runnable threads, in whatever order they
         are served. A duplicate doorbell finds nothing to claim and returns in milliseconds.
 
-        Raises:
-            Unavailable: The database does not answer; the reconciler rings again.
+        While the database does not answer, the doorbell is rung again.
         """
         if self.draining:
             self._parts.dispatcher.ring_runs([bell])
             return
         self._answering += 1
         try:
-            tried: set[str] = set()
-            if not await self._parts.fair_queue.has_backlog(bell.queue, max(self.slots - self._answering, 0)):
-                if await self._work_on(bell):
-                    return
-                tried.add(bell.thread_id)
-            await self._serve_fairly(bell, tried)
+            await self._answer(bell)
+        except Unavailable as error:
+            _log.warning("doorbell.waits", run_id=bell.run_id, error=error.message)
+            # In this slot, so that the doorbells of a database that is away do not keep the fleet busy.
+            await asyncio.sleep(_RING_AGAIN_S)
+            self._parts.dispatcher.ring_runs([bell])
         finally:
             self._answering -= 1
+
+    async def _answer(self, bell: Doorbell) -> None:
+        tried: set[str] = set()
+        if not await self._parts.fair_queue.has_backlog(bell.queue, max(self.slots - self._answering, 0)):
+            if await self._work_on(bell):
+                return
+            tried.add(bell.thread_id)
+        await self._serve_fairly(bell, tried)
 
     async def _serve_fairly(self, bell: Doorbell, tried: set[str]) -> None:
         """Execute a run of the most entitled thread; if another worker takes it first, try the next one."""
@@ -101,7 +114,7 @@ class RunExecutor:
                 if capped is not None:
                     following = await self._next_under_cap(capped) or following
             finally:
-                signaled = await self._unlock(bell.thread_id, token)
+                signaled = await self._unlock(bell, token)
             if following is not None:
                 # Through the broker, not in this slot: one thread's long queue must not delay other threads. The run is
                 # of the same tenant, and so of this pool.
@@ -119,12 +132,29 @@ class RunExecutor:
             _log.warning("lock.redis_unavailable", thread_id=thread_id, error=str(error))
             return True
 
-    async def _unlock(self, thread_id: str, token: str) -> bool:
+    async def _unlock(self, bell: Doorbell, token: str) -> bool:
         try:
-            return await self._parts.locks.release(thread_id, token)
+            return await self._parts.locks.release(bell.thread_id, token)
         except RedisError as error:
-            _log.warning("lock.not_released", thread_id=thread_id, error=str(error))
+            _log.warning("lock.not_released", thread_id=bell.thread_id, error=str(error))
+            unlocking = asyncio.create_task(self._unlock_later(bell, token))
+            self._unlocking.add(unlocking)
+            unlocking.add_done_callback(self._unlocking.discard)
             return False
+
+    async def _unlock_later(self, bell: Doorbell, token: str) -> None:
+        """Release a lock once Redis answers. Otherwise the next run of the thread would wait until it expires."""
+        clock = self._parts.clock
+        until_s = clock.monotonic_s() + self._parts.settings.runs.lease_ttl_s
+        while clock.monotonic_s() < until_s:
+            await asyncio.sleep(_UNLOCK_AGAIN_S)
+            try:
+                signaled = await self._parts.locks.release(bell.thread_id, token)
+            except RedisError:
+                continue
+            if signaled:
+                self._parts.dispatcher.ring_runs([bell])
+            return
 
     @asynccontextmanager
     async def _claimed(self, bell: Doorbell, token: str) -> AsyncGenerator[HeldRun | None]:

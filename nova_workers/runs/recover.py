@@ -34,6 +34,10 @@ _RINGS = 20
 _KEYS = 5_000
 _KEY_BATCHES = 50
 """Key batches per pass: more than a fleet adds between two passes at 400 submissions a second."""
+_FEW = 50
+"""Doorbells in the broker that are no backlog."""
+_BROKEN_S = 0.5
+"""Age of doorbells that a connection which broke a moment ago may have lost."""
 _BUSY_FACTOR = 6
 """Factor on the age at which a doorbell counts as lost, while the broker still holds doorbells."""
 
@@ -91,6 +95,18 @@ class Reconciler:
         await self._waiting.sweep()
         return Reconciled(recovered, rerung, effects_due)
 
+    async def ring_lost(self) -> None:
+        """Ring for all queued runs that no doorbell waits for: one was lost if its reply was on a broken connection.
+
+        Raises:
+            Unavailable: The database does not answer; the next pass finds the same runs.
+        """
+        for queue in RUN_QUEUES:
+            # With a backlog the slots are busy, and each free one serves any thread.
+            if await self._waiting_in_broker(queue) < _FEW:
+                await self._ring_older(queue, _BROKEN_S)
+        self._dispatcher.ring_effects()
+
     async def upkeep(self) -> int:
         """Delete expired idempotency keys in bounded batches and check every wait; return the number of keys."""
         await self._waiting.sweep(thorough=True)
@@ -115,7 +131,9 @@ class Reconciler:
     async def _ring_again(self, queue: str) -> int:
         # Doorbells in the broker mean that workers are busy, not that doorbells were lost; more would only pile up.
         factor = _BUSY_FACTOR if await self._waiting_in_broker(queue) else 1
-        older_than_s = self._settings.rering_after_s * factor
+        return await self._ring_older(queue, self._settings.rering_after_s * factor)
+
+    async def _ring_older(self, queue: str, older_than_s: float) -> int:
         rung = 0
         for _ in range(_RINGS):
             async with self._database.connection() as connection:

@@ -31,7 +31,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.logging import configure_logging
 from nova_workers.observability.metrics import Metrics
-from nova_workers.worker.consumer import CONSUMER
+from nova_workers.worker.consumer import CONSUMER, broker_connected
 from nova_workers.worker.process import WorkerProcess
 
 __all__ = ["app", "create_app"]
@@ -124,6 +124,10 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
             # Celery only logs exceptions of signal handlers: a worker without services would take doorbells.
             _log.exception("worker.not_started")
             raise SystemExit(1) from error
+
+    @broker_connected.connect(weak=False)
+    def ring_lost(**_: object) -> None:
+        process.broker_connected()
 
     @signals.heartbeat_sent.connect(weak=False)
     def beat(**_: object) -> None:

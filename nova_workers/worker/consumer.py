@@ -12,9 +12,10 @@ a slot became free. Here the end of a task makes the hub tick.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Final
 
 import structlog
+from celery.utils.dispatch import Signal
 from celery.worker import state
 from celery.worker.consumer import Consumer
 from kombu.exceptions import DecodeError
@@ -25,12 +26,15 @@ from redis.exceptions import RedisError
 from nova_workers.broker.messages import DoorbellBody, DoorbellHeaders
 from nova_workers.observability.foreign import ForeignMessages, Reason
 
-__all__ = ["CONSUMER", "BatchingConsumer"]
+__all__ = ["CONSUMER", "BatchingConsumer", "broker_connected"]
 
 _log = structlog.get_logger(__name__)
 
 CONSUMER = f"{__name__}:BatchingConsumer"
 """The class's name for Celery's `worker_consumer`."""
+
+broker_connected: Final = Signal(name="broker_connected")
+"""Sent after each connection to the broker."""
 
 _GATHER_S = 0.5
 """How long task events are collected. Flower shows seconds."""
@@ -99,6 +103,7 @@ class BatchingConsumer(Consumer):
     def register_with_event_loop(self, hub: Any) -> None:
         """Join the hub. Called by Celery at each connection to the broker."""
         super().register_with_event_loop(hub)
+        broker_connected.send(sender=self)
         if not self._wakes:
             self._wakes = True
             pool: Any = self.pool

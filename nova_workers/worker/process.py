@@ -13,6 +13,7 @@ import structlog
 
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.config import Settings
+from nova_workers.errors import Unavailable
 from nova_workers.observability.metrics import Metrics
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
@@ -24,6 +25,8 @@ __all__ = ["WorkerProcess"]
 _log = structlog.get_logger(__name__)
 
 _CLOSE_S = 5.0
+_SETTLE_S = 0.75
+"""After a connection to the broker: a server that fails over may break several in a row."""
 _EXIT_DEADLINE = 70
 """Exit code when the watchdog ended a drain: a run did not stop in time, so its lease will expire."""
 
@@ -43,6 +46,7 @@ class WorkerProcess:
         self._services: WorkerServices | None = None
         self._presence: Presence | None = None
         self._tasks: list[asyncio.Task[None]] = []
+        self._ringing: asyncio.Task[None] | None = None
 
     @property
     def services(self) -> WorkerServices:
@@ -62,6 +66,10 @@ class WorkerProcess:
     def heartbeat(self) -> None:
         """Record that Celery's own loop is alive."""
         touch(self._settings.worker.heartbeat_dir, "hub")
+
+    def broker_connected(self) -> None:
+        """Ring for what the last connection may have lost. Called on Celery's own thread."""
+        self._thread.loop.call_soon_threadsafe(self._ring_lost_soon)
 
     def begin_drain(self) -> None:
         """Start the drain. Runs in a signal handler, so it only sets flags and schedules work."""
@@ -109,6 +117,18 @@ class WorkerProcess:
         _log.info("worker.draining", runs=len(services.keeper.held), grace_s=grace_s)
         asyncio.get_running_loop().call_later(grace_s, services.executor.stop_in_mid_step)
 
+    def _ring_lost_soon(self) -> None:
+        if self._ringing is not None:
+            self._ringing.cancel()
+        self._ringing = asyncio.create_task(self._ring_lost(), name="ring_lost")
+
+    async def _ring_lost(self) -> None:
+        await asyncio.sleep(_SETTLE_S)
+        try:
+            await self.services.reconciler.ring_lost()
+        except Unavailable as error:
+            _log.warning("doorbell.not_searched", error=error.message)
+
     def _watch_deadline(self) -> None:
         time.sleep(self._settings.worker.drain_deadline_s)
         _log.error("worker.drain_overran", held=len(self.services.keeper.held))
@@ -117,6 +137,6 @@ class WorkerProcess:
     async def _close(self) -> None:
         if self._presence is not None:
             await self._presence.withdraw()
-        await stop_tasks(self._tasks)
+        await stop_tasks([*self._tasks, *([self._ringing] if self._ringing else [])])
         await self.services.aclose()
         _log.info("worker.stopped")

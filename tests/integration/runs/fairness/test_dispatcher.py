@@ -16,6 +16,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.observability.metrics import Metrics
 from tests.requirements import proves
+from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until
 
 _MANY = 2_500
@@ -46,6 +47,28 @@ async def test_thousands_of_doorbells_are_all_rung_and_delay_no_single_one(
             if await redis.llen(many) == _MANY:
                 break
             await asyncio.sleep(0.01)
+
+
+@proves("submit.broker-down")
+async def test_doorbells_that_a_broken_broker_did_not_take_are_sent_when_it_is_back(
+    settings: Settings, redis: Redis
+) -> None:
+    async with FaultProxy.to_redis(settings.require_redis_url()) as link:
+        celery = build_celery(link.url, fail_fast=True)
+        dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=2)
+        dispatcher.ring_runs([Doorbell("run_0", "thr_0", "interactive")])
+        await until(lambda: redis.llen(broker_queue("interactive")))
+        link.refuses = True
+        link.reset()
+        dispatcher.ring_runs([Doorbell(f"run_{at}", f"thr_{at}", "interactive") for at in range(1, 4)])
+        await until(lambda: link.accepted > 2)
+        link.heal()
+        await until(lambda: _has(redis, 4), timeout_s=3)
+        await asyncio.to_thread(dispatcher.close)
+
+
+async def _has(redis: Redis, count: int) -> bool:
+    return await redis.llen(broker_queue("interactive")) >= count
 
 
 async def test_a_stop_does_not_wait_for_thousands_of_doorbells(settings: Settings, redis: Redis) -> None:

@@ -7,12 +7,15 @@ import asyncio
 import pytest
 
 from nova_workers.contracts.runs import Claim
-from nova_workers.errors import NewerValue
+from nova_workers.errors import NewerValue, Unavailable
 from nova_workers.ids import new_id
+from nova_workers.keys import thread_lock
 from nova_workers.ledger.runs.claim import claim_next
+from nova_workers.runs import executor
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness
+from tests.support.waiting import until
 
 
 @proves("claim.duplicate-doorbell")
@@ -87,12 +90,45 @@ async def test_a_worker_looks_again_if_another_worker_tried_its_lock(harness: Ha
 
 
 @proves("claim.busy-lock")
-async def test_a_release_reports_an_attempt_on_the_lock_once(harness: Harness):
+async def test_a_release_reports_an_attempt_on_the_lock_also_if_its_first_reply_is_lost(harness: Harness):
     worker, other = harness.worker(), harness.worker()
     assert await worker.locks.acquire("thr_1", "mine")
     assert not await other.locks.acquire("thr_1", "theirs")
     assert await worker.locks.release("thr_1", "mine")
+    assert await worker.locks.release("thr_1", "mine")
+    assert await other.locks.acquire("thr_1", "theirs")
     assert not await worker.locks.release("thr_1", "mine")
+    assert not await other.locks.release("thr_1", "theirs")
+
+
+@proves("claim.busy-lock", "redis.restart")
+async def test_a_lock_that_redis_did_not_release_is_released_once_it_answers(harness: Harness):
+    worker = harness.worker()
+    run, slot = await harness.begin(worker, plan(["wait:a"]), "a")
+    worker.faults.redis_away = True
+    harness.engine.open("a")
+    await slot
+    assert await harness.redis.exists(thread_lock(run.thread_id))
+    worker.faults.redis_away = False
+    await until(lambda: _is_free(harness, run.thread_id), timeout_s=5)
+
+
+async def _is_free(harness: Harness, thread_id: str) -> bool:
+    return not await harness.redis.exists(thread_lock(thread_id))
+
+
+async def test_a_doorbell_that_the_database_fails_is_rung_again(harness: Harness, monkeypatch: pytest.MonkeyPatch):
+    worker = harness.worker()
+    await harness.submit("hello")
+    (bell,) = harness.bells.take()
+
+    async def fail(*_: object, **__: object) -> None:
+        raise Unavailable("The database takes no writes.", server="postgres", may_be_written=False)
+
+    with monkeypatch.context() as away:
+        away.setattr(executor, "claim_next", fail)
+        await worker.answer(bell)
+    assert harness.bells.take() == [bell]
 
 
 @proves("claim.without-redis", "claim.exclusive")
