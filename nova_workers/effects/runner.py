@@ -8,7 +8,7 @@ of their positions; one that failed permanently does not block the next.
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from datetime import datetime, timedelta
 from functools import partial
 from typing import Final
@@ -18,16 +18,10 @@ import structlog
 from nova_workers.clock import Clock
 from nova_workers.config import EffectSettings, RunSettings
 from nova_workers.effects.handler import Effect, EffectHandler
+from nova_workers.effects.leases import EffectLeases
 from nova_workers.errors import NovaError
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.effects import (
-    DueEffect,
-    EffectEnd,
-    claim_effects,
-    release_effects,
-    renew_effects,
-    settle_effects,
-)
+from nova_workers.ledger.runs.effects import DueEffect, EffectEnd
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import redact
 from nova_workers.observability.tracing import Tracing
@@ -42,9 +36,6 @@ _START_WINDOW_S: Final = 30.0
 
 _MAX_WAITING: Final = 8
 """Batches of a kind that may wait for a permit. Each occupies a worker slot; the rest wait in the ledger."""
-
-_RELEASE_S: Final = 2.0
-"""Time limit to release effects when the worker stops."""
 
 _ERROR_CHARS: Final = 2_000
 
@@ -94,10 +85,8 @@ class EffectRunner:
             tracing: Each effect shows in its run's trace.
             rng: Spreads the backoff.
         """
-        self._database = database
         self._settings = settings
-        self._lease = timedelta(seconds=leases.lease_ttl_s)
-        self._renew_s = leases.lease_renew_s
+        self._leases = EffectLeases(database, leases, clock)
         self._handlers: dict[str, EffectHandler] = {effect.kind: effect.handler for effect in effects}
         self._clock = clock
         self._metrics = metrics
@@ -149,13 +138,8 @@ class EffectRunner:
             return [], []
         self._open.update(batches)
         try:
-            async with self._database.connection() as connection:
-                return await claim_effects(
-                    connection,
-                    [(kind, self._handlers[kind].batch_size * count) for kind, count in batches.items()],
-                    max_attempts=self._settings.max_attempts,
-                    lease=self._lease,
-                )
+            wanted = [(kind, self._handlers[kind].batch_size * count) for kind, count in batches.items()]
+            return await self._leases.claim(wanted, max_attempts=self._settings.max_attempts)
         finally:
             self._open.subtract(batches)
 
@@ -172,7 +156,7 @@ class EffectRunner:
         if self._draining:  # since the claim was sent
             self.drain()
         try:
-            await self._wait(work)
+            await self._leases.keep(work)
         except asyncio.CancelledError:
             for task in work:
                 task.cancel()
@@ -184,20 +168,6 @@ class EffectRunner:
         for task in work:
             if not task.cancelled():
                 task.result()
-
-    async def _wait(self, work: Mapping[asyncio.Task[None], Sequence[DueEffect]]) -> None:
-        """Wait for every batch, and renew the leases of those that take long."""
-        unfinished = set(work)
-        while unfinished:
-            _, unfinished = await asyncio.wait(unfinished, timeout=self._renew_s)
-            effects = [effect for task in unfinished for effect in work[task]]
-            if not effects:
-                continue
-            try:
-                async with asyncio.timeout(self._renew_s), self._database.connection() as connection:
-                    await renew_effects(connection, effects, lease=self._lease)
-            except (NovaError, TimeoutError) as error:
-                _log.warning("effects.not_renewed", effects=len(effects), error=str(error))
 
     def _close_batch(self, kind: str, _: asyncio.Task[None]) -> None:
         self._open[kind] -= 1
@@ -223,8 +193,7 @@ class EffectRunner:
         self._metrics.effect_duration_s.labels(kind).observe(self._clock.monotonic_s() - started_s)
         self._trace(batch, started_at)
         ends = [self._end(effect, error) for effect in batch]
-        async with self._database.connection() as connection:
-            await settle_effects(connection, ends)
+        await self._leases.settle(ends)
         for end in ends:
             self._count(end.effect, end.outcome)
 
@@ -271,18 +240,9 @@ class EffectRunner:
         return EffectEnd(effect, "retried", reason, timedelta(seconds=delay_s))
 
     async def _release(self, batch: Sequence[DueEffect]) -> None:
-        if not batch:
-            return
-        try:
-            async with asyncio.timeout(_RELEASE_S), self._database.connection() as connection:
-                await release_effects(connection, batch)
-        except (NovaError, TimeoutError) as error:
-            _log.warning(
-                "effects.not_released", effects=len(batch), error=str(error), due_again_after_s=self._lease.seconds
-            )
-            return
-        for effect in batch:
-            self._count(effect, "released")
+        if batch and await self._leases.release(batch):
+            for effect in batch:
+                self._count(effect, "released")
 
     def _count(self, effect: DueEffect, outcome: str) -> None:
         self._metrics.effects.labels(effect.kind, outcome).inc()

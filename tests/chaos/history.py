@@ -142,7 +142,7 @@ class History:
     """
 
     bound_s: float = 45.0
-    effect_bound_s: float = 150.0
+    effect_bound_s: float = 75.0
     seed: int = 0
     began_at: float = 0.0
     healed_at: float = 0.0
@@ -163,7 +163,7 @@ class History:
         marks = {entry["what"]: entry["at"] for entry in entries}
         return cls(
             bound_s=settings.get("bound_s", 45.0),
-            effect_bound_s=settings.get("effect_bound_s", 150.0),
+            effect_bound_s=settings.get("effect_bound_s", 75.0),
             seed=settings.get("seed", 0),
             began_at=entries[0]["at"] if entries else 0.0,
             healed_at=marks.get("healed", 0.0),

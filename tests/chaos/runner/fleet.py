@@ -47,13 +47,13 @@ class Leases:
 
     Attributes:
         bound_s: How long a run may wait once no fault is active.
-        effect_bound_s: The same for an effect, whose lease is 130 s, and for a delivery.
+        effect_bound_s: The same for an effect and a delivery: a lease, a tick, and the work.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     lease_s: float = 30.0
     bound_s: float = 45.0
-    effect_bound_s: float = 150.0
+    effect_bound_s: float = 75.0
 
     @classmethod
     def short(cls) -> Leases:

@@ -62,6 +62,7 @@ def make_runner(database: Database, metrics: Metrics) -> MakeRunner:
         tracing: Tracing | None = None,
         settings: EffectSettings | None = None,
         leases: RunSettings | None = None,
+        database: Database = database,
     ) -> EffectRunner:
         return EffectRunner(
             database,

@@ -16,6 +16,7 @@ from nova_workers.observability.tracing import Tracing
 from tests.integration.effects.conftest import MakeRunner, Recorder
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
 from tests.requirements import proves
+from tests.support.harness.fault_injection import FaultInjectingDatabase, FaultInjector
 from tests.support.waiting import until
 
 
@@ -168,6 +169,20 @@ async def test_an_effect_that_takes_longer_than_its_lease_is_not_taken_over_whil
     assert await working == 1
     row = await effect(database, run.run_id, "embeddings")
     assert (row["status"], row["attempts"]) == ("done", 1)
+
+
+@proves("effects.leased")
+async def test_the_result_of_an_effect_is_recorded_although_the_database_was_briefly_unavailable(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    run = await seed_run(database, effects=["embeddings"])
+    faults = FaultInjector()
+    faults.plan("refuse", "settle")
+    handler = Recorder()
+    runner = make_runner({"embeddings": handler}, database=FaultInjectingDatabase(database, faults))
+    assert await runner.run_due() == 1
+    row = await effect(database, run.run_id, "embeddings")
+    assert (row["status"], row["attempts"], len(handler.batches)) == ("done", 1, 1)
 
 
 async def _is_leased_for(database: Database, run_id: str, *, more_than_s: float) -> bool:

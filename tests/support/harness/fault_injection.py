@@ -28,7 +28,7 @@ from nova_workers.ledger.orders import acceptance as order_acceptance
 from nova_workers.ledger.orders import ends as order_ends
 from nova_workers.ledger.orders import parts as order_parts
 from nova_workers.ledger.orders import records as order_records
-from nova_workers.ledger.runs import budgets, cancel, claim, fairness, finish, journal, leases, resume, submit
+from nova_workers.ledger.runs import budgets, cancel, claim, effects, fairness, finish, journal, leases, resume, submit
 from nova_workers.ledger.threads import compaction
 from nova_workers.ledger.triggers import due as trigger_due
 from nova_workers.ledger.triggers import firing as trigger_firing
@@ -69,6 +69,7 @@ _STATEMENTS: Final = _names(
     cancel,
     claim,
     compaction,
+    effects,
     fairness,
     finish,
     journal,
