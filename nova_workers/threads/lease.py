@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -36,10 +37,16 @@ class HeldRun:
     abort: AbortSignal
     renewed_s: float
     """When the lease was last confirmed, on the monotonic clock."""
+    trusted_s: float = math.inf
+    """For so long after that no other worker can hold the run."""
     stop_at_step: bool = False
     """Set by a drain: requeue the run at its next step boundary."""
     ending: bool = False
     """The end is being written: a lease that is not renewed now does not count as lost."""
+
+    def is_trusted(self, now_s: float) -> bool:
+        """Return whether no other worker can hold the run at a time of the monotonic clock."""
+        return now_s - self.renewed_s <= self.trusted_s
 
 
 class LeaseKeeper:
@@ -73,7 +80,8 @@ class LeaseKeeper:
             token: The token of the thread's lock.
             requested_s: Monotonic time before the claim was sent; the lease began no earlier.
         """
-        run = HeldRun(claim, token, AbortSignal(), renewed_s=requested_s)
+        trusted_s = self._settings.lease_ttl_s * 2 / 3
+        run = HeldRun(claim, token, AbortSignal(), renewed_s=requested_s, trusted_s=trusted_s)
         if claim.cancel_reason is not None:
             run.abort.abort(claim.cancel_reason)
         former = self._held.get(claim.run_id)
@@ -161,10 +169,9 @@ class LeaseKeeper:
             _log.warning("lease.lock_held_by_another", thread_id=thread_id)
 
     def _fence_self(self) -> None:
-        limit_s = self._settings.lease_ttl_s * 2 / 3
         now_s = self._clock.monotonic_s()
         for run in self.held:
-            if now_s - run.renewed_s > limit_s:
+            if not run.is_trusted(now_s):
                 self._lose(run, "not_renewed", f"not renewed for {now_s - run.renewed_s:.1f} s")
 
     def _lose(self, run: HeldRun, reason: str, why: str) -> None:

@@ -26,6 +26,7 @@ from nova_workers.contracts.refusals import fingerprint_of
 from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
+from nova_workers.errors import RunLost
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.orchestrations.permissions import is_allowed_always
@@ -155,7 +156,14 @@ class TurnRecorder(TurnListener):
         self._facts = replace(self._facts, tools_available=result.tools_available)
 
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
-        """Authorize a call by the tool policy. A call that needs approval waits for it if the engine supports waits."""
+        """Authorize a call by the tool policy. A call that needs approval waits for it if the engine supports waits.
+
+        Raises:
+            RunLost: The lease was not renewed for so long that another worker may hold the run: this process was
+                stopped. No statement would refuse a call with effects outside of the ledger.
+        """
+        if not self._run.is_trusted(self._clock.monotonic_s()):
+            raise RunLost("The lease may have expired before this call began.", run_id=self._claim.run_id)
         verdict = self._policy.judge(tool_name, params)
         if verdict.kind == "ask" and await self._is_allowed_always(tool_name, params):
             verdict = Verdict("allow", "always, for the whole orchestration")

@@ -174,3 +174,20 @@ async def test_a_run_whose_end_is_being_written_has_not_lost_its_lease(harness: 
     worker.faults.step()
     await slot
     assert await harness.status(run.run_id) == "running"
+
+
+@proves("keep.self-fence", "recover.zombie")
+async def test_no_call_begins_when_another_worker_may_hold_the_run(harness: Harness):
+    clock = ManualClock()
+    worker, other = harness.worker(clock=clock), harness.worker()
+    run, slot = await harness.begin(worker, plan(["b"], doors={0: "a"}), "a")
+    # As in a process that was stopped: nothing has looked at the lease since.
+    clock.advance(2.5)
+    harness.engine.open("a")
+    await slot
+    assert "commit_calls" in worker.faults.log
+    assert harness.engine.executions == []
+    await harness.recover()
+    await harness.settle(other)
+    assert await harness.status(run.run_id) == "succeeded"
+    await check_settled(harness.database, harness.engine)
