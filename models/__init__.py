@@ -13,7 +13,7 @@ from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from models.rankings import ModelJudgement, ModelRanking
 from models.rights.audit import AuditEvent
 from models.rights.row_security import protect
-from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch
+from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
 from models.tasks import Task, TaskChange, TaskResource, TaskStep
@@ -73,6 +73,7 @@ __all__ = [
     "WorkOrderPolicy",
     "WorkOrderSecret",
     "WorkOrderTrail",
+    "WorkerSession",
     "metadata",
     "protect",
 ]

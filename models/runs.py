@@ -23,7 +23,7 @@ from nova_workers.vocabulary import (
     sql_list,
 )
 
-__all__ = ["IdempotencyKey", "Run", "RunAttempt", "RunWait", "Switch"]
+__all__ = ["IdempotencyKey", "Run", "RunAttempt", "RunWait", "Switch", "WorkerSession"]
 
 
 class Run(Table, table=True):
@@ -247,3 +247,12 @@ class Switch(Table, table=True):
     reason: str | None = string(null=True)
     holds_deliveries: bool = boolean(comment="Of the fleet's pause: nothing is sent outside either, as after a restore")
     created_at: datetime = time(now=True)
+
+
+class WorkerSession(Table, table=True):
+    """A worker that holds its lock in a session of its own: without one it has ended."""
+
+    __tablename__ = "worker_sessions"
+
+    worker_id: str = id_ref(primary=True)
+    began_at: datetime = time(now=True)

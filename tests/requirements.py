@@ -94,6 +94,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "drain.no-claims": "A draining worker claims nothing, and passes doorbells on.",
     "drain.sigterm": "On SIGTERM a worker process requeues its runs and ends within its grace.",
     "recover.expired": "A run whose lease expired is requeued at the front of its queue.",
+    "recover.session": "Runs of a worker whose process died are requeued in seconds, and of no other worker.",
     "recover.max-attempts": "A run that loses its worker too often fails as worker_lost.",
     "recover.kill": "After kill -9 of a worker all its runs are resumed within 45 s, none twice.",
     "recover.doorbell": "A doorbell that was lost is rung again, and not while the broker has a backlog.",

@@ -24,6 +24,9 @@ _BOUND = "current_setting('nova.tenant', true)"
 _TENANT_COLUMNS = {"tenants": "id"}
 """The column with the tenant, where it is not `tenant_id`."""
 
+_FLEET_ONLY = frozenset({"worker_sessions"})
+"""Tables without a tenant that no tenant's session sees."""
+
 DEFAULT_RIGHTS = (
     f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES "
     f"TO {FLEET_ROLE}, {TENANT_ROLE}"
@@ -77,12 +80,11 @@ def make_roles() -> list[str]:
 
 
 def protect(table: str) -> list[str]:
-    """Return the statements that turn row-level security on for a table with a tenant. They may be repeated."""
+    """Return the statements that turn row-level security on for a table. They may be repeated."""
     column = _TENANT_COLUMNS.get(table, "tenant_id")
-    policies = {
-        "fleet": f"TO {FLEET_ROLE} USING (true)",
-        "tenant": f"TO {TENANT_ROLE} USING ({column} = {_BOUND})",
-    }
+    policies = {"fleet": f"TO {FLEET_ROLE} USING (true)"}
+    if table not in _FLEET_ONLY:
+        policies["tenant"] = f"TO {TENANT_ROLE} USING ({column} = {_BOUND})"
     if table == "switches":
         # A pause of the fleet holds back the runs of every tenant, and each may see that.
         policies["fleet_wide"] = f"FOR SELECT TO {TENANT_ROLE} USING (tenant_id = '')"
@@ -98,7 +100,7 @@ def protect(table: str) -> list[str]:
 def _protect_created(_: MetaData, connection: Connection, *, tables: Sequence[Any], **__: object) -> None:
     """Do for tables made from the metadata what the migrations did."""
     for table in tables:
-        if "tenant_id" in table.columns or table.name in _TENANT_COLUMNS:
+        if "tenant_id" in table.columns or table.name in _TENANT_COLUMNS or table.name in _FLEET_ONLY:
             for statement in protect(table.name):
                 connection.execute(text(statement))
     connection.execute(text(COMMON_WORDS))

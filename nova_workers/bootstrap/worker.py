@@ -47,6 +47,7 @@ from nova_workers.orders.tick import OrderTicker
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.executor import RunExecutor
+from nova_workers.runs.lost_workers import LostWorkers
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.waiting import Waiting
@@ -64,6 +65,8 @@ from nova_workers.upkeep.tenant_end import TenantEnd
 __all__ = ["WorkerServices", "build_worker"]
 
 _DRAIN_EVENTS_S = 2.0
+_LOOK_TIMEOUT_S = 5.0
+"""For Postgres to answer whether other workers live."""
 
 
 @dataclass(frozen=True)
@@ -81,6 +84,7 @@ class WorkerServices:
     keeper: LeaseKeeper
     executor: RunExecutor
     reconciler: Reconciler
+    lost_workers: LostWorkers
     task_scheduler: TaskScheduler
     trigger_ticker: TriggerTicker
     model_rankings: RankingRefresher
@@ -108,6 +112,7 @@ class WorkerServices:
             control=self.control.listen(
                 self.keeper.cancel, self.keeper.renew_soon, foreign=ForeignMessages(self.metrics)
             ),
+            lost_workers=self.lost_workers.run(),
             loop_watch=watch_loop(self.metrics, self.clock),
         )
 
@@ -142,6 +147,7 @@ class WorkerServices:
         await self.deliveries.close()
         for engine in self.engines.values():
             await engine.close()
+        await self.lost_workers.close()
         await asyncio.to_thread(self.dispatcher.close)
         await self.redis.aclose()
         await self.database.close()
@@ -212,6 +218,17 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         orchestrations=starter,
         embedder=provider,
     )
+    reconciler = Reconciler(
+        database,
+        redis,
+        dispatcher,
+        settings.runs,
+        metrics,
+        locks=locks,
+        waiting=Waiting(database, dispatcher, canceller),
+        canceller=canceller,
+        scheduled=Scheduled(database, dispatcher, publisher),
+    )
     return WorkerServices(
         settings=settings,
         worker_id=worker_id,
@@ -223,16 +240,12 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         control=control,
         keeper=keeper,
         executor=executor,
-        reconciler=Reconciler(
-            database,
-            redis,
-            dispatcher,
-            settings.runs,
-            metrics,
-            locks=locks,
-            waiting=Waiting(database, dispatcher, canceller),
-            canceller=canceller,
-            scheduled=Scheduled(database, dispatcher, publisher),
+        reconciler=reconciler,
+        lost_workers=LostWorkers(
+            Database(settings.require_database_url(), pool_size=1, access="fleet", command_timeout_s=_LOOK_TIMEOUT_S),
+            reconciler,
+            worker_id=worker_id,
+            every_s=settings.runs.lost_workers_every_s,
         ),
         model_rankings=RankingRefresher(database, settings.orchestration),
         model_judge=ModelJudge(

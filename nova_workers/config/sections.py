@@ -159,6 +159,8 @@ class RunSettings(Section):
     """A queued run whose doorbell is older than this is rung again by the reconciler."""
     idempotency_ttl_s: Seconds = 86_400.0
     reconcile_every_s: Seconds = 5.0
+    lost_workers_every_s: Seconds = 1.0
+    """Interval at which each worker looks for workers that ended. Three looks without one decide."""
     max_turns: Count = 100
     """Most model calls of a turn if neither run nor agent sets a limit."""
     reasoning_timeout_s: Seconds = 7200.0

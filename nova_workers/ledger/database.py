@@ -187,6 +187,19 @@ class Database:
         for pool in pools.values():
             await pool.close()
 
+    async def is_shared(self) -> bool:
+        """Return whether a pooler stands between: its clients share sessions, so a session's locks are of no client.
+
+        Raises:
+            Unavailable: The database cannot be reached.
+        """
+        try:
+            async with self._lend() as connection:
+                # A pooler gives its clients an id of its own.
+                return connection.get_server_pid() != await connection.fetchval("SELECT pg_backend_pid()")
+        except _UNAVAILABLE as error:
+            raise _unavailable(error, may_be_written=False) from error
+
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
         """Check out a connection on which each statement commits by itself.

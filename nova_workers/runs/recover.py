@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -16,6 +16,7 @@ from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import take_doorbells_under_caps
 from nova_workers.ledger.runs.leases import recover_expired, take_overdue_doorbells
+from nova_workers.ledger.runs.workers import recover_runs_of
 from nova_workers.ledger.upkeep import overdue as upkeep
 from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.cancel import Canceller
@@ -119,14 +120,36 @@ class Reconciler:
                 break
         return deleted
 
+    async def recover_from(self, worker_ids: Collection[str]) -> int:
+        """Requeue the runs of workers whose session has ended, and return how many.
+
+        Rings also for queued runs, whose doorbells those workers may have taken.
+
+        Raises:
+            Unavailable: The database does not answer.
+        """
+        recovered = 0
+        while True:
+            async with self._database.connection() as connection:
+                bells = await recover_runs_of(connection, sorted(worker_ids), limit=_LIMIT)
+            await self._ring_recovered(bells, why="its worker ended")
+            recovered += len(bells)
+            if len(bells) < _LIMIT:
+                break
+        await self.ring_lost()
+        return recovered
+
     async def _recover(self) -> int:
         async with self._database.connection() as connection:
             bells = await recover_expired(connection, limit=_LIMIT)
+        await self._ring_recovered(bells, why="its lease expired")
+        return len(bells)
+
+    async def _ring_recovered(self, bells: Sequence[Doorbell], *, why: str) -> None:
         for bell in bells:
             self._metrics.recoveries.labels("requeued").inc()
-            _log.warning("run.recovered", run_id=bell.run_id, thread_id=bell.thread_id, why="its lease expired")
+            _log.warning("run.recovered", run_id=bell.run_id, thread_id=bell.thread_id, why=why)
         await self._ring(bells)
-        return len(bells)
 
     async def _ring_again(self, queue: str) -> int:
         # Doorbells in the broker mean that workers are busy, not that doorbells were lost; more would only pile up.

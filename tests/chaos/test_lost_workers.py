@@ -73,6 +73,17 @@ async def test_runs_of_a_killed_worker_continue_elsewhere_from_their_last_step(e
         assert {tuple(row) for row in attempts} == {(2, 1)}
 
 
+@proves("recover.session")
+async def test_runs_of_a_killed_worker_do_not_wait_for_their_leases(env: dict[str, str], database: Database):
+    own = {"NOVA_RUNS__LEASE_TTL_S": "60", "NOVA_RUNS__LEASE_RENEW_S": "20"}
+    async with Fleet({**env, **own}, workers=2) as fleet:
+        runs = await _send(fleet, seconds=3)
+        await _until_steps(database, runs, 1)
+        fleet.workers[0].kill()
+        async with asyncio.timeout(40):
+            await _check_each_ended_once(fleet, database, runs)
+
+
 @proves("drain.sigterm")
 async def test_a_drained_worker_requeues_its_runs_and_no_lease_is_lost(env: dict[str, str], database: Database):
     async with Fleet(env, workers=2, beat=True) as fleet:
@@ -119,7 +130,7 @@ def _writers_waiting(connection: Connection, count: int) -> Awaitable[bool]:
 
 
 @proves("beat.killed")
-async def test_without_beat_nothing_is_recovered_and_a_new_beat_finds_all_of_it(
+async def test_runs_of_a_frozen_worker_wait_for_a_beat_and_the_new_one_finds_all_of_them(
     env: dict[str, str], database: Database
 ):
     async with Fleet(env, workers=1, beat=True) as fleet:
@@ -127,7 +138,9 @@ async def test_without_beat_nothing_is_recovered_and_a_new_beat_finds_all_of_it(
         fleet.beat.kill()
         runs = await _send(fleet, seconds=2, count=2)
         await _until_steps(database, runs, 1)
-        fleet.workers[0].kill()
+        # Frozen: it keeps its session with Postgres, so its leases decide, which the reconciler looks at.
+        fleet.workers[0].send_signal(signal.SIGSTOP)
         await fleet.start_worker()
         await fleet.start_beat()
         await _check_each_ended_once(fleet, database, runs)
+        fleet.workers[0].kill()

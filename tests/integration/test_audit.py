@@ -42,7 +42,9 @@ NOT_AUDITED = {
     **dict.fromkeys(("orchestration_agents", "orchestration_messages"), "the record of an orchestration itself"),
     **dict.fromkeys(("work_orders", "work_order_keys", "work_order_parts"), "work_order_trail records them"),
     "work_order_trail": "append-only itself",
-    **dict.fromkeys(("leases", "upkeep_cursors", "model_rankings", "model_judgements"), "bookkeeping"),
+    **dict.fromkeys(
+        ("leases", "upkeep_cursors", "model_rankings", "model_judgements", "worker_sessions"), "bookkeeping"
+    ),
     "audit_events": "the log itself",
 }
 

@@ -11,7 +11,7 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 from nova_workers.ledger.runs.claim import PAUSED
 
-__all__ = ["Renewal", "recover_expired", "renew_leases", "take_overdue_doorbells"]
+__all__ = ["Renewal", "recover_expired", "recovering", "renew_leases", "take_overdue_doorbells"]
 
 # Renews leases that are still this process's, by fence. Rows are locked in the order of their ids, as in a bulk cancel,
 # so the two cannot deadlock.
@@ -31,14 +31,21 @@ UPDATE runs r
 RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
 """
 
-# Requeues runs whose lease expired. Threads and runs that another transaction has locked are left to the next pass
-# (SKIP LOCKED), so any number of reconcilers can run at once without a deadlock. Late writes of the
-# old worker are refused: the run is not `running`, and the next claim raises the fence.
-_RECOVER = f"""
+_EXPIRED = "r.lease_expires_at < now()"
+
+
+def recovering(lost: str) -> str:
+    """Return the statement that requeues the running runs ``r`` that are lost by a condition.
+
+    Threads and runs that another transaction has locked are left to the next pass (SKIP LOCKED), so any number of
+    processes can recover at once without a deadlock. Late writes of the old worker are refused: the run is not
+    `running`, and the next claim raises the fence.
+    """
+    return f"""
 WITH thread AS (
     SELECT t.id AS thread_id, r.id AS run_id, r.worker_id AS holder_id
       FROM runs r JOIN threads t ON t.id = r.thread_id
-     WHERE r.status = 'running' AND r.lease_expires_at < now()
+     WHERE r.status = 'running' AND {lost}
      ORDER BY r.lease_expires_at
      LIMIT :limit
        FOR UPDATE OF t, r SKIP LOCKED
@@ -47,7 +54,7 @@ WITH thread AS (
        SET status = 'queued', lease_expires_at = NULL, worker_id = NULL, losses = r.losses + 1,
            queued_at = now(), rang_at = now()
       FROM thread
-     WHERE r.id = thread.run_id AND r.status = 'running' AND r.lease_expires_at < now()
+     WHERE r.id = thread.run_id AND r.status = 'running' AND {lost}
     RETURNING r.id, r.tenant_id, r.thread_id, r.queue, r.attempt, r.claimed_at, thread.holder_id
 ), ended AS (
     {insert_attempts("back", ended="lost")}
@@ -56,6 +63,9 @@ WITH thread AS (
 )
 SELECT id, thread_id, queue FROM back
 """
+
+
+_RECOVER = recovering(_EXPIRED)
 
 # The first queued run of each thread whose doorbell is old, unless its thread is busy, it is paused, or it is under a
 # cap (`fairness` finds those). Also each canceled run, which only a claim can end, paused or not. The same statement
