@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -31,29 +30,41 @@ class LoopWatch:
 
 @asynccontextmanager
 async def watched_loop(*, max_grown_kb: int | None = None) -> AsyncGenerator[LoopWatch]:
-    """Watch the loop during the block, and fail if it was held or the process grew by more than a number of KiB."""
-    watch = LoopWatch()
-    watcher = asyncio.create_task(_watch(watch, _resident_kb()))
+    """Watch the loop during the block, and fail if it was held or the process grew by more than a number of KiB.
+
+    What grew is known when the block has ended.
+    """
+    watch, ended = LoopWatch(), asyncio.Event()
+    _forget_peak()
+    before_kb = _memory_kb("VmRSS")
+    watcher = asyncio.create_task(_watch(watch, ended))
     try:
         yield watch
     finally:
-        watcher.cancel()
+        # What held the loop last is seen at the tick after it.
+        ended.set()
+        await watcher
+        # The kernel's own count: a sample taken on the loop misses what is freed before the loop runs again.
+        watch.grown_kb = max(0, _memory_kb("VmHWM") - before_kb)
     assert watch.late_s < _MAX_LATE_S
     assert max_grown_kb is None or watch.grown_kb < max_grown_kb
 
 
-async def _watch(watch: LoopWatch, before_kb: int) -> None:
+async def _watch(watch: LoopWatch, ended: asyncio.Event) -> None:
     loop = asyncio.get_running_loop()
-    while True:
+    while not ended.is_set():
         due_s = loop.time() + _EVERY_S
         reached = asyncio.Event()
         loop.call_at(due_s, reached.set)
         await reached.wait()
         watch.late_s = max(watch.late_s, loop.time() - due_s)
-        watch.grown_kb = max(watch.grown_kb, _resident_kb() - before_kb)
 
 
-def _resident_kb() -> int:
-    """Return the memory that this process holds now: `ru_maxrss` is the most that it ever held."""
-    pages = int(Path("/proc/self/statm").read_text().split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") // 1024
+def _forget_peak() -> None:
+    """Make the most that the process ever held, `VmHWM`, what it holds now."""
+    Path("/proc/self/clear_refs").write_text("5")
+
+
+def _memory_kb(field: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith(f"{field}:"))
