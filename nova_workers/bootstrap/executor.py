@@ -15,7 +15,7 @@ from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
-from nova_workers.contracts.runs import PlannedEffect
+from nova_workers.contracts.runs import PlannedEffect, WorkerPool
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
@@ -105,12 +105,13 @@ def build_executor(
         metrics=metrics,
         tracing=tracing,
     )
+    pool = WorkerPool(settings.worker.pool or "", settings.worker.trust_pools)
     return RunExecutor(
         ExecutorParts(
             worker_id=worker_id,
             database=database,
             locks=locks,
-            fair_queue=FairQueue(database, redis, dispatcher, pool=settings.worker.pool or ""),
+            fair_queue=FairQueue(database, redis, dispatcher, pool=pool),
             keeper=keeper,
             publisher=publisher,
             dispatcher=dispatcher,

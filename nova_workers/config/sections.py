@@ -121,15 +121,21 @@ class ApiSettings(Section):
     """For one export or import."""
 
 
+_Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
+
+
 class WorkerSettings(Section):
     """One worker process."""
 
     concurrency: Count = 256
     """Concurrent turns. A slot is a sleeping thread plus a coroutine: 0.05 to 0.2 MB (measured)."""
     queues: tuple[Queue, ...] = QUEUES
-    pool: Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")] | None = None
+    pool: _Pool | None = None
     """The pool of this worker: it executes runs of tenants with this pool, and nothing else; unset executes those of
     tenants without one, and the fleet's work."""
+    trust_pools: dict[Literal["sandbox", "controlled", "unrestricted"], _Pool] = {}
+    """Pools of tenants by the highest trust of their ceilings, for those whose ceilings name none. The same on all
+    workers: a worker without it takes the runs as common ones."""
     drain_grace_s: Seconds = 20.0
     """After SIGTERM: time for runs to reach a step boundary before they are stopped in mid-step."""
     drain_deadline_s: Seconds = 28.0

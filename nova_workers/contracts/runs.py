@@ -9,7 +9,7 @@ from typing import Any
 
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.content import ContentBlock
-from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason
+from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason, TrustLevel
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.events import DeliveryTarget
 from nova_workers.contracts.orchestration import OrchestrationPlace
@@ -26,6 +26,7 @@ from nova_workers.vocabulary import (
 )
 
 __all__ = [
+    "COMMON_POOL",
     "Accepted",
     "CancelReason",
     "CancelRequest",
@@ -39,6 +40,7 @@ __all__ = [
     "Submission",
     "TurnFacts",
     "TurnRole",
+    "WorkerPool",
     "pool_queue",
 ]
 
@@ -60,6 +62,22 @@ class Doorbell:
     def in_pool(self, pool: str) -> Doorbell:
         """Return it for the workers of a pool; of an empty one for the common workers."""
         return replace(self, queue=pool_queue(self.run_queue, pool))
+
+
+@dataclass(frozen=True, slots=True)
+class WorkerPool:
+    """The pool of a worker, and how pools are found.
+
+    Attributes:
+        name: The pool; empty is the common workers.
+        by_trust: Pools of tenants by the highest trust of their ceilings, where these name none.
+    """
+
+    name: str = ""
+    by_trust: Mapping[TrustLevel, str] = field(default_factory=dict[TrustLevel, str])
+
+
+COMMON_POOL = WorkerPool()
 
 
 def pool_queue(queue: str, pool: str) -> str:

@@ -12,7 +12,7 @@ from structlog.contextvars import bound_contextvars
 from ulid import ULID
 
 from nova_workers.config import RunSettings
-from nova_workers.contracts.runs import Claim, Doorbell
+from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, WorkerPool
 from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.claim import Capped, Elsewhere, claim_next, lock_caps
@@ -41,7 +41,7 @@ class RunExecutor:
         self._parts = parts
         self._reports = RunReports(parts.metrics, parts.tracing, parts.clock)
         self._attempts = AttemptRunner(parts, self._reports)
-        self._pool = parts.settings.worker.pool or ""
+        self._pool = parts.fair_queue.pool
         self.draining = False
         """Set while the process drains: it passes doorbells on to other workers."""
         self._grace_is_over = False
@@ -118,7 +118,7 @@ class RunExecutor:
             if following is not None:
                 # Through the broker, not in this slot: one thread's long queue must not delay other threads. The run is
                 # of the same tenant, and so of this pool.
-                self._parts.dispatcher.ring_runs([following.in_pool(self._pool)])
+                self._parts.dispatcher.ring_runs([following.in_pool(self._pool.name)])
             if following is not None or not signaled:
                 return worked
         self._parts.dispatcher.ring_runs([bell])
@@ -211,7 +211,7 @@ class RunExecutor:
 
 
 async def claim_run(
-    database: Database, thread_id: str, *, worker_id: str, runs: RunSettings, pool: str = ""
+    database: Database, thread_id: str, *, worker_id: str, runs: RunSettings, pool: WorkerPool = COMMON_POOL
 ) -> Claim | Elsewhere | None:
     """Claim the next run of a thread.
 

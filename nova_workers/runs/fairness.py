@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.contracts.ports import Dispatcher
-from nova_workers.contracts.runs import Doorbell
+from nova_workers.contracts.runs import COMMON_POOL, Doorbell, WorkerPool
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import Entitled, Served, find_entitled
@@ -59,8 +59,10 @@ class FairScheduler:
 class FairQueue:
     """Tells whether doorbells outnumber free slots, and chooses the thread to serve next."""
 
-    def __init__(self, database: Database, redis: Redis, dispatcher: Dispatcher, *, pool: str = "") -> None:
-        """Choose among the tenants of a pool of workers; of an empty one among those of the common workers.
+    def __init__(
+        self, database: Database, redis: Redis, dispatcher: Dispatcher, *, pool: WorkerPool = COMMON_POOL
+    ) -> None:
+        """Choose among the tenants of a pool of workers.
 
         Args:
             database: The ledger.
@@ -70,7 +72,7 @@ class FairQueue:
         """
         self._database = database
         self._dispatcher = dispatcher
-        self._pool = pool
+        self.pool = pool
         self._redis = redis
         self._scheduler = FairScheduler()
         self._choosing = asyncio.Lock()
@@ -103,7 +105,7 @@ class FairQueue:
                     connection,
                     bell.run_queue,
                     self._scheduler.served,
-                    pool=self._pool,
+                    pool=self.pool,
                     excluded_threads=tried | self._chosen,
                     doorbell_thread_id=None if bell.thread_id in tried else bell.thread_id,
                 )
@@ -111,7 +113,7 @@ class FairQueue:
                 chosen = bell
             else:
                 chosen = entitled.bell
-                if entitled.doorbell_pool not in (None, self._pool):
+                if entitled.doorbell_pool not in (None, self.pool.name):
                     self._dispatcher.ring_runs([bell.in_pool(entitled.doorbell_pool)])
                 self._scheduler.record(entitled)
                 self._chosen.add(chosen.thread_id)

@@ -100,6 +100,6 @@ def _ceiling_facts(ceilings: Ceilings | None) -> list[tuple[str, str]]:
         ("engines", "all but scripted" if ceilings.engines is None else ", ".join(ceilings.engines) or "none"),
         ("MCP commands", ", ".join(ceilings.mcp_commands) or "none"),
         ("ceiling of cost a day", "no bound" if cost is None else money(cost)),
-        ("workers", "the common ones" if ceilings.pool is None else f"pool {ceilings.pool}"),
+        ("workers", "common, or a pool of its trust" if ceilings.pool is None else f"pool {ceilings.pool}"),
         ("sandbox", "required" if ceilings.sandbox else "not required"),
     ]

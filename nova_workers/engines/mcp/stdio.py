@@ -102,7 +102,9 @@ def _confined(server: StdioMcpServer, environment: dict[str, str], sandbox: Shel
     enclosure = server.enclosure
     if enclosure is not None and enclosure.sandbox:
         if sandbox is None:
-            raise ConnectionError("It runs in the sandbox, and this worker has none. Install bubblewrap there.")
+            raise ConnectionError(
+                "It runs in the sandbox, and this worker has none: its log names the reason (sandbox.none)."
+            )
         # Its own home is hidden.
         environment["HOME"] = _ENCLOSED_HOME
         writable = () if server.cwd is None else (server.cwd,)

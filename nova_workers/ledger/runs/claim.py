@@ -8,7 +8,7 @@ from datetime import timedelta
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.orchestration import OrchestrationPlace
-from nova_workers.contracts.runs import Claim, DailyBudgets
+from nova_workers.contracts.runs import COMMON_POOL, Claim, DailyBudgets, WorkerPool
 from nova_workers.errors import NewerValue
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
@@ -40,8 +40,8 @@ PAUSED_BY_PEOPLE = _PAUSED.format(of_agent="('agent')")
 # The budget of a tenant `w`: its own, or the operator's ceiling if that is lower. LEAST ignores nulls.
 TENANT_BUDGET = "LEAST(w.max_cost_usd_per_day, (w.ceilings ->> 'max_cost_usd_per_day')::numeric)"
 
-# The pool of workers of a tenant `w`; empty for the common workers.
-TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', '')"
+# The pool of workers of a tenant `w`: of its ceilings, else by their trust; empty for the common workers.
+TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', CAST(:trust_pools AS jsonb) ->> (w.ceilings ->> 'trust'), '')"
 
 # The first claim of a run inserts its turn with the query.
 _TURN = insert_turns(
@@ -214,13 +214,13 @@ async def claim_next(
     worker_id: str,
     lease_ttl_s: float,
     max_attempts: int,
-    pool: str = "",
+    pool: WorkerPool = COMMON_POOL,
     caps_locked: bool = False,
 ) -> Claim | Capped | Elsewhere | None:
     """Claim a thread's next run, in one statement.
 
     Args:
-        pool: The pool of the worker; empty for a common one. Runs that are only to be ended are claimed by any.
+        pool: The pool of the worker. Runs that are only to be ended are claimed by any.
         caps_locked: Whether the transaction already holds `lock_caps` of the tenant.
 
     Returns:
@@ -238,7 +238,8 @@ async def claim_next(
         message_id=new_id("msg"),
         max_attempts=max_attempts,
         caps_locked=caps_locked,
-        pool=pool,
+        pool=pool.name,
+        trust_pools=dict(pool.by_trust),
     )
     if row is None:
         return None

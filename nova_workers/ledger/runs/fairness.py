@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from nova_workers.contracts.runs import Doorbell
+from nova_workers.contracts.runs import COMMON_POOL, Doorbell, WorkerPool
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import PAUSED, TENANT_POOL
 
@@ -192,7 +192,7 @@ async def find_entitled(
     queue: str,
     served: Served | None = None,
     *,
-    pool: str | None = "",
+    pool: WorkerPool | None = COMMON_POOL,
     tenant_id: str | None = None,
     excluded_threads: Collection[str] = (),
     doorbell_thread_id: str | None = None,
@@ -201,7 +201,7 @@ async def find_entitled(
 
     Args:
         served: What this process has served so far.
-        pool: Only of tenants of this pool of workers; empty for those of the common workers, None for all.
+        pool: Only of tenants of this pool of workers; None for all.
         tenant_id: Only of this tenant.
         excluded_threads: Threads to leave out.
         doorbell_thread_id: The thread of the doorbell.
@@ -213,7 +213,8 @@ async def find_entitled(
     row = await connection.fetchrow(
         _ENTITLED,
         queue=queue,
-        pool=pool,
+        pool=None if pool is None else pool.name,
+        trust_pools={} if pool is None else dict(pool.by_trust),
         tenant_id=tenant_id,
         dealt_tenants=list(served.dealt),
         dealt_amounts=list(served.dealt.values()),
@@ -241,6 +242,11 @@ async def find_entitled(
 async def take_doorbells_under_caps(connection: Connection, *, queue: str, older_than_s: float) -> list[Doorbell]:
     """Return runs of capped tenants and agents that have room and no recent doorbell, and record one for each."""
     rows = await connection.fetch(
-        _UNDER_CAPS, queue=queue, pool=None, tenant_id=None, older_than=timedelta(seconds=older_than_s)
+        _UNDER_CAPS,
+        queue=queue,
+        pool=None,
+        trust_pools={},
+        tenant_id=None,
+        older_than=timedelta(seconds=older_than_s),
     )
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]

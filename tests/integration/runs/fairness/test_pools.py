@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import pytest
+
 from nova_workers.contracts.agents import Ceilings
+from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.runs import Accepted
 from nova_workers.keys import broker_queue
 from tests.requirements import proves
@@ -12,9 +15,14 @@ _POOL = "acme"
 _OTHER = "ten_other"
 
 
-async def _dedicate(harness: Harness) -> None:
-    """Give the tenant of the harness a pool, and make another tenant without one."""
-    ceilings = Ceilings(pool=_POOL, engines=(AGENT,)).model_dump(mode="json")
+async def _dedicate(harness: Harness, *, by_trust: bool = False) -> None:
+    """Give the tenant of the harness a pool, itself or by its trust, and make another tenant without one."""
+    given = Ceilings(engines=(AGENT,), trust="unrestricted") if by_trust else Ceilings(engines=(AGENT,), pool=_POOL)
+    ceilings = given.model_dump(mode="json")
+    if by_trust:
+        pools = {"trust_pools": {"unrestricted": _POOL}}
+        worker = harness.settings.worker.model_copy(update=pools)
+        harness.settings = harness.settings.model_copy(update={"worker": worker})
     await harness.database.execute(
         "UPDATE tenants SET ceilings = :ceilings WHERE id = :tenant_id", ceilings=ceilings, tenant_id=harness.tenant_id
     )
@@ -40,9 +48,12 @@ async def _other_run(harness: Harness) -> Accepted:
     return await harness.submit("hello", tenant_id=_OTHER)
 
 
+@pytest.mark.parametrize("by_trust", [False, True])
 @proves("pools.own")
-async def test_runs_of_a_tenant_with_a_pool_are_executed_by_its_workers_only(harness: Harness) -> None:
-    await _dedicate(harness)
+async def test_runs_of_a_tenant_with_a_pool_are_executed_by_its_workers_only(
+    harness: Harness, *, by_trust: bool
+) -> None:
+    await _dedicate(harness, by_trust=by_trust)
     common, dedicated = harness.worker(), _of_pool(harness)
     first = await harness.submit("hello")
     second = await harness.submit("again", thread_id=first.thread_id)
@@ -60,9 +71,15 @@ async def test_runs_of_a_tenant_with_a_pool_are_executed_by_its_workers_only(har
     assert (row["status"], row["worker_id"]) == ("succeeded", dedicated.name)
 
 
+@pytest.mark.parametrize("trust", [None, "controlled"])
 @proves("pools.own")
-async def test_workers_of_a_pool_execute_no_run_of_another_tenant(harness: Harness) -> None:
-    await _dedicate(harness)
+async def test_workers_of_a_pool_execute_no_run_of_another_tenant(harness: Harness, trust: TrustLevel | None) -> None:
+    await _dedicate(harness, by_trust=trust is not None)
+    if trust is not None:
+        ceilings = Ceilings(engines=(AGENT,), trust=trust).model_dump(mode="json")
+        await harness.database.execute(
+            "UPDATE tenants SET ceilings = :ceilings WHERE id = :id", ceilings=ceilings, id=_OTHER
+        )
     dedicated = _of_pool(harness)
     other = await _other_run(harness)
     (bell,) = harness.bells.take()
@@ -71,9 +88,10 @@ async def test_workers_of_a_pool_execute_no_run_of_another_tenant(harness: Harne
     assert [bell.queue for bell in harness.bells.take()] == ["interactive"]
 
 
-async def test_a_backlog_of_common_runs_keeps_no_doorbell_of_a_pool(harness: Harness) -> None:
+@pytest.mark.parametrize("by_trust", [False, True])
+async def test_a_backlog_of_common_runs_keeps_no_doorbell_of_a_pool(harness: Harness, *, by_trust: bool) -> None:
     """A common worker serves another run for the doorbell, and announces the pool's run to the pool all the same."""
-    await _dedicate(harness)
+    await _dedicate(harness, by_trust=by_trust)
     common = harness.worker()
     mine, other = await harness.submit("hello"), await _other_run(harness)
     bell = next(bell for bell in harness.bells.take() if bell.run_id == mine.run_id)
@@ -82,6 +100,17 @@ async def test_a_backlog_of_common_runs_keeps_no_doorbell_of_a_pool(harness: Har
     assert await harness.status(other.run_id) == "succeeded"
     assert await harness.status(mine.run_id) == "queued"
     assert [(bell.run_id, bell.queue) for bell in harness.bells.take()] == [(mine.run_id, f"interactive.{_POOL}")]
+
+
+@proves("pools.own")
+async def test_a_pool_that_the_ceilings_name_goes_before_that_of_their_trust(harness: Harness) -> None:
+    await _dedicate(harness, by_trust=True)
+    await harness.database.execute(
+        """UPDATE tenants SET ceilings = ceilings || '{"pool": "of-its-own"}' WHERE id = :id""", id=harness.tenant_id
+    )
+    run = await harness.submit("hello")
+    await harness.worker().answer(harness.bells.take()[0])
+    assert [(bell.run_id, bell.queue) for bell in harness.bells.take()] == [(run.run_id, "interactive.of-its-own")]
 
 
 async def test_a_canceled_run_of_a_pool_is_ended_by_any_worker(harness: Harness) -> None:
