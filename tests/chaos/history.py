@@ -85,9 +85,10 @@ class Event:
     type: str
     data: dict[str, Any]
 
-    def key(self) -> tuple[int, ...]:
-        """Return what orders the events of a run: the parts of the id, as numbers."""
-        return tuple(map(int, self.id.split("-")))
+    def key(self) -> tuple[int, int, int]:
+        """Return what orders the events of a run: the parts of the id; a third one that is missing is 0."""
+        attempt, seq, *number = (int(part) for part in self.id.split("-"))
+        return attempt, seq, number[0] if number else 0
 
 
 @dataclass(frozen=True)
@@ -142,7 +143,7 @@ class History:
     """
 
     bound_s: float = 45.0
-    effect_bound_s: float = 75.0
+    effect_bound_s: float = 150.0
     seed: int = 0
     began_at: float = 0.0
     healed_at: float = 0.0
@@ -163,7 +164,7 @@ class History:
         marks = {entry["what"]: entry["at"] for entry in entries}
         return cls(
             bound_s=settings.get("bound_s", 45.0),
-            effect_bound_s=settings.get("effect_bound_s", 75.0),
+            effect_bound_s=settings.get("effect_bound_s", 150.0),
             seed=settings.get("seed", 0),
             began_at=entries[0]["at"] if entries else 0.0,
             healed_at=marks.get("healed", 0.0),

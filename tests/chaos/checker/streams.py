@@ -18,31 +18,27 @@ class Reading:
     """What a client knows of an answer, by the rules of docs/http-api.md.
 
     Attributes:
-        closed: The texts of steps that are committed, by the index of the step.
+        steps: The text of each committed step, by index.
+        open: The text of the step that is being streamed.
         ended: The `stream_end` that is final.
     """
 
-    closed: dict[int, str] = field(default_factory=dict[int, str])
+    steps: dict[int, str] = field(default_factory=dict[int, str])
+    open: str = ""
     ended: Event | None = None
-    _open: str = ""
     _next: int = 0
-
-    @property
-    def steps(self) -> list[str]:
-        """The texts, in order."""
-        return [self.closed[index] for index in sorted(self.closed)]
 
     def take(self, event: Event) -> None:
         """Apply an event."""
         if event.data.get("agent") is not None:
             return
         match event.type:
-            case "stream_start" | "restart":
-                self._open = ""
             case "token":
-                self._open += event.data["text"]
+                self.open += event.data["text"]
             case "assistant_message":
-                self._open = event.data["text"]
+                self.open = event.data["text"]
+            case "stream_start" | "restart":
+                self.open = ""
             case "step":
                 self._close(event.data["index"])
             case "stream_end" if event.data.get("final"):
@@ -51,14 +47,14 @@ class Reading:
             case _:
                 pass
 
-    def text(self) -> str:
-        """Return the whole answer."""
-        return "".join(self.steps)
+    def texts(self) -> list[str]:
+        """Return the texts of the steps, in their order."""
+        return [text for _, text in sorted(self.steps.items())]
 
     def _close(self, index: int) -> None:
-        if self._open:
-            self.closed[index] = self._open
-        self._open, self._next = "", max(self._next, index + 1)
+        if self.open:
+            self.steps[index] = self.open
+        self.open, self._next = "", max(self._next, index + 1)
 
 
 def check(history: History, ledger: Ledger) -> Iterator[Violation]:
@@ -80,9 +76,12 @@ def check(history: History, ledger: Ledger) -> Iterator[Violation]:
         if run is None or run.status != "succeeded" or reading.ended is None:
             continue
         wanted = responses.get(run.turn_id or "", [])
-        if reading.text() != "".join(wanted):
-            difference = _difference(reading.text(), "".join(wanted))
-            evidence = (difference, f"ledger {wanted!r}"[:600], f"client {reading.steps!r}"[:600], *_outline(events))
+        if reading.texts() != wanted:
+            evidence = (_difference("".join(reading.texts()), "".join(wanted)), *_outline(events))
+            evidence += tuple(
+                f"{name} {[len(text) for text in texts]} characters"
+                for name, texts in (("client", reading.texts()), ("ledger", wanted))
+            )
             yield Violation("I7", f"{follower} of {run.id} has another text than the ledger", evidence)
         if reading.ended.data.get("text") != run.result_text:
             evidence = (str(reading.ended)[:400], str(run.result_text)[:400])
