@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 from collections.abc import AsyncGenerator, Mapping, Sequence
-from contextlib import asynccontextmanager, nullcontext
+from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, Literal, Protocol
 
 import asyncpg
@@ -49,6 +49,9 @@ _UNAVAILABLE = (
     asyncpg.SerializationError,
 )
 
+
+_CANCELLATION_S = 1.0
+"""For the cancellation of a statement that exceeded its time; then its connection is closed."""
 
 _SNAPSHOT = "SET LOCAL TimeZone = 'UTC'; SET LOCAL idle_in_transaction_session_timeout = 0"
 
@@ -294,6 +297,11 @@ class Database:
                 await pool.expire_connections()
                 connection = await pool.acquire(timeout=self._command_timeout_s)
             yield connection
+        except TimeoutError:
+            # A release waits for the end of the statement's cancellation. On a lost connection no answer comes.
+            with suppress(TimeoutError):
+                await pool.release(connection, timeout=_CANCELLATION_S)
+            raise
         finally:
             await pool.release(connection)
 

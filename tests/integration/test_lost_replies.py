@@ -17,6 +17,7 @@ from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until
 
 _IS_UNLOCKED = "SELECT count(*) = 0 FROM pg_locks WHERE relation = 'tenants'::regclass AND mode = 'RowExclusiveLock'"
+_SLEEPS = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(19)' AND state = 'active'"
 _INSERT = "INSERT INTO tenants (id, name) VALUES (:id, 'x')"
 
 
@@ -130,6 +131,21 @@ async def test_connections_that_a_firewall_forgot_cost_seconds_once(
     async with asyncio.timeout(3):
         await far.execute(_INSERT, id="ten_2")
     assert await far.fetchval("SELECT count(*) FROM tenants WHERE id LIKE 'ten__'") == 2
+
+
+async def test_a_statement_on_a_lost_connection_holds_its_place_in_the_pool_for_one_timeout(
+    wire: FaultProxy, database: Database
+) -> None:
+    pool = Database(wire.url, pool_size=1, command_timeout_s=2)
+    await pool.fetchval("SELECT 1")
+    hanging = asyncio.create_task(pool.execute("SELECT pg_sleep(19)"))
+    await until(lambda: database.fetchval(_SLEEPS))
+    wire.forget()
+    async with asyncio.timeout(3.7):
+        with pytest.raises(Unavailable, match="did not answer"):
+            await hanging
+        assert await pool.fetchval("SELECT 1") == 1
+    await pool.close()
 
 
 @proves("unavailable.says-what")
