@@ -135,15 +135,13 @@ class History:
     """The whole record.
 
     Attributes:
-        bound_s: How long a run may wait once no fault is active.
-        effect_bound_s: The same for an effect or a delivery: its worker may be lost with its lease.
+        bound_s: How long anything may wait once no fault is active.
         seed: Of the run.
         healed_at: When the last fault was removed.
         settled_at: When the runner stopped waiting.
     """
 
     bound_s: float = 45.0
-    effect_bound_s: float = 150.0
     seed: int = 0
     began_at: float = 0.0
     healed_at: float = 0.0
@@ -164,7 +162,6 @@ class History:
         marks = {entry["what"]: entry["at"] for entry in entries}
         return cls(
             bound_s=settings.get("bound_s", 45.0),
-            effect_bound_s=settings.get("effect_bound_s", 150.0),
             seed=settings.get("seed", 0),
             began_at=entries[0]["at"] if entries else 0.0,
             healed_at=marks.get("healed", 0.0),

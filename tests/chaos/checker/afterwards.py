@@ -25,7 +25,7 @@ def _effects(history: History, ledger: Ledger) -> Iterator[Violation]:
     kinds: dict[str, set[str]] = {}
     for effect in ledger.effects:
         kinds.setdefault(effect.run_id, set()).add(effect.kind)
-        if effect.status in ("pending", "running") and effect.overdue_s > history.effect_bound_s:
+        if effect.status in ("pending", "running") and effect.overdue_s > history.bound_s:
             yield Violation("I5", f"the effect {effect.kind} of {effect.run_id} is overdue", (str(effect),))
         if effect.status == "failed":
             yield Violation("I5", f"the effect {effect.kind} of {effect.run_id} failed", (str(effect),))
@@ -49,7 +49,7 @@ def _deliveries(history: History, ledger: Ledger) -> Iterator[Violation]:
     for delivery in ledger.deliveries:
         if delivery.status == "delivered" and delivery.id not in received:
             yield Violation("I5", f"{delivery.id} is delivered, and its receiver has not got it", (str(delivery),))
-        if delivery.status == "pending" and delivery.overdue_s > history.effect_bound_s:
+        if delivery.status == "pending" and delivery.overdue_s > history.bound_s:
             yield Violation("I5", f"{delivery.id} is overdue", (str(delivery),))
     known = {delivery.id for delivery in ledger.deliveries}
     for hook in history.hooks:

@@ -91,8 +91,7 @@ class Campaign:
         """Run fleet and workload around the block; heal afterwards, and wait until all is settled."""
         with Recorder(self.record) as recorder:
             leases = self._leases
-            bounds = {"bound_s": leases.bound_s, "effect_bound_s": leases.effect_bound_s}
-            recorder.write("settings", seed=self._seed, lease_s=leases.lease_s, **bounds)
+            recorder.write("settings", seed=self._seed, lease_s=leases.lease_s, bound_s=leases.bound_s)
             _say("starting the fleet")
             async with ChaosFleet(self._home, recorder, leases, own_disk=self._own_disk) as fleet:
                 client = RecordingClient(fleet.api_urls, fleet.api_key, recorder, random.Random(self._seed + 1))

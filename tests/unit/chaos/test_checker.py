@@ -86,7 +86,6 @@ def good_history() -> History:
     """A plan whose worker is lost in its first step, a message that steers it, and a message after it."""
     return History(
         bound_s=20.0,
-        effect_bound_s=20.0,
         healed_at=second(30),
         settled_at=second(40),
         submissions=[
