@@ -15,7 +15,7 @@ AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-long chaos security aimock programs check format bench docs pictures release lock clean
+.PHONY: help demo up test test-long chaos soak security aimock programs check format bench docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -35,6 +35,9 @@ test-long: $(DEV) aimock programs ## The tests that show at more points what the
 chaos: $(DEV) ## Break a fleet at random and check every promise (SECONDS=600 SEED=7, or SCENARIO=name; ARGS=--list)
 	$(BIN)/python -m tests.chaos.runner $(if $(SECONDS),--seconds $(SECONDS)) $(if $(SEED),--seed $(SEED)) \
 		$(foreach name,$(SCENARIO),--scenario $(name)) $(ARGS)
+
+soak: $(DEV) ## Run the fleet at half of what it takes, and judge whether what it uses stays flat (MINUTES=30, ARGS=--help)
+	$(BIN)/python -m tests.soak $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 security: $(DEV) ## The hostile tests: each that the threat model in docs/security.md names
 	$(BIN)/python -m tests.security -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal
