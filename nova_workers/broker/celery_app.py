@@ -11,6 +11,7 @@ from celery import Celery
 from kombu.entity import Queue
 from kombu.serialization import registry
 
+from nova_workers.broker.redis_connections import TCP_OPTIONS
 from nova_workers.broker.transport import use_kept_clients
 from nova_workers.keys import BROKER_KEY_PREFIX
 from nova_workers.observability.foreign import ForeignMessages
@@ -85,6 +86,8 @@ def build_celery(
         worker_redirect_stdouts=False,
         broker_connection_retry_on_startup=True,
         broker_connection_max_retries=None,
+        # An error that the broker answers, such as a permission that was withdrawn, ends no worker.
+        broker_channel_error_retry=True,
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0.05, "interval_max": 0.05},
         broker_transport_options=_transport_options(fail_fast) | {"foreign_messages": foreign or ForeignMessages(None)},
         # No acknowledgement: an early one covers only the moment between receipt and acknowledgement, for two more
@@ -115,6 +118,8 @@ def _transport_options(fail_fast: bool) -> dict[str, Any]:
         "socket_timeout": 2 if fail_fast else 5,
         "socket_connect_timeout": 1 if fail_fast else 2,
         "socket_keepalive": True,
+        # Without these the kernel looks at an idle connection after two hours. Flower has nothing else.
+        "socket_keepalive_options": TCP_OPTIONS,
         # A worker waits for messages on a connection whose silence says nothing: each reply is due within a second, and
         # this much later the connection counts as dead.
         "health_check_interval": 5 if fail_fast else 2,

@@ -141,7 +141,8 @@ class WorkerSettings(Section):
     drain_deadline_s: Seconds = 28.0
     """After SIGTERM: the watchdog ends the process. Below Kubernetes' default 30 s."""
     heartbeat_dir: Path | None = None
-    """Folder of liveness files (one touched by Celery's hub, one by the asyncio loop); none if unset."""
+    """Folder of files for probes (touched by Celery's hub, by the asyncio loop, and while all servers serve); none if
+    unset."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Prometheus port of the worker; 0 turns it off."""
     metrics_host: str = "127.0.0.1"

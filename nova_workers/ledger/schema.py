@@ -1,4 +1,4 @@
-"""The schema revision that this code needs, found without importing the models or Alembic."""
+"""The schema revision that this code needs, found without importing the models or Alembic, and the server's state."""
 
 from __future__ import annotations
 
@@ -8,10 +8,11 @@ from pathlib import Path
 from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Connection
 
-__all__ = ["schema_head", "schema_revision"]
+__all__ = ["schema_head", "schema_revision", "takes_writes"]
 
 _IS_MIGRATED = "SELECT to_regclass('alembic_version') IS NOT NULL"
 _REVISION = "SELECT version_num FROM alembic_version"
+_TAKES_WRITES = "SELECT current_setting('transaction_read_only') = 'off'"
 
 
 def schema_head() -> str:
@@ -33,3 +34,8 @@ async def schema_revision(connection: Connection) -> str | None:
     if not await connection.fetchval(_IS_MIGRATED):
         return None
     return await connection.fetchval(_REVISION)
+
+
+async def takes_writes(connection: Connection) -> bool:
+    """Return whether the server takes writes: neither a standby nor one that is set to read only."""
+    return await connection.fetchval(_TAKES_WRITES)

@@ -126,6 +126,9 @@ class Metrics:
     def _declare_fleet(self, registry: CollectorRegistry) -> None:
         self.runs_in_flight = Gauge("nova_runs_in_flight", "Turns in this process.", registry=registry)
         self.worker_slots = Gauge("nova_worker_slots", "Most turns at once in this process.", registry=registry)
+        self.server_serves = Gauge(
+            "nova_server_serves", "1 while a server that this worker needs takes writes.", ["server"], registry=registry
+        )
         self.runs_open = Gauge("nova_runs_open", "Fleet: runs that are not over.", ["status"], registry=registry)
         self.queue_depth = Gauge("nova_queue_depth", "Fleet: queued runs.", ["queue"], registry=registry)
         self.queue_oldest_age_s = Gauge(

@@ -31,7 +31,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.logging import configure_logging
 from nova_workers.observability.metrics import Metrics
-from nova_workers.worker.consumer import CONSUMER, broker_connected
+from nova_workers.worker.consumer import CONSUMER, broker_awaited, broker_connected
 from nova_workers.worker.process import WorkerProcess
 
 __all__ = ["app", "create_app"]
@@ -129,6 +129,7 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
     def ring_lost(**_: object) -> None:
         process.broker_connected()
 
+    @broker_awaited.connect(weak=False)
     @signals.heartbeat_sent.connect(weak=False)
     def beat(**_: object) -> None:
         process.heartbeat()

@@ -26,7 +26,7 @@ from redis.exceptions import RedisError
 from nova_workers.broker.messages import DoorbellBody, DoorbellHeaders
 from nova_workers.observability.foreign import ForeignMessages, Reason
 
-__all__ = ["CONSUMER", "BatchingConsumer", "broker_connected"]
+__all__ = ["CONSUMER", "BatchingConsumer", "broker_awaited", "broker_connected"]
 
 _log = structlog.get_logger(__name__)
 
@@ -35,6 +35,12 @@ CONSUMER = f"{__name__}:BatchingConsumer"
 
 broker_connected: Final = Signal(name="broker_connected")
 """Sent after each connection to the broker."""
+broker_awaited: Final = Signal(name="broker_awaited")
+"""Sent every second while there is none: the hub waits for it, and sends no heartbeats."""
+_FIRST_PAUSE_S = 0.2
+_LONGER_S = 0.4
+_LONGEST_PAUSE_S = 2.0
+"""Between attempts to connect. Celery's own pauses grow to 30 s, in which a broker that is back has no workers."""
 
 _GATHER_S = 0.5
 """How long task events are collected. Flower shows seconds."""
@@ -100,6 +106,19 @@ class BatchingConsumer(Consumer):
             return "wrong_arguments"
         return None
 
+    def ensure_connected(self, conn: Any) -> Any:
+        """Connect to the broker, however long it is away."""
+        conn.ensure_connection(
+            _log_attempt,
+            max_retries=None,
+            interval_start=_FIRST_PAUSE_S,
+            interval_step=_LONGER_S,
+            interval_max=_LONGEST_PAUSE_S,
+            callback=_await_broker,
+        )
+        self.first_connection_attempt = False
+        return conn
+
     def register_with_event_loop(self, hub: Any) -> None:
         """Join the hub. Called by Celery at each connection to the broker."""
         super().register_with_event_loop(hub)
@@ -137,6 +156,16 @@ class BatchingConsumer(Consumer):
     def _flush_gathered(self) -> None:
         self._flush_due = False
         self._flush_events()
+
+
+def _log_attempt(error: Exception, pause_s: float) -> None:
+    _log.warning("broker.unavailable", error=repr(error), pause_s=round(pause_s, 1))
+
+
+def _await_broker() -> None:
+    broker_awaited.send(sender=None)
+    # A drain ends the wait.
+    state.maybe_shutdown()
 
 
 def _foreign(message: Message) -> ForeignMessages:

@@ -19,6 +19,7 @@ from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
 from nova_workers.worker.loop import LoopThread
 from nova_workers.worker.presence import Presence, touch
+from nova_workers.worker.readiness import Readiness
 
 __all__ = ["WorkerProcess"]
 
@@ -101,6 +102,8 @@ class WorkerProcess:
         services.metrics.worker_slots.set(slots)
         services.metrics.runs_in_flight.set_function(lambda: len(services.keeper.held))
         self._tasks.append(asyncio.create_task(self._presence.run(), name="presence"))
+        readiness = Readiness(services.database, services.redis, services.metrics, self._settings.worker.heartbeat_dir)
+        self._tasks.append(asyncio.create_task(readiness.run(), name="readiness"))
         _log.info("worker.started", worker_id=services.worker_id, queues=queues, slots=slots, sandbox=services.sandbox)
 
     def _drain(self) -> None:

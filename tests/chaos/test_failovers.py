@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from contextlib import aclosing
+from pathlib import Path
 
 import asyncpg
 import pytest
@@ -75,6 +76,18 @@ async def _check_breaks(fleet: Fleet, link: FaultProxy) -> None:
     assert await _first_token_s(fleet) < 5
 
 
+async def _check_wait(fleet: Fleet, link: FaultProxy, heartbeats: Path) -> None:
+    """Stop Redis for as long as a worker needs to show that it waits."""
+    link.refuses = True
+    link.reset()
+    began_s = time.time()
+    accepted = await fleet.client.runs.create(_play({"say": "x"}))
+    # Celery's loop waits for the broker, and must not look dead to the platform.
+    await until(lambda: (heartbeats / "hub").stat().st_mtime > began_s + 3)
+    link.heal()
+    await until(lambda: _is(fleet, accepted, "succeeded"))
+
+
 async def _check_replica(fleet: Fleet, redis: Redis) -> None:
     """Make Redis a replica of nothing, so that it takes no writes for 3 s."""
     running = await fleet.client.runs.create(StatelessRunCreate(message=long_run(2)))
@@ -106,12 +119,16 @@ async def _check_read_only(fleet: Fleet, database_url: str) -> None:
 
 
 @proves("redis.restart", "recover.postgres")
-async def test_broken_connections_and_servers_that_fail_over_end_nothing_and_delay_by_seconds(own_servers: OwnServers):
+async def test_broken_connections_and_servers_that_fail_over_end_nothing_and_delay_by_seconds(
+    own_servers: OwnServers, tmp_path: Path
+):
     redis_url = own_servers.env["NOVA_REDIS_URL"]
     async with FaultProxy.to_redis(redis_url) as link, Redis.from_url(redis_url) as redis:
         env = {**own_servers.env, **_LEASES_OF_PRODUCTION, "NOVA_REDIS_URL": link.url}
+        env["NOVA_WORKER__HEARTBEAT_DIR"] = str(tmp_path)
         async with Fleet(env, workers=1, beat=True) as fleet:
             await _check_breaks(fleet, link)
+            await _check_wait(fleet, link, tmp_path)
             await _check_replica(fleet, redis)
             await _check_read_only(fleet, own_servers.database_url)
             assert not any(process.has_ended for process in fleet.processes)
