@@ -173,14 +173,14 @@ class Transport:
 
     @asynccontextmanager
     async def download(
-        self, path: str, *, accept: str, silence_s: float = 60.0
+        self, path: str, *, accept: str, params: Params | None = None, silence_s: float = 60.0
     ) -> AsyncGenerator[AsyncGenerator[bytes]]:
         """Open an answer of any length, as a stream of chunks.
 
         Raises:
             NovaError: The API refused, did not answer, or the connection broke while it was read.
         """
-        request = self._request("GET", path, headers={"Accept": accept}, timeout_s=silence_s)
+        request = self._request("GET", path, params=params, headers={"Accept": accept}, timeout_s=silence_s)
         try:
             response = await self._http.send(request, stream=True)
             try:

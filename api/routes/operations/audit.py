@@ -1,20 +1,24 @@
 """``/v1/audit``: what keys and agents changed."""
 
+from contextlib import ExitStack
 from dataclasses import astuple
 from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from pydantic import AwareDatetime, Field
+from starlette.responses import Response, StreamingResponse
 
 from api.auth import KeysCaller
+from api.guard.archives import ArchiveResponse
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.state import State
 from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.http.overview.audit import AuditEventView
-from nova_workers.ledger.overview.audit import AuditFilter, list_audit
+from nova_workers.ledger.overview.audit import AuditFilter, export_audit, list_audit
 from nova_workers.ledger.visibility import see_all_tenants
 
 __all__ = ["router"]
@@ -65,3 +69,28 @@ async def list_audit_events(
     async with state.services.database.connection() as connection:
         rows = await list_audit(connection, tenant_id, which, before=before, limit=limit + 1)
     return pager.page(rows, limit, lambda event: [event.id])
+
+
+@router.get(
+    "/export",
+    response_class=StreamingResponse,
+    responses=problems(422, 429) | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
+)
+async def export_audit_events(
+    *, caller: KeysCaller, state: State, which: Which, tenant: TenantQuery = None
+) -> Response:
+    """Export the log as of one moment, in lines of JSON, oldest first.
+
+    One that is cut breaks its connection, in the middle of a chunked body: it never looks complete.
+    """
+    tenant_id = tenant or caller.tenant_id
+    if tenant_id != caller.tenant_id:
+        caller.need("operator")
+        see_all_tenants()
+    services = state.services
+    with ExitStack() as held:
+        held.enter_context(state.archives.hold(caller.tenant_id))
+        lines = export_audit(services.archive_database, tenant_id, which)
+        # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
+        first = await anext(lines, b"")
+        return ArchiveResponse(first, lines, held=held.pop_all(), settings=services.settings.api)

@@ -1,7 +1,11 @@
 """`nova audit`: what keys and agents changed."""
 
+import uuid
+from collections.abc import AsyncIterable, Generator
+from contextlib import aclosing, contextmanager
 from datetime import UTC, datetime, timedelta
-from typing import Annotated
+from pathlib import Path
+from typing import Annotated, TextIO
 
 import typer
 
@@ -9,12 +13,15 @@ from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Column, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.http.overview.audit import AuditEventView
+from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 _COLUMNS: tuple[Column, ...] = ("at", ("who", "text"), "action", ("thing", "text"), ("fields", "spare"), "from")
+_STDOUT = "-"
+_PRIVATE = 0o600
 
 
 @remote(app, "audit")
@@ -26,21 +33,68 @@ async def audit(
     target: Annotated[str | None, typer.Option(help="Only the things with this id.")] = None,
     days: Annotated[float | None, typer.Option(min=0.0, max=3_650.0, help="Only the last days.")] = None,
     tenant: Annotated[str | None, typer.Option(help="Another tenant's log; needs the scope operator.")] = None,
+    export: Annotated[
+        Path | None,
+        typer.Option(
+            metavar="FILE",
+            help="Write all records to a new file, one JSON object a line, oldest first; - is standard output. "
+            "Takes the filters above.",
+        ),
+    ] = None,
     limit: LimitOption = 50,
     cursor: CursorOption = None,
 ) -> None:
-    """Show what keys and agents changed, newest first: who, what, which thing, and from where."""
-    page = await session.client.audit.list(
+    """Show what was changed, newest first: who, what, which thing, and from where."""
+    since = None if days is None else datetime.now(UTC) - timedelta(days=days)
+    log = session.client.audit
+    if export is not None:
+        records = log.export(actor=actor, action=action, target_kind=kind, target=target, since=since, tenant=tenant)
+        async with aclosing(records):
+            await _write(session, export, records)
+        return
+    page = await log.list(
         actor=actor,
         action=action,
         target_kind=kind,
         target=target,
-        since=None if days is None else datetime.now(UTC) - timedelta(days=days),
+        since=since,
         tenant=tenant,
         limit=limit,
         cursor=cursor,
     )
     show_page(session.out, page, _COLUMNS, _row, nothing="Nothing was changed.")
+
+
+async def _write(session: Session, file: Path, records: AsyncIterable[AuditEventView]) -> None:
+    if str(file) == _STDOUT:
+        async for record in records:
+            session.out.stdout.write(record.model_dump_json() + "\n")
+        return
+    count = 0
+    with _new_file(file) as opened:
+        async for record in records:
+            opened.write(record.model_dump_json() + "\n")
+            count += 1
+    if session.out.json:
+        session.out.document({"file": str(file), "records": count})
+    else:
+        session.out.note(f"{count} records are in {file}.")
+
+
+@contextmanager
+def _new_file(file: Path) -> Generator[TextIO]:
+    """Open a file that has its name only when it is complete."""
+    if file.exists():
+        raise InvalidInput(f"{str(file)!r} exists. Choose another name.", field="export")
+    making = file.with_name(f".{file.name}.{uuid.uuid4().hex[:8]}")
+    try:
+        making.touch(mode=_PRIVATE)
+        with making.open("w", encoding="utf-8") as opened:
+            yield opened
+        making.rename(file)
+    except BaseException:
+        making.unlink(missing_ok=True)
+        raise
 
 
 def _row(event: AuditEventView) -> tuple[str, ...]:

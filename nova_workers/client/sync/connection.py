@@ -8,7 +8,7 @@ from typing import Any
 
 import httpx2
 
-__all__ = ["Http", "chunks_of", "sleep"]
+__all__ = ["Http", "chunks_of", "lines_of", "sleep"]
 
 
 class Http(httpx2.Client):
@@ -27,6 +27,18 @@ class Http(httpx2.Client):
 def chunks_of(response: httpx2.Response) -> Generator[bytes]:
     """Yield the content of an open response as it comes."""
     yield from response.iter_bytes()
+
+
+def lines_of(pieces: Generator[bytes]) -> Generator[bytes]:
+    """Yield the lines of a content that comes in pieces, without their line feeds."""
+    rest = bytearray()
+    for piece in pieces:
+        rest += piece
+        if b"\n" not in piece:
+            continue
+        *whole, last = bytes(rest).split(b"\n")
+        rest = bytearray(last)
+        yield from whole
 
 
 def _refuse_running_loop() -> None:

@@ -173,13 +173,15 @@ class Transport:
             raise error_of_transport(error, self.base_url, method=method, key=key) from error
 
     @contextmanager
-    def download(self, path: str, *, accept: str, silence_s: float = 60.0) -> Generator[Generator[bytes]]:
+    def download(
+        self, path: str, *, accept: str, params: Params | None = None, silence_s: float = 60.0
+    ) -> Generator[Generator[bytes]]:
         """Open an answer of any length, as a stream of chunks.
 
         Raises:
             NovaError: The API refused, did not answer, or the connection broke while it was read.
         """
-        request = self._request("GET", path, headers={"Accept": accept}, timeout_s=silence_s)
+        request = self._request("GET", path, params=params, headers={"Accept": accept}, timeout_s=silence_s)
         try:
             response = self._http.send(request, stream=True)
             try:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import AsyncGenerator
+from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
 from nova_workers.contracts.http.overview.audit import AuditEventView
-from nova_workers.ledger.database import Connection
+from nova_workers.ledger.database import Connection, Database
 
-__all__ = ["AuditFilter", "list_audit"]
+__all__ = ["AuditFilter", "export_audit", "list_audit"]
 
 _CONDITIONS = {
     "actor_id": "e.actor_id = :actor_id",
@@ -20,15 +22,17 @@ _CONDITIONS = {
     "before": "e.id < :before",
 }
 
-_LIST = """
+_SELECT = """
 SELECT e.id, e.at, e.actor_kind, e.actor_id, k.name AS actor_name, e.address, e.trace_id, e.run_id, e.action,
        e.target_kind, e.target_id, e.fields
   FROM audit_events e
   LEFT JOIN api_keys k ON k.tenant_id = e.tenant_id AND k.id = e.actor_id AND e.actor_kind = 'key'
  WHERE e.tenant_id = :tenant_id{conditions}
- ORDER BY e.id DESC
- LIMIT :limit
 """
+
+_LIST = f"{_SELECT} ORDER BY e.id DESC LIMIT :limit"
+_ALL = f"{_SELECT} ORDER BY e.id"
+_ROWS_AT_ONCE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +53,29 @@ async def list_audit(
     connection: Connection, tenant_id: str, which: AuditFilter, *, before: str | None, limit: int
 ) -> list[AuditEventView]:
     """Return a tenant's records, newest first, from before the id `before`."""
+    conditions, given = _conditions(which, before=before)
+    rows = await connection.fetch(_LIST.format(conditions=conditions), tenant_id=tenant_id, limit=limit, **given)
+    return [AuditEventView.model_validate(dict(row)) for row in rows]
+
+
+async def export_audit(database: Database, tenant_id: str, which: AuditFilter) -> AsyncGenerator[bytes]:
+    """Yield a tenant's records as lines of JSON, oldest first, as of one moment. Few are in memory at once.
+
+    Raises:
+        Unavailable: The connection to the database was lost.
+    """
+    conditions, given = _conditions(which)
+    statement = _ALL.format(conditions=conditions)
+    async with (
+        database.snapshot() as snapshot,
+        aclosing(snapshot.rows(statement, at_once=_ROWS_AT_ONCE, tenant_id=tenant_id, **given)) as rows,
+    ):
+        async for row in rows:
+            yield AuditEventView.model_validate(dict(row)).model_dump_json().encode() + b"\n"
+
+
+def _conditions(which: AuditFilter, *, before: str | None = None) -> tuple[str, dict[str, str]]:
+    """Return the conditions of a filter, and their values."""
     values = {
         "actor_id": which.actor_id,
         "action": which.action,
@@ -59,9 +86,7 @@ async def list_audit(
         "before": before,
     }
     given = {name: value for name, value in values.items() if value is not None}
-    statement = _LIST.format(conditions="".join(f" AND {_CONDITIONS[name]}" for name in given))
-    rows = await connection.fetch(statement, tenant_id=tenant_id, limit=limit, **given)
-    return [AuditEventView.model_validate(dict(row)) for row in rows]
+    return "".join(f" AND {_CONDITIONS[name]}" for name in given), given
 
 
 def _id_at(moment: datetime) -> str:

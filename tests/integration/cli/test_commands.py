@@ -339,7 +339,7 @@ def test_threads_are_renamed_forked_and_deleted(nova: Nova) -> None:
     assert thread in gone.err
 
 
-def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova) -> None:
+def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova, tmp_path: Path) -> None:
     made = nova.good("keys", "create", "ci", "--scope", "runs", "--days", "1", "--json").json
     assert made["scopes"] == ["runs"]
     assert nova.good("threads", "list", NOVA_API_KEY=made["key"]).code == 0
@@ -359,6 +359,11 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova) -> None:
     revoked = nova.good("audit", "--kind", "key", "--target", made["id"], "--days", "1").out.splitlines()[1:]
     assert [("key.revoked" in line, "key.created" in line) for line in revoked] == [(True, False), (False, True)]
     assert all(made["id"] in line and "127.0.0.1" in line for line in revoked)
+    file = tmp_path / "audit.ndjson"
+    assert "2 records" in nova.good("audit", "--target", made["id"], "--export", str(file)).err
+    assert [json.loads(line)["action"] for line in file.read_text().splitlines()] == ["key.created", "key.revoked"]
+    assert nova.good("audit", "--target", made["id"], "--export", "-").out == file.read_text()
+    assert "exists" in nova("audit", "--export", str(file)).err
     wait_for(lambda: nova("threads", "list", NOVA_API_KEY=made["key"]).code == 1, what="the key to end")
 
 

@@ -2,7 +2,9 @@
 """``/v1/export`` and ``/v1/import``."""
 
 from collections.abc import Generator, Iterable
+from contextlib import closing
 
+from nova_workers.client.sync.connection import lines_of
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.errors import Unavailable
@@ -24,18 +26,14 @@ class Archives:
         Raises:
             Unavailable: The connection broke, so the archive is incomplete.
         """
-        rest = bytearray()
         ended = False
-        with self._transport.download("/v1/export", accept=MEDIA_TYPE) as pieces:
-            for piece in pieces:
-                rest += piece
-                if b"\n" not in piece:
-                    continue
-                *whole, last = bytes(rest).split(b"\n")
-                rest = bytearray(last)
-                for line in whole:
-                    ended = line.startswith(_END)
-                    yield line
+        with (
+            self._transport.download("/v1/export", accept=MEDIA_TYPE) as pieces,
+            closing(lines_of(pieces)) as lines,
+        ):
+            for line in lines:
+                ended = line.startswith(_END)
+                yield line
         if not ended:
             raise Unavailable("The archive was cut on its way here; export it anew.")
 

@@ -1,10 +1,14 @@
 # Generated from nova_workers/client/resources/audit.py by `make format`: change that file instead.
 """``/v1/audit``."""
 
+from collections.abc import Generator
+from contextlib import closing
 from datetime import datetime
 
-from nova_workers.client.sync.transport import Transport
+from nova_workers.client.sync.connection import lines_of
+from nova_workers.client.sync.transport import Params, Transport
 from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.http.overview.audit import AuditEventView
 
 __all__ = ["AuditLog"]
@@ -42,19 +46,52 @@ class AuditLog:
             limit: Most records.
             cursor: `next_cursor` of the page before.
         """
+        params = _params(actor, action, target_kind, target, since=since, until=until, tenant=tenant)
         return self._transport.fetch(
-            Page[AuditEventView],
-            "GET",
-            "/v1/audit",
-            params={
-                "actor": actor,
-                "action": action,
-                "target_kind": target_kind,
-                "target": target,
-                "since": None if since is None else since.isoformat(),
-                "until": None if until is None else until.isoformat(),
-                "tenant": tenant,
-                "limit": limit,
-                "cursor": cursor,
-            },
+            Page[AuditEventView], "GET", "/v1/audit", params={**params, "limit": limit, "cursor": cursor}
         )
+
+    def export(
+        self,
+        *,
+        actor: str | None = None,
+        action: str | None = None,
+        target_kind: str | None = None,
+        target: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        tenant: str | None = None,
+    ) -> Generator[AuditEventView]:
+        """Yield all records, oldest first. Filters are those of `list`.
+
+        Raises:
+            Unavailable: The connection broke, so the export is incomplete.
+        """
+        params = _params(actor, action, target_kind, target, since=since, until=until, tenant=tenant)
+        with (
+            self._transport.download("/v1/audit/export", accept=MEDIA_TYPE, params=params) as pieces,
+            closing(lines_of(pieces)) as lines,
+        ):
+            for line in lines:
+                yield AuditEventView.model_validate_json(line)
+
+
+def _params(
+    actor: str | None,
+    action: str | None,
+    target_kind: str | None,
+    target: str | None,
+    *,
+    since: datetime | None,
+    until: datetime | None,
+    tenant: str | None,
+) -> Params:
+    return {
+        "actor": actor,
+        "action": action,
+        "target_kind": target_kind,
+        "target": target,
+        "since": None if since is None else since.isoformat(),
+        "until": None if until is None else until.isoformat(),
+        "tenant": tenant,
+    }

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import orjson
+
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
@@ -65,6 +67,29 @@ async def test_only_an_operator_reads_the_log_of_another_tenant(api: Api, databa
     assert await _items(api) == []
     assert [event["target_kind"] for event in await _items(api, tenant=other.id)] == ["note"]
     assert await _items(api, tenant=new_id("ten")) == []
+
+
+@proves("audit.export")
+async def test_the_log_is_exported_as_lines_oldest_first(api: Api, database: Database) -> None:
+    assert (await api.http.get("/v1/audit/export")).content == b""
+    for title in ("one", "two", "three"):
+        await api.http.post("/v1/notes", json={"agent_id": "nova", "title": title})
+    await api.http.patch("/v1/agents/nova", json={"description": "mine"})
+    listed = await _items(api)
+    exported = await api.http.get("/v1/audit/export")
+    assert exported.headers["content-type"].startswith("application/x-ndjson")
+    assert [orjson.loads(line) for line in exported.content.splitlines()] == listed[::-1]
+    notes = await api.http.get("/v1/audit/export", params={"target_kind": "note", "until": listed[1]["at"]})
+    assert [orjson.loads(line)["id"] for line in notes.content.splitlines()] == [listed[3]["id"], listed[2]["id"]]
+    other = await make_tenant(database, scopes=["keys", "workspace"])
+    async with api.client(other.key) as client:
+        assert (await client.get("/v1/audit/export")).content == b""
+        assert (await client.get("/v1/audit/export", params={"tenant": api.tenant.id})).status_code == 403
+        await client.post("/v1/notes", json={"agent_id": "nova", "title": "theirs"})
+    theirs = await api.http.get("/v1/audit/export", params={"tenant": other.id})
+    assert [orjson.loads(line)["actor_id"] for line in theirs.content.splitlines()] == [other.key_id]
+    with api.state.archives.hold(api.tenant.id):
+        assert (await api.http.get("/v1/audit/export")).json()["code"] == "too_many_archives"
 
 
 @proves("audit.key-use")
