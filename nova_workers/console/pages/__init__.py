@@ -3,6 +3,7 @@
 from nova_workers.console.navigation import PageModule
 from nova_workers.console.pages import (
     agents,
+    audit,
     chat,
     files,
     fleet,
@@ -48,6 +49,7 @@ PAGES: tuple[PageModule, ...] = (
     secrets.PAGE,
     webhooks.PAGE,
     keys.PAGE,
+    audit.PAGE,
     usage.PAGE,
     tenant.PAGE,
     work_orders.PAGE,

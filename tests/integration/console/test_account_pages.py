@@ -10,7 +10,7 @@ from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.integration.console.conftest import Console
 
 
-@pytest.mark.parametrize("path", ["/keys", "/tenant", "/usage", "/fleet", "/usage?by=agent&days=90"])
+@pytest.mark.parametrize("path", ["/keys", "/tenant", "/usage", "/fleet", "/audit", "/usage?by=agent&days=90"])
 async def test_a_page_renders(path: str, browser: httpx2.AsyncClient) -> None:
     answer = await browser.get(path)
     assert answer.status_code == 200, answer.text
@@ -30,6 +30,27 @@ async def test_a_keys_secret_is_shown_once_and_the_key_is_revoked(
     assert "revoked" in (await browser.get("/keys")).text
     refused = await browser.post("/keys", data={"name": "", "scopes": ["runs"]})
     assert refused.status_code == 422
+
+
+async def test_the_audit_log_is_filtered_by_its_address_and_links_to_what_was_changed(
+    console: Console, browser: httpx2.AsyncClient
+) -> None:
+    for _ in range(51):
+        await console.api.http.post("/v1/notes", json={"agent_id": "nova", "title": "a plan"})
+    await console.api.http.patch("/v1/agents/nova", json={"description": "mine"})
+    page = (await browser.get("/audit")).text
+    assert page.index("agent.updated") < page.index("note.created")
+    assert 'href="/agents/nova"' in page
+    assert "spec.description" in page
+    assert f"actor={console.api.tenant.key_id}" in page
+    assert "127.0.0.1" in page
+    notes = (await browser.get("/audit?target_kind=note&action=note.created")).text
+    assert "spec.description" not in notes
+    older = notes.partition('href="/audit?target_kind=note&amp;action=note.created&amp;cursor=')[2].partition('"')[0]
+    rest = await browser.get(f"/audit?target_kind=note&action=note.created&cursor={older}")
+    assert rest.text.count('id="row-aud_') == 1
+    assert "No record fits" in (await browser.get("/audit?until=2001-01-01T00:00")).text
+    assert (await browser.get("/audit?since=lately")).status_code == 422
 
 
 async def test_a_tenants_settings_are_changed_and_it_is_paused(browser: httpx2.AsyncClient) -> None:
