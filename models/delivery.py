@@ -21,7 +21,7 @@ class Webhook(Table, table=True):
     tenant_id: str = fk("tenants.id")
     url: str = string()
     description: str = string(default="")
-    kinds: list[str] = words(comment="Kinds of delivery that it receives; empty is all")
+    kinds: list[str] = words(comment="Kinds of delivery that it receives; empty is all but audit_recorded")
     agent_id: str | None = id_ref(null=True, comment="Receives only this agent's deliveries; null is every agent's")
     enabled: bool = boolean(default=True)
     disabled_reason: str | None = string(null=True)

@@ -25,6 +25,7 @@ __all__ = [
     "QUEUES",
     "RUN_QUEUES",
     "TASK_CATEGORIES",
+    "ActorKind",
     "AgentRole",
     "AgentState",
     "AnswerableWait",
@@ -175,6 +176,11 @@ ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupt
 """``deferred``: its result comes from outside, later; the turn has stopped for it. ``approved``: it was deferred and
 may now begin. The others as they read."""
 
+# The audit log
+
+ActorKind = Literal["key", "agent", "command"]
+"""What made a change."""
+
 # Effects and deliveries
 
 EffectKind = Literal["delivery", "embeddings", "title"]
@@ -192,6 +198,7 @@ WebhookKind = Literal[
     "run_completed",
     "work_order_completed",
     "work_order_review",
+    "audit_recorded",
 ]
 """What a webhook may subscribe to."""
 DeliveryKind = Literal[WebhookKind, "test"]

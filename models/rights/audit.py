@@ -1,4 +1,4 @@
-"""The audit log: a record of each change that a key or an agent makes, written by Postgres in the change's transaction.
+"""The audit log: a record of each change of a key, an agent or a command, written by Postgres in its transaction.
 
 Sessions have the setting ``nova.actor`` (`nova_workers/ledger/auditing.py`). Where it is empty, as for the fleet's own
 bookkeeping, nothing is recorded. A record has names of changed columns, and never a value.
@@ -19,11 +19,11 @@ from models.base import Table, metadata
 from models.columns import id_ref, pk, string, time, words
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
 
-__all__ = ["AUDITED", "RECORD_AUDIT", "AuditEvent", "AuditRule", "audit", "restrict_audit"]
+__all__ = ["AUDITED", "RECORD_AUDIT", "AuditEvent", "AuditRule", "audit", "deliver_audit", "restrict_audit"]
 
 
 class AuditEvent(Table, table=True):
-    """One change that a key or an agent made: who, what, which thing, from where. Never updated."""
+    """One change that a key, an agent or a command made: who, what, which thing, from where. Never updated."""
 
     __tablename__ = "audit_events"
     __table_args__ = (
@@ -36,9 +36,9 @@ class AuditEvent(Table, table=True):
     id: str = pk()
     tenant_id: str = id_ref()
     at: datetime = time(now=True)
-    actor_kind: str = string(comment="key or agent")
+    actor_kind: str = string(comment="key, agent or command")
     actor_id: str = id_ref()
-    address: str | None = string(null=True, comment="Of the client whose request it was")
+    address: str | None = string(null=True, comment="Of the client whose request it was; of a command the machine")
     trace_id: str | None = string(null=True, comment="Of the request, as in logs and traces")
     run_id: str | None = id_ref(null=True, comment="The run whose agent did it")
     action: str = string(comment="Kind of the thing and a verb, such as agent.updated")
@@ -192,6 +192,49 @@ $$
 
 A pause of the fleet has no tenant: its record is the actor's."""
 
+_DELIVER_FUNCTION = """
+CREATE OR REPLACE FUNCTION deliver_audit() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+DECLARE
+    digits text := '0123456789ABCDEFGHJKMNPQRSTVWXYZ';
+    made_ms bigint := extract(epoch FROM now()) * 1000;
+    before int := COALESCE(NULLIF(current_setting('nova.audit_records', true), ''), '0');
+BEGIN
+    IF NOT EXISTS (SELECT FROM webhooks w
+                    WHERE w.tenant_id = NEW.tenant_id AND w.enabled AND 'audit_recorded' = ANY (w.kinds)) THEN
+        RETURN NULL;
+    END IF;
+    PERFORM set_config('nova.audit_records', (before + 1)::text, true);
+    INSERT INTO deliveries (id, tenant_id, kind, target, payload, webhook_id)
+    SELECT 'dlv_' || (SELECT string_agg(substr(digits, (made_ms >> 5 * at & 31)::int + 1, 1), '' ORDER BY at DESC)
+                        FROM generate_series(0, 9) AS at)
+                  || upper(lpad(to_hex(before / 100), 4, '0') || left(md5(w.id || '/' || pg_current_xact_id()), 12)),
+           w.tenant_id, 'audit_recorded', w.id, jsonb_build_object('ids', jsonb_build_array(NEW.id)), w.id
+      FROM webhooks w
+     WHERE w.tenant_id = NEW.tenant_id AND w.enabled AND 'audit_recorded' = ANY (w.kinds)
+        ON CONFLICT (id) DO UPDATE
+       SET payload = jsonb_build_object('ids', (deliveries.payload -> 'ids') || (EXCLUDED.payload -> 'ids'));
+    RETURN NULL;
+END
+$$
+"""
+"""Puts a record into the outbox for each webhook that subscribes: one delivery for up to 100 records of a transaction.
+
+The id of a delivery is a ULID whose time is the transaction's. The rest is made of the count of its records, the
+webhook and the transaction, so that later records find it. It has ids only: more keys may read deliveries than the log.
+
+It causes no further record: deliveries are not audited, and the sender has no actor."""
+
+_DELIVER_TRIGGER = (
+    "CREATE OR REPLACE TRIGGER deliver AFTER INSERT ON audit_events FOR EACH ROW EXECUTE FUNCTION deliver_audit()"
+)
+
+
+def deliver_audit() -> list[str]:
+    """Return the statements that deliver records to webhooks. They may be repeated."""
+    return [_DELIVER_FUNCTION, _DELIVER_TRIGGER]
+
 
 def audit(tables: Iterable[str]) -> list[str]:
     """Return the statements that make the triggers of audited tables. They may be repeated."""
@@ -219,5 +262,5 @@ def _audit_created(_: MetaData, connection: Connection, *, tables: Sequence[Any]
     """Do for tables made from the metadata what the migrations did."""
     made = {table.name for table in tables}
     # A colon in a rule is no parameter.
-    for statement in (RECORD_AUDIT, *restrict_audit(), *audit(made)):
+    for statement in (RECORD_AUDIT, *restrict_audit(), *audit(made), *deliver_audit()):
         connection.exec_driver_sql(statement)

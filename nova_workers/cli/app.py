@@ -88,7 +88,7 @@ COMMANDS = (
     Lazy("webhooks", "nova_workers.cli.workspace.webhooks", "Notify other programs of what happens here.", _LOOK),
     Lazy("export", "nova_workers.cli.archive.commands", "Write the workspace into a folder of readable files.", _LOOK),
     Lazy("import", "nova_workers.cli.archive.commands", "Read such a folder into a tenant.", _LOOK),
-    Lazy("audit", "nova_workers.cli.operations.audit", "See what keys and agents changed.", _LOOK),
+    Lazy("audit", "nova_workers.cli.operations.audit", "See what was changed, and by whom.", _LOOK),
     Lazy("keys", "nova_workers.cli.operations.keys", "Make and revoke API keys.", _LOOK),
     Lazy("fleet", "nova_workers.cli.operations.fleet", "See depth and workers; pause and resume.", _LOOK),
     Lazy(

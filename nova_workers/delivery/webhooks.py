@@ -1,6 +1,7 @@
 """The webhook channel: one signed request per attempt, by the Standard Webhooks specification."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 from http import HTTPStatus
 
 import orjson
@@ -10,6 +11,7 @@ from nova_workers.delivery.channels import WEBHOOKS
 from nova_workers.errors import DeliveryFailed, InvalidInput, OutboundFailed
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery.webhook_secrets import Endpoint, fetch_endpoint
+from nova_workers.ledger.overview.audit import get_audit_events
 from nova_workers.outbound import Outbound, OutboundResponse
 from nova_workers.workspace.standard_webhooks import signed_headers
 from nova_workers.workspace.webhooks import Webhooks
@@ -25,6 +27,7 @@ EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "run_completed": "run.completed",
     "work_order_completed": "work_order.completed",
     "work_order_review": "work_order.review",
+    "audit_recorded": "audit.recorded",
     "test": "webhook.test",
 }
 """The event's ``type``, by kind."""
@@ -57,7 +60,7 @@ class WebhookChannel:
             Conflict: Its secret cannot be decrypted, which is not the receiver's fault.
         """
         endpoint = await self._endpoint(item)
-        body = body_of(item)
+        body = body_of(await self._with_records(item))
         if len(body) > self._max_body_bytes:
             raise DeliveryFailed(
                 f"The body has {len(body)} bytes; {self._max_body_bytes} are the most.", retryable=False
@@ -77,6 +80,14 @@ class WebhookChannel:
 
     async def close(self) -> None:
         """Do nothing: no connection is kept."""
+
+    async def _with_records(self, item: DeliveryItem) -> DeliveryItem:
+        """Return a delivery of the audit log with its records, of which the outbox has the ids only."""
+        if item.kind != "audit_recorded":
+            return item
+        async with self._database.connection() as connection:
+            records = await get_audit_events(connection, item.tenant_id, item.payload["ids"])
+        return replace(item, payload={"records": [record.model_dump(mode="json") for record in records]})
 
     async def _endpoint(self, item: DeliveryItem) -> Endpoint:
         async with self._database.connection() as connection:

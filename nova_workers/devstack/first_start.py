@@ -8,6 +8,7 @@ import socket
 import sys
 from base64 import b64encode
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from pathlib import Path
 
 from pydantic import SecretStr
@@ -16,6 +17,7 @@ from nova_workers.config import Settings
 from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.home import write_private
 from nova_workers.errors import ConfigurationError, Unavailable
+from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.schema import schema_head, schema_revision
 from nova_workers.ledger.tenants.keys import (
@@ -53,9 +55,10 @@ async def prepare_database(settings: Settings, database_url: str) -> Path:
             revision = await schema_revision(connection)
         if revision != schema_head():
             await _migrate(database_url, owner)
-        async with database.transaction() as connection:
-            await _ensure_tenant(connection, settings.timezone)
-            secret = await _working_key(connection, _read(path))
+        with _acting_as("nova up"):
+            async with database.transaction() as connection:
+                await _ensure_tenant(connection, settings.timezone)
+                secret = await _working_key(connection, _read(path))
     finally:
         await database.close()
     if secret is not None:
@@ -103,15 +106,16 @@ async def make_first_key(
     """
     database = Database(database_url, pool_size=1)
     try:
-        async with database.transaction() as connection:
-            await _ensure_tenant(connection, timezone)
-            keys = await list_keys(connection, DEFAULT_TENANT_ID, before=None, limit=_MOST_KEYS)
-            if any(key.revoked_at is None for key in keys):
-                return None
-            key = (await create_key(connection, DEFAULT_TENANT_ID, name="first key", scopes=_ALL_SCOPES)).key
-            if keep is not None:
-                keep(key)
-            return key
+        with _acting_as("nova migrate"):
+            async with database.transaction() as connection:
+                await _ensure_tenant(connection, timezone)
+                keys = await list_keys(connection, DEFAULT_TENANT_ID, before=None, limit=_MOST_KEYS)
+                if any(key.revoked_at is None for key in keys):
+                    return None
+                key = (await create_key(connection, DEFAULT_TENANT_ID, name="first key", scopes=_ALL_SCOPES)).key
+                if keep is not None:
+                    keep(key)
+                return key
     finally:
         await database.close()
 
@@ -142,6 +146,11 @@ def _driver_environment() -> dict[str, str]:
     return system_environment(os.environ) | {
         name: value for name, value in os.environ.items() if name.startswith("PG") or name == "NOVA_HOME"
     }
+
+
+def _acting_as(command: str) -> AbstractContextManager[None]:
+    """Record what a command changes: there is no key yet."""
+    return acting_as(Actor("command", command, DEFAULT_TENANT_ID, address=socket.gethostname()))
 
 
 async def _ensure_tenant(connection: Connection, timezone: str) -> None:

@@ -10,9 +10,10 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import asdict, dataclass
-from typing import Literal
 
 import orjson
+
+from nova_workers.vocabulary import ActorKind
 
 __all__ = ["Actor", "act_as", "acting_as", "current_actor"]
 
@@ -23,18 +24,18 @@ _actor: ContextVar[str] = ContextVar("actor", default=_NO_ACTOR)
 
 @dataclass(frozen=True, slots=True)
 class Actor:
-    """The key or the agent that makes changes.
+    """The key, the agent or the command that makes changes.
 
     Attributes:
-        kind: What it is.
-        id: Of the key or the agent.
+        kind: What it is. A command is one that changes the database itself, without the API.
+        id: Of the key or the agent; the command.
         tenant_id: Its tenant.
-        address: Of the client whose request it is.
+        address: Of the client whose request it is; of a command the machine.
         trace_id: Of the request.
         run_id: The run whose agent it is.
     """
 
-    kind: Literal["key", "agent"]
+    kind: ActorKind
     id: str
     tenant_id: str
     address: str | None = None

@@ -9,10 +9,10 @@ from urllib.parse import SplitResult, urlsplit
 
 import structlog
 
-from nova_workers.contracts.deliveries import DeliveryView, NewDelivery
+from nova_workers.contracts.deliveries import DeliveryKind, DeliveryView, NewDelivery
 from nova_workers.contracts.http.secrets import SecretRotation
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookSecret, WebhookView
-from nova_workers.errors import Conflict, InvalidInput
+from nova_workers.errors import Conflict, Forbidden, InvalidInput
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery import webhook_secrets
@@ -30,6 +30,7 @@ __all__ = ["Webhooks"]
 _log = structlog.get_logger(__name__)
 
 _BATCH = 200
+_AUDIT: DeliveryKind = "audit_recorded"
 _TEST_WORDS = "This is a test. Nothing happened."
 
 
@@ -48,11 +49,17 @@ class Webhooks:
         self._vault = vault
         self._allow_hosts = frozenset(allow_hosts)
 
-    async def create(self, tenant_id: str, given: WebhookCreate) -> WebhookSecret:
+    async def create(self, tenant_id: str, given: WebhookCreate, *, may_audit: bool = False) -> WebhookSecret:
         """Create a webhook. Its secret is in this answer only.
+
+        Args:
+            tenant_id: The tenant.
+            given: Its settings.
+            may_audit: Whether the author may read the audit log.
 
         Raises:
             InvalidInput: Deliveries to this address are not allowed.
+            Forbidden: It would receive the audit log, which the author may not read.
             NotFound: There is no such agent.
             Gone: The agent was deleted.
             LimitExceeded: The tenant has its maximum of webhooks.
@@ -62,6 +69,7 @@ class Webhooks:
         webhook_id, secret = new_id("whk"), new_secret()
         sealed = self._seal(tenant_id, webhook_id, secret)
         new = NewWebhook(given.url, given.description, given.kinds, given.agent_id, given.enabled)
+        _check_audit(new, may_audit=may_audit)
         async with self._database.transaction() as connection:
             await _require_agent(connection, tenant_id, given.agent_id)
             view = await ledger.create_webhook(
@@ -69,11 +77,14 @@ class Webhooks:
             )
         return WebhookSecret(webhook=view, secret=secret)
 
-    async def patch(self, tenant_id: str, webhook_id: str, given: WebhookPatch) -> WebhookView:
+    async def patch(
+        self, tenant_id: str, webhook_id: str, given: WebhookPatch, *, may_audit: bool = False
+    ) -> WebhookView:
         """Change the fields that `given` sets. Enabling it resets its failures.
 
         Raises:
             InvalidInput: A field has the wrong form.
+            Forbidden: As `create`; also of one that receives the audit log already.
             NotFound: There is no such webhook, or no such agent.
             Gone: The agent was deleted.
         """
@@ -87,6 +98,7 @@ class Webhooks:
             present = await ledger.get_webhook(connection, tenant_id, webhook_id, lock=True)
             await _require_agent(connection, tenant_id, changes.get("agent_id"))
             new = NewWebhook(**(present.model_dump(include=set(NewWebhook.__slots__)) | changes))
+            _check_audit(new, may_audit=may_audit)
             forgive = changes.get("enabled") is True
             return await ledger.update_webhook(connection, tenant_id, webhook_id, new, forgive=forgive)
 
@@ -219,6 +231,21 @@ class Webhooks:
     def _open(self, endpoint: Endpoint, ciphertext: bytes) -> str:
         sealed = Sealed(endpoint.secrets.key_id, ciphertext)
         return self._vault.open(endpoint.tenant_id, _place(endpoint.id), sealed)
+
+
+def _check_audit(webhook: NewWebhook, *, may_audit: bool) -> None:
+    if _AUDIT not in webhook.kinds:
+        return
+    if not may_audit:
+        raise Forbidden(
+            f"kinds: {_AUDIT!r} sends the audit log, which needs a key with the scope 'keys'.",
+            field="kinds",
+            needed="keys",
+        )
+    if webhook.agent_id is not None:
+        raise InvalidInput(
+            f"agent_id: records of the audit log are of no agent; leave it out, or {_AUDIT!r}.", field="agent_id"
+        )
 
 
 async def _require_agent(connection: Connection, tenant_id: str, agent_id: str | None) -> None:

@@ -1,4 +1,4 @@
-"""``/v1/audit``: what keys and agents changed."""
+"""``/v1/audit``: what was changed, and by whom."""
 
 from contextlib import ExitStack
 from dataclasses import astuple
@@ -18,8 +18,9 @@ from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.http.overview.audit import AuditEventView
-from nova_workers.ledger.overview.audit import AuditFilter, export_audit, list_audit
+from nova_workers.ledger.overview.audit import AuditFilter, list_audit
 from nova_workers.ledger.visibility import see_all_tenants
+from nova_workers.workspace.archive.audit import export_audit
 
 __all__ = ["router"]
 
@@ -59,7 +60,7 @@ async def list_audit_events(
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[AuditEventView]:
-    """List what keys and agents changed, newest first: who, what, which thing, and from where."""
+    """List what was changed, newest first: by whom, which thing, and from where."""
     tenant_id = tenant or caller.tenant_id
     if tenant_id != caller.tenant_id:
         caller.need("operator")

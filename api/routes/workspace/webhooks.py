@@ -21,7 +21,7 @@ router = APIRouter(prefix="/v1/webhooks", tags=["webhooks"], route_class=StrictR
 @router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
 async def create_webhook(body: WebhookCreate, caller: WorkspaceCaller, state: State) -> WebhookSecret:
     """Create a webhook. Its secret is in this answer only."""
-    return await state.services.webhooks.create(caller.tenant_id, body)
+    return await state.services.webhooks.create(caller.tenant_id, body, may_audit=caller.may("keys"))
 
 
 @router.get("", responses=problems(400, 422))
@@ -48,7 +48,7 @@ async def patch_webhook(
     webhook_id: WebhookIdPath, body: WebhookPatch, caller: WorkspaceCaller, state: State
 ) -> WebhookView:
     """Change the given fields. Null clears agent_id. Enabling a webhook resets its failures."""
-    view = await state.services.webhooks.patch(caller.tenant_id, webhook_id, body)
+    view = await state.services.webhooks.patch(caller.tenant_id, webhook_id, body, may_audit=caller.may("keys"))
     if body.enabled:
         # Deliveries that waited while it was disabled.
         state.services.dispatcher.ring_deliveries()

@@ -1,4 +1,4 @@
-"""`nova audit`: what keys and agents changed."""
+"""`nova audit`: what was changed, and by whom."""
 
 import uuid
 from collections.abc import AsyncIterable, Generator

@@ -38,7 +38,7 @@ class WebhookCreate(Body):
     """An https address, without user name, password and fragment."""
     description: _Description = ""
     kinds: _Kinds = ()
-    """The kinds of events that it receives; empty is all."""
+    """The kinds of events that it receives; empty is all but ``audit_recorded``, which needs the scope `keys`."""
     agent_id: AgentId | None = None
     """Only events of this agent; null is all agents."""
     enabled: StrictBool = True

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from dataclasses import dataclass
 from datetime import datetime
 
 from nova_workers.contracts.http.overview.audit import AuditEventView
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, Snapshot
 
-__all__ = ["AuditFilter", "export_audit", "list_audit"]
+__all__ = ["AuditFilter", "get_audit_events", "list_audit", "read_audit"]
 
 _CONDITIONS = {
     "actor_id": "e.actor_id = :actor_id",
@@ -20,6 +20,7 @@ _CONDITIONS = {
     "first_id": "e.id >= :first_id",
     "end_id": "e.id < :end_id",
     "before": "e.id < :before",
+    "ids": "e.id = ANY (:ids)",
 }
 
 _SELECT = """
@@ -30,8 +31,8 @@ SELECT e.id, e.at, e.actor_kind, e.actor_id, k.name AS actor_name, e.address, e.
  WHERE e.tenant_id = :tenant_id{conditions}
 """
 
+_IN_ORDER = f"{_SELECT} ORDER BY e.id"
 _LIST = f"{_SELECT} ORDER BY e.id DESC LIMIT :limit"
-_ALL = f"{_SELECT} ORDER BY e.id"
 _ROWS_AT_ONCE = 500
 
 
@@ -58,20 +59,20 @@ async def list_audit(
     return [AuditEventView.model_validate(dict(row)) for row in rows]
 
 
-async def export_audit(database: Database, tenant_id: str, which: AuditFilter) -> AsyncGenerator[bytes]:
-    """Yield a tenant's records as lines of JSON, oldest first, as of one moment. Few are in memory at once.
+async def get_audit_events(connection: Connection, tenant_id: str, ids: Sequence[str]) -> list[AuditEventView]:
+    """Return those of these records that there are, oldest first."""
+    statement = _IN_ORDER.format(conditions=f" AND {_CONDITIONS['ids']}")
+    rows = await connection.fetch(statement, tenant_id=tenant_id, ids=list(ids))
+    return [AuditEventView.model_validate(dict(row)) for row in rows]
 
-    Raises:
-        Unavailable: The connection to the database was lost.
-    """
+
+async def read_audit(snapshot: Snapshot, tenant_id: str, which: AuditFilter) -> AsyncGenerator[AuditEventView]:
+    """Yield a tenant's records, oldest first. Few are in memory at once."""
     conditions, given = _conditions(which)
-    statement = _ALL.format(conditions=conditions)
-    async with (
-        database.snapshot() as snapshot,
-        aclosing(snapshot.rows(statement, at_once=_ROWS_AT_ONCE, tenant_id=tenant_id, **given)) as rows,
-    ):
+    statement = _IN_ORDER.format(conditions=conditions)
+    async with aclosing(snapshot.rows(statement, at_once=_ROWS_AT_ONCE, tenant_id=tenant_id, **given)) as rows:
         async for row in rows:
-            yield AuditEventView.model_validate(dict(row)).model_dump_json().encode() + b"\n"
+            yield AuditEventView.model_validate(dict(row))
 
 
 def _conditions(which: AuditFilter, *, before: str | None = None) -> tuple[str, dict[str, str]]:

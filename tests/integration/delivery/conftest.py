@@ -59,9 +59,10 @@ class DeliveryHarness:
             rng=random.Random(1),
         )
 
-    async def webhook(self, path: str = "/hook", **fields: Any) -> WebhookSecret:
+    async def webhook(self, path: str = "/hook", *, may_audit: bool = False, **fields: Any) -> WebhookSecret:
         """Make a webhook to a path of the receiver."""
-        return await self.webhooks.create(self.tenant_id, WebhookCreate(url=self.receiver.url(path), **fields))
+        given = WebhookCreate(url=self.receiver.url(path), **fields)
+        return await self.webhooks.create(self.tenant_id, given, may_audit=may_audit)
 
     async def say(self, text: str = "Hello", *, run_id: str = "run_1", agent_id: str = "nova") -> None:
         """Notify the user, as an agent does."""

@@ -11,6 +11,7 @@ from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.webhooks import WebhookChannel
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
+from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.delivery.webhook_secrets import fetch_endpoint
 from nova_workers.outbound import Outbound, OutboundRules
 from nova_workers.workspace.deliveries import notify
@@ -45,6 +46,35 @@ async def test_a_notification_is_signed_by_the_standard(deliveries: DeliveryHarn
     # The inbox keeps its item, and a routed item is not routed again.
     assert await deliveries.inbox() == ["The build is red"]
     assert await deliveries.sender.run_due() == 0
+
+
+@proves("audit.webhook")
+async def test_changes_of_a_transaction_reach_a_webhook_of_the_audit_log_in_batches(
+    deliveries: DeliveryHarness,
+) -> None:
+    hook = await deliveries.webhook("/log", kinds=("audit_recorded",), may_audit=True)
+    await deliveries.webhook("/all")
+    with acting_as(Actor("key", "key_1", deliveries.tenant_id, address="192.0.2.7")):
+        await deliveries.database.execute(
+            "INSERT INTO notes (id, tenant_id, agent_id, title)"
+            " SELECT 'note_' || n, :tenant_id, 'nova', 'private words' FROM generate_series(1, 250) n",
+            tenant_id=deliveries.tenant_id,
+        )
+        await deliveries.database.execute("DELETE FROM notes WHERE id = 'note_7'")
+    await deliveries.database.execute("UPDATE notes SET title = 'by the fleet'")
+    assert [len(row["payload"]["ids"]) for row in await deliveries.rows(hook.webhook.id)] == [100, 100, 50, 1]
+    while await deliveries.sender.run_due():
+        await deliveries.pass_time()
+    got = [one.event for one in deliveries.receiver.got]
+    assert {(event["type"], event["data"]["agent_id"]) for event in got} == {("audit.recorded", None)}
+    assert {one.path for one in deliveries.receiver.got} == {"/log"}
+    records = [record for event in got for record in event["data"]["records"]]
+    assert "private words" not in str(records)
+    found = sorted((record["action"], record["target_id"]) for record in records)
+    assert found == sorted([*(("note.created", f"note_{n}") for n in range(1, 251)), ("note.deleted", "note_7")])
+    assert {(record["actor_id"], record["address"]) for record in records} == {("key_1", "192.0.2.7")}
+    # Neither sending nor what became of it is a change of an actor.
+    assert await deliveries.database.fetchval("SELECT count(*) FROM audit_events") == 251
 
 
 @proves("webhooks.wanted")

@@ -14,6 +14,7 @@ from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import DEFAULT_TENANT_ID, find_key, hash_secret, list_keys, revoke_key
 from nova_workers.ledger.workspace.agents import list_agents
+from tests.requirements import proves
 
 
 async def test_the_first_start_creates_a_tenant_agents_and_a_key(
@@ -27,6 +28,20 @@ async def test_the_first_start_creates_a_tenant_agents_and_a_key(
     assert key.tenant_id == DEFAULT_TENANT_ID
     assert key.scopes == {"runs", "agents", "trust", "workspace", "secrets", "keys", "operator"}
     assert [agent.id for agent in agents] == ["agent-builder", "nova"]
+
+
+@proves("audit.who")
+async def test_the_first_key_is_in_the_audit_log_with_the_command_that_made_it(
+    settings: Settings, database: Database, database_url: str
+) -> None:
+    await prepare_database(settings, database_url)
+    await prepare_database(settings, database_url)
+    rows = await database.fetch("SELECT * FROM audit_events ORDER BY id")
+    assert [row["action"] for row in rows] == ["tenant.created", *["agent.created"] * 2, "key.created"]
+    assert {(row["actor_kind"], row["actor_id"], row["tenant_id"]) for row in rows} == {
+        ("command", "nova up", DEFAULT_TENANT_ID)
+    }
+    assert all(row["address"] for row in rows)
 
 
 async def test_a_later_start_keeps_the_key(settings: Settings, database: Database, database_url: str) -> None:

@@ -15,7 +15,7 @@ __all__ = ["AuditLog"]
 
 
 class AuditLog:
-    """``/v1/audit``: what keys and agents changed."""
+    """``/v1/audit``: what was changed, and by whom."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport

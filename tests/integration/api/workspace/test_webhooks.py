@@ -21,7 +21,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from tests.integration.api.conftest import Api, Serve
-from tests.integration.api.manual_worker import ManualWorker, Tenant
+from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.delivery.conftest import delivery_settings, receiving
 from tests.requirements import proves
 from tests.support.harness.workers import Doorbells
@@ -104,6 +104,22 @@ async def test_a_webhook_is_made_read_changed_and_deleted_and_tells_its_secret_o
     assert (await api.http.delete(path)).status_code == 204
     assert (await api.http.get(path)).status_code == 404
     assert (await api.http.delete(path)).status_code == 404
+
+
+@proves("audit.webhook")
+async def test_only_who_may_read_the_audit_log_has_it_sent(api: Api, database: Database) -> None:
+    limited = await make_tenant(database, ["workspace"], api.tenant.id)
+    log = {"url": HOOK, "kinds": ["audit_recorded"]}
+    async with api.client(limited.key) as client:
+        refused = await client.post("/v1/webhooks", json=log)
+        assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "keys")
+        made = (await client.post("/v1/webhooks", json={"url": HOOK})).json()["webhook"]
+        path = f"/v1/webhooks/{made['id']}"
+        assert (await client.patch(path, json={"kinds": ["audit_recorded"]})).status_code == 403
+        assert (await api.http.patch(path, json={"kinds": ["audit_recorded"]})).status_code == 200
+        assert (await client.patch(path, json={"url": "https://elsewhere.example.com"})).status_code == 403
+    of_agent = await api.http.post("/v1/webhooks", json={**log, "agent_id": "nova"})
+    assert (of_agent.status_code, of_agent.json()["errors"][0]["field"]) == (422, "agent_id")
 
 
 async def test_webhooks_are_listed_newest_first_in_pages_and_bounded(api: Api) -> None:
