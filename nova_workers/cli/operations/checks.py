@@ -104,7 +104,9 @@ async def check_broker(url: str | None) -> list[Finding]:
             seconds, micros = await redis.time()
             skew = _skew("clock of redis", seconds + micros / 1e6, before_s, time.time())
             info: Mapping[str, Any] = await redis.info()
-            return [*_check_info(info), *await _check_queues(redis), skew, _check_workers(await _workers(redis))]
+            workers = await _workers(redis)
+            alive = [_check_workers(workers), *_check_sandboxes(workers)]
+            return [*_check_info(info), *await _check_queues(redis), skew, *alive]
     except (RedisError, OSError, ValueError) as error:
         fix = "is it running? Check NOVA_REDIS_URL, or run `nova up`; runs are accepted meanwhile, and start later"
         return [Finding("broker", "fail", _words(error), fix)]
@@ -266,6 +268,22 @@ def _check_workers(workers: list[WorkerView]) -> Finding:
     slots = sum(worker.slots for worker in alive)
     busy = sum(worker.busy for worker in alive)
     return Finding("workers", "ok", f"{len(alive)} alive, {busy} of {slots} slots busy")
+
+
+def _check_sandboxes(workers: list[WorkerView]) -> list[Finding]:
+    """Check that commands of tenants with ceilings can run on every machine; no worker, no finding."""
+    if not workers:
+        return []
+    lacking = sorted({worker.host for worker in workers if worker.sandbox is None})
+    if not lacking:
+        kinds = sorted({worker.sandbox or "" for worker in workers})
+        return [Finding("sandbox", "ok", ", ".join(kinds))]
+    fix = (
+        "commands of tenants with ceilings are refused there. Install bubblewrap, or let the workers make user "
+        "namespaces or use Landlock; or give such tenants workers with a container of their own, and lift the "
+        "requirement: `nova tenants ceilings TENANT --no-sandbox`"
+    )
+    return [Finding("sandbox", "warn", f"none on {', '.join(lacking)}", fix)]
 
 
 def _skew(name: str, there_s: float, before_s: float, after_s: float) -> Finding:

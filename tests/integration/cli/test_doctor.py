@@ -6,12 +6,18 @@ from pathlib import Path
 from typing import Any, get_args
 
 import pytest
-import redis
+import redis as sync_redis
+from redis.asyncio import Redis as AsyncRedis
 
-from nova_workers.cli.operations.checks import check_console
+from nova_workers.cli.operations.checks import check_broker, check_console
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.keys import broker_queue
+from nova_workers.vocabulary import QUEUES
+from nova_workers.worker.presence import Presence
 from tests.integration.cli.conftest import logical_database
+from tests.requirements import proves
 from tests.support.processes.command_line import Done, Nova
 from tests.support.processes.fleet import Fleet, free_port
 
@@ -33,8 +39,8 @@ def _fails(done: Done, name: str, fix: str) -> None:
 
 
 @pytest.fixture
-def broker(fleet: Fleet) -> Iterator["redis.Redis"]:
-    client = redis.Redis.from_url(fleet.env["NOVA_REDIS_URL"])
+def broker(fleet: Fleet) -> Iterator[sync_redis.Redis]:
+    client = sync_redis.Redis.from_url(fleet.env["NOVA_REDIS_URL"])
     yield client
     client.close()
 
@@ -46,12 +52,34 @@ def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
     names = {finding["name"] for finding in done.json["findings"]}
     assert names == {
         *("database", "pgvector", "search index", "schema", "clock of postgres"),
-        *("broker", "eviction", "persistence", "queues", "clock of redis", "workers"),
+        *("broker", "eviction", "persistence", "queues", "clock of redis", "workers", "sandbox"),
         *("api", "api ready", "key", "work orders"),
     }
     shown = nova("doctor").out
     assert "✓ database" in shown
     assert "✗" not in shown
+
+
+@proves("ceilings.sandbox")
+@pytest.mark.parametrize("kind", ["bubblewrap", None])
+async def test_a_machine_without_a_sandbox_is_named_with_what_to_do(
+    redis: AsyncRedis, settings: Settings, kind: str | None
+) -> None:
+    presence = Presence(
+        redis,
+        SystemClock(),
+        worker_id="wkr_1",
+        queues=QUEUES,
+        slots=1,
+        busy=lambda: 0,
+        draining=lambda: False,
+        sandbox=kind,
+        heartbeat_dir=None,
+    )
+    await presence.report()
+    (found,) = [each for each in await check_broker(settings.require_redis_url()) if each.name == "sandbox"]
+    assert (found.state, found.detail) == (("ok", kind) if kind else ("warn", f"none on {socket.gethostname()}"))
+    assert ("nova tenants ceilings" in found.fix) == (kind is None)
 
 
 async def test_a_console_that_does_not_answer_is_named_with_where_to_look() -> None:
@@ -81,7 +109,7 @@ def test_a_broker_that_is_not_there(nova: Nova) -> None:
     _fails(nova("doctor", "--json", NOVA_REDIS_URL="redis://127.0.0.1:9/0"), "broker", "NOVA_REDIS_URL")
 
 
-def test_a_broker_that_evicts(nova: Nova, broker: "redis.Redis") -> None:
+def test_a_broker_that_evicts(nova: Nova, broker: sync_redis.Redis) -> None:
     broker.config_set("maxmemory-policy", "allkeys-lru")
     try:
         _fails(nova("doctor", "--json"), "eviction", "noeviction")
@@ -89,7 +117,7 @@ def test_a_broker_that_evicts(nova: Nova, broker: "redis.Redis") -> None:
         broker.config_set("maxmemory-policy", "noeviction")
 
 
-def test_a_broker_that_forgets_is_a_warning(nova: Nova, broker: "redis.Redis") -> None:
+def test_a_broker_that_forgets_is_a_warning(nova: Nova, broker: sync_redis.Redis) -> None:
     before = str(broker.config_get("appendonly")["appendonly"])
     broker.config_set("appendonly", "no")
     try:
@@ -103,7 +131,7 @@ def test_a_broker_that_forgets_is_a_warning(nova: Nova, broker: "redis.Redis") -
 
 def test_a_queue_key_of_another_program(nova: Nova, fleet: Fleet) -> None:
     url = logical_database(fleet.env["NOVA_REDIS_URL"], 4)
-    with redis.Redis.from_url(url) as other:
+    with sync_redis.Redis.from_url(url) as other:
         other.set(broker_queue("interactive"), "x", ex=60)
         done = nova("doctor", "--json", NOVA_REDIS_URL=url)
         _fails(done, "queues", "a Redis database of its own")
