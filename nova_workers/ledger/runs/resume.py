@@ -46,14 +46,15 @@ class Journal:
         permissions_used: What earlier attempts recorded in `TurnFacts.permissions_used`.
         compacted_through: The last step that a summary replaces; -1 without one.
         refused: Notes for the blocks that the provider refused in this turn, by fingerprint.
-        answered: Calls of the open step whose results came from outside while the run was waiting.
+        ended: Calls of the open step that have results: from outside while the run was waiting, or from a worker that
+            was lost, perhaps before it published their ends.
         has_waited: The run waited for calls of the open step, and so a live `step` event closed its text.
     """
 
     steps: tuple[StepRecord, ...]
     next_seq: int
     spent: TokenUsage = field(default_factory=TokenUsage)
-    answered: tuple[ToolCall, ...] = ()
+    ended: tuple[ToolCall, ...] = ()
     has_waited: bool = False
     permissions_used: Mapping[str, Any] | None = None
     compacted_through: int = -1
@@ -85,13 +86,13 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
     assert used is not None  # noqa: S101 - its messages refer to it
     *counts, permissions_used, refused, compacted_through = used
     open_step = None if ordered[-1].complete else ordered[-1].index
-    waited = [row for row in calls if row["waited"] and row["step"] == open_step]
+    open_calls = [row for row in calls if row["step"] == open_step]
     return Journal(
         tuple(ordered),
         messages[-1]["seq"] + 1,
         TokenUsage(*counts),
-        answered=tuple(_call(row) for row in waited if row["result"] is not None),
-        has_waited=bool(waited),
+        ended=tuple(_call(row) for row in open_calls if row["result"] is not None),
+        has_waited=any(row["waited"] for row in open_calls),
         permissions_used=permissions_used,
         compacted_through=-1 if compacted_through is None else compacted_through,
         refused=refused or {},

@@ -91,11 +91,11 @@ class TurnRecorder(TurnListener):
         self._policy = policy
         self._facts = turn_facts(run.claim)
         self._permissions_used = PermissionsUsed(journal.permissions_used)
-        self._answered = journal.answered
+        self._unannounced = journal.ended
         self._told = ToldText(journal)
-        answered = {call.id for call in journal.answered}
+        unannounced = {call.id for call in journal.ended}
         self._ended = {call.id for step in journal.steps for call in step.tool_calls if call.result is not None}
-        self._ended -= answered
+        self._ended -= unannounced
         self.take_journal(journal)
 
     def begin(self) -> None:
@@ -253,9 +253,9 @@ class TurnRecorder(TurnListener):
         await persist(self._database, self._run.abort, write)
         self._events.emit(live.ContentLeftOut(kind=str(block.get("type")), note=note))
 
-    def announce_answers(self) -> None:
-        """Emit the end of each call that was answered from outside since the last attempt."""
-        self._announce_ends(self._answered)
+    def announce_ended(self) -> None:
+        """Emit the end of each call that ended outside of this attempt."""
+        self._announce_ends(self._unannounced)
 
     def close(self, step: StepRecord | None) -> None:
         """Emit the end of each interrupted call of the turn's last step, and its text if it differs from the stream."""

@@ -235,7 +235,7 @@ class TurnRunner:
         if await self._assembler.learn_secrets(claim, redactor, run.abort):
             listener = RedactedListener(recorder, redactor)
             redact = listener.redact
-        recorder.announce_answers()
+        recorder.announce_ended()
         journal = restore_open_calls(recorder.journal(), redactor)
         options = await self._assembler.options(claim, journal, run.abort, timeout_s=time_left.seconds())
         if listener is not recorder and options.sessions is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
@@ -27,6 +28,7 @@ from nova_workers.engines.native import CommandRunner, ShellSettings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.journal import commit_calls
+from nova_workers.streams.wire import FIELD
 from tests.integration.capabilities.stage import KEY, calls, open_stage, says
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault, FaultInjectingDatabase, FaultInjector
@@ -341,7 +343,19 @@ async def test_a_tool_takes_effect_once_although_its_worker_crashes_around_its_c
     calls = await harness.database.fetch("SELECT status, result->0->>'text' AS text FROM tool_calls")
     assert [tuple(each) for each in calls] == [("completed", f"Created {note_id}.")]
     assert ("seal_call" in other.faults.log) == (fault == "crash_before")
+    await other.publisher.drain(5)
+    assert await _statuses(harness, run.run_id, attempt=2) == (["started"] if fault == "crash_before" else []) + [
+        "completed"
+    ]
     await check_any_time(harness.database)
+
+
+async def _statuses(harness: Harness, run_id: str, *, attempt: int) -> list[str]:
+    """Return what an attempt published of calls."""
+    redis: Any = harness.redis
+    entries = await redis.xrange(f"nova:run:{run_id}:events", min=f"{attempt}-0")
+    events = [event for _, fields in entries for _, event in json.loads(fields[FIELD])["e"]]
+    return [event["status"] for event in events if event["type"] == "tool_status"]
 
 
 @proves("tools.recorded")
