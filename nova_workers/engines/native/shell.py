@@ -121,7 +121,8 @@ class CommandRunner:
             with settings.enclosing.enclosed(line, enclosure, cwd=cwd, writable=(cwd, *writable)) as enclosed:
                 yield enclosed
         elif settings.sandbox is not None:
-            yield Enclosed(settings.sandbox.wrap(line, cwd, (cwd, *writable)), ())
+            with settings.sandbox.wrap(line, cwd, (cwd, *writable)) as wrapped:
+                yield wrapped
         elif settings.enclosing is not None:
             yield Enclosed(settings.enclosing.hide(line, cwd), ())
         else:

@@ -84,7 +84,6 @@ def main() -> None:
         "chroot": lambda: _call("chroot", b"/"),
         "raw": lambda: _open(socket.AF_INET, socket.SOCK_RAW),
         "packet": lambda: _open(socket.AF_PACKET, socket.SOCK_RAW),
-        # What bubblewrap leaves to the kernel.
         "abstract socket": lambda: _connect(f"\0{path}"),
         "unshare": lambda: _call("unshare", _NEW_USERS),
         "clone3": lambda: _call("clone3", None, 0),

@@ -14,36 +14,30 @@ What confines is found once, by trial, in the order of `SandboxKind`. All take t
 from __future__ import annotations
 
 import os
-import shutil
 import subprocess
-import sys
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import get_args
 
-import nova_workers
 from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.errors import ConfigurationError
 from nova_workers.sandbox_launcher.landlock import version as landlock_version
+from nova_workers.shell_sandbox.programs import WHY_NOT, SandboxChoice, SandboxKind, call_filter, find_program
 
-__all__ = ["SANDBOX_UID", "Enclosed", "SandboxChoice", "SandboxKind", "ShellSandbox"]
-
-SandboxKind = Literal["bubblewrap", "namespaces", "landlock"]
-"""``bubblewrap``; the same walls built by our launcher, with Landlock and a filter of system calls beside them;
-Landlock and the filter alone, where the machine permits no namespaces."""
-SandboxChoice = Literal["auto", "bubblewrap", "namespaces", "landlock"]
-"""``auto`` is the first kind that works."""
+__all__ = ["SANDBOX_UID", "Enclosed", "ShellSandbox"]
 
 SANDBOX_UID = 65_534
 """The user of enclosed commands of a worker that is root, and the owner of their directories: `nobody`."""
 
-_TRIAL_S = 10.0
-_LAUNCH: Final = (
-    "import sys; sys.path.insert(0, sys.argv.pop(1)); from nova_workers.sandbox_launcher.main import main; main()"
+_BECOME = (
+    *("setpriv", "--reuid", str(SANDBOX_UID), "--regid", str(SANDBOX_UID), "--clear-groups"),
+    *("--inh-caps=-all", "--no-new-privs", "--"),
 )
+"""The beginning of a command line that becomes another user, which bubblewrap does not."""
+_TRIAL_S = 10.0
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 """Paths that the kernel lets root write even without capabilities."""
 _NAME_SERVERS = "/etc/resolv.conf"
@@ -101,7 +95,7 @@ class ShellSandbox:
         reasons: list[str] = []
         for kind in get_args(SandboxKind) if choice == "auto" else (choice,):
             try:
-                sandbox = cls(_program(kind), network, tuple(hidden), private, kind)
+                sandbox = cls(find_program(kind), network, tuple(hidden), private, kind)
                 sandbox._try()
             except ConfigurationError as error:
                 reasons.append(error.message)
@@ -114,16 +108,18 @@ class ShellSandbox:
         """The version of Landlock that stands beside the sandbox or is it; 0 without."""
         return 0 if self.kind == "bubblewrap" else landlock_version()
 
-    def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> list[str]:
-        """Return the command line that runs `command` in the sandbox."""
-        inside = [*self._guarded(), "--unshare-all", "--die-with-parent", "--new-session"]
+    @contextmanager
+    def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> Generator[Enclosed]:
+        """Yield the command line that runs `command` in the sandbox; its descriptors close at the end."""
         # A command of a worker that runs as root would have every capability, and could unmount the hiding mounts.
-        inside += ["--cap-drop", "ALL"]
+        inside = ["--unshare-all", "--die-with-parent", "--new-session", "--cap-drop", "ALL"]
         inside += ["--share-net"] if self.network else []
         inside += self._system(network=self.network)
         for path in writable:
             inside += ["--bind-try", path, path]
-        return [*inside, "--chdir", cwd, "--", *command]
+        with ExitStack() as stack:
+            start, descriptors = self._guarded(stack)
+            yield Enclosed([*start, *inside, "--chdir", cwd, "--", *command], descriptors)
 
     @contextmanager
     def enclosed(
@@ -156,7 +152,7 @@ class ShellSandbox:
         """
         network = self.network if network is None else network
         becomes = other_user and os.geteuid() == 0
-        inside = [*self._guarded(), *_separate(userspace=not becomes, network=network), "--die-with-parent"]
+        inside = [*_separate(userspace=not becomes, network=network), "--die-with-parent"]
         inside += ["--cap-drop", "ALL"]
         become: tuple[str, ...] = ()
         if becomes and self.kind == "bubblewrap":
@@ -171,15 +167,17 @@ class ShellSandbox:
             inside += ["--bind", path, path]
         confinement = Confinement(("/",), within=enclosure.roots, private=self.private)
         with ExitStack() as stack:
-            descriptors: list[int] = []
+            start, descriptors = self._guarded(stack)
             for path in dict.fromkeys(writable):
                 target = confinement.resolve(path)
-                descriptors.append(confinement.open_place(target))
-                stack.callback(os.close, descriptors[-1])
+                directory = confinement.open_place(target)
+                stack.callback(os.close, directory)
+                descriptors += (directory,)
                 inside += self._passable(target)
                 # The program compares what it bound with what is open here, and stops if it was exchanged.
-                inside += ["--bind-fd", str(descriptors[-1]), str(target)]
-            yield Enclosed([*inside, "--chdir", os.path.realpath(cwd), "--", *become, *command], tuple(descriptors))
+                inside += ["--bind-fd", str(directory), str(target)]
+            line = [*start, *inside, "--chdir", os.path.realpath(cwd), "--", *become, *command]
+            yield Enclosed(line, descriptors)
 
     def hide(self, command: Sequence[str], cwd: str) -> list[str]:
         """Return the command line that runs `command` as it is, but for NOVA_HOME, which appears empty.
@@ -225,22 +223,31 @@ class ShellSandbox:
         folders = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
         return [path for path in map(os.path.realpath, folders) if path != "/" and Path(path).is_dir()]
 
-    def _guarded(self) -> list[str]:
-        if self.kind == "bubblewrap":
-            return [*self.program]
-        return [*self.program, "--guard", *(("--landlock-only",) if self.kind == "landlock" else ())]
+    def _guarded(self, stack: ExitStack) -> tuple[list[str], tuple[int, ...]]:
+        """Return the start of a command line, with what stands beside the mounts; `stack` closes its descriptors."""
+        if self.kind != "bubblewrap":
+            return [*self.program, "--guard", *(("--landlock-only",) if self.kind == "landlock" else ())], ()
+        code = call_filter()
+        if code is None:
+            return [*self.program], ()
+        file = os.memfd_create("filter")
+        stack.callback(os.close, file)
+        os.write(file, code)
+        os.lseek(file, 0, os.SEEK_SET)
+        return [*self.program, "--seccomp", str(file)], (file,)
 
     def _try(self) -> None:
         """Run a program that does nothing. Raises ConfigurationError if it cannot be confined."""
-        self._run(self.wrap(["/bin/true"], "/", ()))
+        with self.wrap(["/bin/true"], "/", ()) as wrapped:
+            self._run(wrapped)
         # With a writable directory, whose option older versions of bubblewrap lack.
         with self.enclosed(["/bin/true"], Enclosure(("/",)), cwd="/", writable=("/usr",)) as enclosed:
-            self._run(enclosed.command, enclosed.descriptors)
+            self._run(enclosed)
 
-    def _run(self, command: Sequence[str], descriptors: Sequence[int] = ()) -> None:
+    def _run(self, line: Enclosed) -> None:
         try:
             trial = subprocess.run(  # noqa: S603 - the operator's own program, without a shell
-                command, capture_output=True, timeout=_TRIAL_S, check=False, pass_fds=descriptors
+                line.command, capture_output=True, timeout=_TRIAL_S, check=False, pass_fds=line.descriptors
             )
         except (OSError, subprocess.TimeoutExpired) as error:
             complaint = str(error)
@@ -248,34 +255,7 @@ class ShellSandbox:
             if trial.returncode == 0:
                 return
             complaint = trial.stderr.decode(errors="replace").strip() or f"exit code {trial.returncode}"
-        raise ConfigurationError(_WHY_NOT[self.kind].format(program=self.program[0], complaint=complaint))
-
-
-_WHY_NOT: dict[SandboxKind, str] = {
-    "bubblewrap": "{program} cannot make a sandbox here: {complaint}. It needs user namespaces, which some kernels and "
-    "most container runtimes withhold: allow them for the worker.",
-    "namespaces": "Nor can the worker itself make one with namespaces: {complaint}.",
-    "landlock": "Nor one with Landlock alone: {complaint}.",
-}
-
-
-def _program(kind: SandboxKind) -> tuple[str, ...]:
-    if kind != "bubblewrap":
-        # The folder of this package, where a Python without packages does not look.
-        folder = str(Path(nova_workers.__path__[0]).parent)
-        return (sys.executable, "-I", "-S", "-c", _LAUNCH, folder)
-    program = shutil.which("bwrap")
-    if program is None:
-        raise ConfigurationError(
-            "There is no bwrap on PATH. Install bubblewrap on every worker's machine: apt-get install bubblewrap, "
-            "or the like."
-        )
-    if os.geteuid() == 0 and shutil.which("setpriv") is None:
-        raise ConfigurationError(
-            "There is no setpriv on PATH, with which a worker that is root runs tenants' commands as another user. "
-            "Install util-linux on every worker's machine."
-        )
-    return (program,)
+        raise ConfigurationError(WHY_NOT[self.kind].format(program=self.program[0], complaint=complaint))
 
 
 def _separate(*, userspace: bool, network: bool) -> list[str]:
@@ -284,10 +264,3 @@ def _separate(*, userspace: bool, network: bool) -> list[str]:
     # Without a user namespace, in which no other user exists.
     apart = ["--unshare-ipc", "--unshare-pid", "--unshare-uts", "--unshare-cgroup-try"]
     return apart if network else [*apart, "--unshare-net"]
-
-
-_BECOME = (
-    *("setpriv", "--reuid", str(SANDBOX_UID), "--regid", str(SANDBOX_UID), "--clear-groups"),
-    *("--inh-caps=-all", "--no-new-privs", "--"),
-)
-"""The beginning of a command line that becomes another user."""
