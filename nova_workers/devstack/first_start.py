@@ -39,16 +39,21 @@ _ALL_SCOPES = ("agents", "keys", "operator", "runs", "secrets", "trust", "worksp
 _MOST_KEYS = 1_000
 
 
-async def prepare_database(settings: Settings, database_url: str) -> Path:
+async def prepare_database(settings: Settings, database_url: str, owner_url: str | None = None) -> Path:
     """Migrate, create the default tenant and its agents, and return the file with a valid key.
 
     Idempotent: a valid key is kept; changed or deleted agents are not touched.
+
+    Args:
+        settings: For the home, the time zone, and the owner's URL if none is given.
+        database_url: Of the fleet's processes.
+        owner_url: Of the owner of the tables.
 
     Raises:
         Unavailable: The database cannot be reached or changed.
     """
     path = settings.home / KEY_FILE
-    owner = settings.database_owner_url
+    owner = settings.database_owner_url if owner_url is None else SecretStr(owner_url)
     database = Database(database_url if owner is None else owner.get_secret_value(), pool_size=1)
     try:
         async with database.connection() as connection:

@@ -67,6 +67,8 @@ class _Address:
 @dataclass(frozen=True)
 class _Servers:
     database_url: str
+    owner_url: str | None
+    """Of the owner of the tables in the embedded database."""
     redis_url: str
     model: ProcessSpec | None
     """The local stand-in, if there is no provider. It starts with the fleet, which needs it at the first run."""
@@ -109,7 +111,7 @@ class Stack:
         flower_url = f"http://{_LOOPBACK}:{flower_port}"
         servers = await self._start_servers()
         self._sink.say("preparing the database")
-        self.key_file = await prepare_database(settings, servers.database_url)
+        self.key_file = await prepare_database(settings, servers.database_url, servers.owner_url)
         model = [] if servers.model is None else [servers.model]
         key = self.key_file.read_text(encoding="utf-8").strip()
         telegram = telegram_spec(settings, url=api_url, key=key)
@@ -147,7 +149,8 @@ class Stack:
                 f"{api_url}/metrics",
                 *(f"http://{_LOOPBACK}:{number}/metrics" for number in metrics_ports if number),
             ),
-            database_url=servers.database_url,
+            # For commands of this machine, which also migrate and back up.
+            database_url=servers.owner_url or servers.database_url,
             redis_url=servers.redis_url,
             model="local" if servers.model else "anthropic",
         )
@@ -253,7 +256,8 @@ class Stack:
         if postgres is not None:
             await postgres.create_database()
         return _Servers(
-            database_url=postgres.url() if postgres else settings.require_database_url(),
+            database_url=postgres.login_url() if postgres else settings.require_database_url(),
+            owner_url=postgres.url() if postgres else None,
             redis_url=valkey.url() if valkey else settings.require_redis_url(),
             model=model,
             model_url=model_url,

@@ -6,6 +6,7 @@ import os
 import pwd
 import signal
 import subprocess
+from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
 
@@ -16,11 +17,21 @@ from nova_workers.devstack.process import OsUser, ProcessSpec
 from nova_workers.devstack.servers.binaries import postgres_programs
 from nova_workers.devstack.servers.sockets import socket_folder
 from nova_workers.errors import ConfigurationError
+from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE
 
 __all__ = ["THROWAWAY", "EmbeddedPostgres"]
 
 _VERSION = "18"
 _SUPERUSER = "postgres"
+_LOGIN = "nova_app"
+_NOT_NEEDED = (
+    asyncpg.DuplicateDatabaseError,
+    asyncpg.DuplicateObjectError,
+    # In a race between two creators.
+    asyncpg.UniqueViolationError,
+    # The roles, before the first migration.
+    asyncpg.UndefinedObjectError,
+)
 _STATUS_LINE = 7
 """Line of `postmaster.pid`, from 0."""
 
@@ -78,8 +89,12 @@ class EmbeddedPostgres:
         return self._programs
 
     def url(self, database: str = "nova") -> str:
-        """Return the URL of a database."""
-        return f"postgresql://{_SUPERUSER}@/{database}?host={quote(str(self._sockets))}"
+        """Return the URL of a database, for the owner of its tables."""
+        return self._url(_SUPERUSER, database)
+
+    def login_url(self) -> str:
+        """Return the URL for the processes of the fleet: their user changes rows, and no tables."""
+        return self._url(_LOGIN, "nova")
 
     def spec(self) -> ProcessSpec:
         """Create the data folder if it is missing, and return the process to run.
@@ -104,14 +119,24 @@ class EmbeddedPostgres:
         )
 
     async def create_database(self, name: str = "nova") -> None:
-        """Create a database unless it exists. The server must be running."""
+        """Create a database, and the user of the fleet's processes, unless they exist. The server must be running.
+
+        The first migration makes the user's roles, and grants them.
+        """
         connection = await asyncpg.connect(self.url("postgres"))
         try:
-            await connection.execute(f'CREATE DATABASE "{name}"')
-        except (asyncpg.DuplicateDatabaseError, asyncpg.UniqueViolationError):
-            pass  # the second is raised in a race between two creators
+            for statement in (
+                f'CREATE DATABASE "{name}"',
+                f"CREATE ROLE {_LOGIN} LOGIN",
+                f"GRANT {FLEET_ROLE}, {TENANT_ROLE} TO {_LOGIN}",
+            ):
+                with suppress(*_NOT_NEEDED):
+                    await connection.execute(statement)
         finally:
             await connection.close()
+
+    def _url(self, user: str, database: str) -> str:
+        return f"postgresql://{user}@/{database}?host={quote(str(self._sockets))}"
 
     async def _answers(self) -> bool:
         # A connection before it is ready would make it log an error.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import signal
 import socket
@@ -14,6 +15,7 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+import asyncpg
 import httpx2
 import pytest
 
@@ -86,6 +88,25 @@ def until(happened: Callable[[], bool], what: str, log: Path, timeout_s: float =
         time.sleep(0.05)
 
 
+async def users_of_processes(owner_url: str) -> set[str]:
+    """Return the database users of all sessions but our own."""
+    connection = await asyncpg.connect(owner_url)
+    rows = await connection.fetch(
+        "SELECT DISTINCT usename FROM pg_stat_activity"
+        " WHERE backend_type = 'client backend' AND pid <> pg_backend_pid()"
+    )
+    await connection.close()
+    return {row["usename"] for row in rows}
+
+
+async def drop_a_table(url: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        await connection.execute("DROP TABLE audit_events")
+    finally:
+        await connection.close()
+
+
 @contextmanager
 def nova_up(home: Path, **env: str) -> Generator[tuple[subprocess.Popen[bytes], StackState, Path]]:
     log = home.with_suffix(".log")
@@ -108,7 +129,7 @@ def nova_up(home: Path, **env: str) -> Generator[tuple[subprocess.Popen[bytes], 
         process.wait()
 
 
-@proves("secrets.placed")
+@proves("secrets.placed", "tenants.second-wall")
 def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_none_behind(home: Path) -> None:
     with nova_up(home, **BOT) as (process, state, log):
         key_file = home / "api_key"
@@ -146,6 +167,10 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
         until(lambda: "telegram.away" in log.read_text(), "the channel with the lease of its bot", log)
         for secret in (key_file.read_text().strip(), master_key, PROVIDER_KEY, AUDIO_KEY, BOT_TOKEN, password):
             assert secret not in log.read_text()
+
+        assert asyncio.run(users_of_processes(state.database_url)) == {"nova_app"}
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            asyncio.run(drop_a_table(state.database_url.replace("postgres@", "nova_app@")))
 
         second = subprocess.run(COMMAND, env=environment(home), capture_output=True, text=True, timeout=60, check=False)
         assert second.returncode == 1
