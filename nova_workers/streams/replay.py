@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nova_workers.contracts.events import (
@@ -50,6 +50,10 @@ def replay(run: RecordedRun, after: EventCursor) -> _Replayed:
     Ids grow. The end of each step and the end of the run have the ids of the live events. A step that the client
     received in part is sent whole.
     """
+    yield from _beyond(after, _replay(run, after))
+
+
+def _replay(run: RecordedRun, after: EventCursor) -> _Replayed:
     final = run.final_event or EventCursor(attempt=run.attempt, seq=1)
     if final.key() <= after.key():
         return
@@ -73,6 +77,20 @@ def fill_gap(run: RecordedRun, after: EventCursor, upto: EventCursor) -> GapFill
 
     `run` was read after the live event `upto` was: so the ledger has each step that closed before it.
     """
+    filling = _fill_gap(run, after, upto)
+    return filling._replace(events=list(_beyond(after, filling.events)))
+
+
+def _beyond(after: EventCursor, events: Iterable[tuple[EventCursor, Event]]) -> _Replayed:
+    """Leave out what a client received before its connection was lost in a replay.
+
+    The events after an id are numbered alike each time, up to the text of the step. What comes before the text can only
+    become more, so a client may get its text again, but never misses it.
+    """
+    return ((cursor, event) for cursor, event in events if cursor.key() > after.key())
+
+
+def _fill_gap(run: RecordedRun, after: EventCursor, upto: EventCursor) -> GapFilling:
     ids = _Ids(run, after)
     events: list[tuple[EventCursor, Event]] = []
     for step in run.steps:
@@ -80,22 +98,16 @@ def fill_gap(run: RecordedRun, after: EventCursor, upto: EventCursor) -> GapFill
             events.extend(ids.step(step, step.closed_by))
     if upto.key() <= ids.reached.key():
         return GapFilling(events, ids.reached, is_whole=True)
-    if upto.seq == 1:
-        # The start of an attempt voids the open text. It repeats a committed response, unless a `step` event closed it.
-        if run.response is not None and run.response.is_closed:
-            events.extend(ids.response(run.response))
+    if upto.seq == 1 and (run.response is None or not run.response.is_closed):
+        # The start of an attempt voids the open text, and a committed response comes again after it.
         return GapFilling(events, ids.reached, is_whole=True)
     if run.response is None:
         events.extend(ids.start(upto.attempt))
         reached = max(ids.reached, EventCursor(attempt=upto.attempt, seq=1), key=EventCursor.key)
         return GapFilling(events, reached, is_whole=not reached.number and upto.seq == reached.seq + 1)
     before = run.response.told_before
-    if run.response.is_closed:
-        events.extend(ids.response(run.response))
-        events.extend(ids.start(upto.attempt))
-    else:
-        events.extend(ids.start(max(before.attempt, upto.attempt)))
-        events.extend(ids.response(run.response))
+    events.extend(ids.start(max(before.attempt, upto.attempt)))
+    events.extend(ids.response(run.response))
     told = EventCursor(attempt=before.attempt, seq=before.seq - 1)
     return GapFilling(events, max(ids.reached, told, key=EventCursor.key), is_whole=True)
 
@@ -107,7 +119,7 @@ class _Ids:
         self.reached = after
         """The last live event whose content the client has."""
         self._run = run
-        self._sent = after
+        self._sent = EventCursor(attempt=after.attempt, seq=after.seq)
         self._started = after.attempt
         self._closed = EventCursor(attempt=after.attempt, seq=1)
         """The end of the last step that the client has, or the start of an attempt after it."""
@@ -180,8 +192,9 @@ def _step_events(run: RecordedRun, step: RecordedStep) -> list[Event]:
     events.extend(_compaction_events(step.compactions))
     if step.text:
         events.append(AssistantMessage(text=step.text, step=step.index, at=step.said_at))
-    for call in step.calls:
-        events.extend(_call_events(call))
+    # In this order, the events of a step begin with those of its response while its calls are open.
+    events.extend(map(_call_start, step.calls))
+    events.extend(map(_call_end, step.calls))
     if step.steered_by:
         events.append(Steered(run_ids=step.steered_by, at=step.closed_at))
     if step.used is not None:
@@ -207,9 +220,8 @@ def _call_start(call: RecordedCall) -> ToolStatus:
     return ToolStatus(tool_call_id=call.call_id, tool_name=call.tool_name, status="started", at=call.started_at)
 
 
-def _call_events(call: RecordedCall) -> Iterator[Event]:
-    yield _call_start(call)
-    yield ToolStatus(
+def _call_end(call: RecordedCall) -> ToolStatus:
+    return ToolStatus(
         tool_call_id=call.call_id,
         tool_name=call.tool_name,
         # A call without an end was interrupted.

@@ -29,9 +29,9 @@ def long_run(seconds: float) -> str:
     return json.dumps(
         {
             "script": [
-                {"tool": {"name": "first", "result": "done"}},
+                {"say": "One. ", "tool": {"name": "first", "result": "done"}},
                 {"sleep_s": seconds},
-                {"tool": {"name": "second", "result": "done"}},
+                {"say": "Two. ", "tool": {"name": "second", "result": "done"}},
                 {"say": "The end."},
             ]
         }

@@ -12,6 +12,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import OwnServers, long_run
 from tests.requirements import proves
+from tests.support.harness.run_reader import RunReader
 from tests.support.processes.fleet import Fleet
 
 pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
@@ -60,12 +61,16 @@ async def test_a_wiped_valkey_loses_no_run(own_servers: OwnServers):
         await _check_all_ended_once(own_servers.database_url, 6)
 
 
-@proves("recover.postgres")
+@proves("recover.postgres", "events.exact")
 async def test_a_killed_postgres_loses_no_run_and_answers_are_unavailable_meanwhile(own_servers: OwnServers):
-    async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
-        await _send(fleet, 3, 3)
+    async with Fleet(own_servers.env, workers=1, beat=True) as fleet, asyncio.TaskGroup() as group:
+        first, *_ = await _send(fleet, 3, 3)
+        readers = [RunReader(fleet.api_url, fleet.api_key, first.id, cut) for cut in (None, 4)]
+        for reader in readers:
+            group.create_task(reader.read())
         await own_servers.postgres.kill()
         with pytest.raises(Unavailable):
             await _send(fleet, 0, 1)
         await own_servers.postgres.start()
         await _check_all_ended_once(own_servers.database_url, 3)
+    assert {reader.text.texts for reader in readers} == {("One. ", "Two. ", "The end.")}
