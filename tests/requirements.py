@@ -100,6 +100,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "recover.doorbell": "A doorbell that was lost is rung again, and not while the broker has a backlog.",
     "recover.twice": "Any number of reconcilers may work at once.",
     "recover.zombie": "A worker that slept past its lease writes nothing.",
+    "recover.mix": "Every promise holds while processes, servers and links of a whole fleet fail at random.",
     "recover.postgres": "Postgres that is restarted under load costs no run.",
     "submit.batch": "Of many messages in one request each has its own outcome, and its own idempotency key.",
     # runs that start later

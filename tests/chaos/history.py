@@ -111,13 +111,17 @@ class Hook:
 
 @dataclass(frozen=True)
 class Fault:
-    """A fault, written down when it was removed. It began at `began_at` and ended at `at`."""
+    """A fault, written down when it was removed. It began at `began_at` and ended at `at`.
+
+    failed: It could not be made, or not be removed, as it should; the detail says why.
+    """
 
     at: float
     number: int
     name: str
     began_at: float
     detail: str = ""
+    failed: bool = False
 
 
 @dataclass(frozen=True)

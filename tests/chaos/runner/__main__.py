@@ -4,7 +4,8 @@
     python -m tests.chaos.runner --scenario kill_worker --scenario empty_valkey
     python -m tests.chaos.runner --list
 
-Exit status 1 on any violation. Everything listens on loopback, and every process ends with this one.
+Exit status 1 on any violation, 2 if a fault could not be made. Everything listens on loopback, and every process ends
+with this one.
 """
 
 from __future__ import annotations
@@ -58,7 +59,9 @@ def main() -> int:
         print(f"every line and row of evidence: {found}")
     if not outcome.violations and given.keep is None:
         shutil.rmtree(home, ignore_errors=True)
-    return 1 if outcome.violations else 0
+    if outcome.violations:
+        return 1
+    return 2 if any(fault.failed for fault in outcome.history.faults) else 0
 
 
 async def _run(given: argparse.Namespace, home: Path, seed: int) -> Outcome:

@@ -118,15 +118,16 @@ class Campaign:
     async def _make(self, stage: Stage, recorder: Recorder, chosen: Scenario) -> None:
         self._number += 1
         number, own = self._number, Stage(stage.fleet, random.Random(self._rng.random()))
-        began = time.time()
+        began, failed = time.time(), False
         _say(f"fault {number:3} begins  {chosen.name}")
         try:
             await chosen.act(own)
         except Exception:
-            # The run goes on, and what was started is checked: an unexpected failure of a fault is no verdict.
-            own.say(f"failed: {traceback.format_exc(limit=-1)}")
+            # The run goes on, and the report has it.
+            failed = True
+            own.say(f"FAILED: {traceback.format_exc(limit=-1)}")
         detail = ", ".join(own.said)
-        recorder.write("fault", number=number, name=chosen.name, detail=detail, began_at=began)
+        recorder.write("fault", number=number, name=chosen.name, detail=detail, began_at=began, failed=failed)
         _say(f"fault {number:3} ended   {chosen.name}: {detail}")
 
     async def _settle(self, fleet: ChaosFleet) -> None:

@@ -65,7 +65,8 @@ def _faults(outcome: Outcome) -> list[str]:
     lines = [f"  {'fault':<34}{'times':>6}{'recovery p50':>15}{'max':>9}"]
     for name, times in sorted(by_name.items()):
         lines.append(f"  {name:<34}{len(times):>6}{median(times):>13.1f} s{max(times):>7.1f} s")
-    return lines
+    failed = [fault for fault in outcome.history.faults if fault.failed]
+    return [*lines, *(f"  FAULT {fault.number} FAILED: {fault.name}: {fault.detail}" for fault in failed)]
 
 
 def _verdict(outcome: Outcome) -> list[str]:

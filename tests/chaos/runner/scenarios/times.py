@@ -27,8 +27,9 @@ _OSLO: dict[str, list[list[str]]] = {
 # As if no process had run since: the trigger catches up with each occurrence.
 _SINCE = """
 UPDATE triggers
-   SET enabled = true, next_slot_at = $2::timestamptz, next_fire_at = $2::timestamptz, catchup_s = 2000000000,
-       ends_at = $3::timestamptz + interval '1 h'
+   SET enabled = true, catchup_s = 2000000000,
+       next_slot_at = $2::text::timestamptz, next_fire_at = $2::text::timestamptz,
+       ends_at = $3::text::timestamptz + interval '1 h'
  WHERE id = $1
 """
 _FILLER_RUNS = 100_000

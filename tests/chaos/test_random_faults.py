@@ -1,0 +1,37 @@
+"""The random mix of faults that `make chaos` makes for ten minutes, for half a minute, with leases of 6 s."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.chaos.runner.campaign import Campaign, brief
+from tests.chaos.runner.fleet import Leases
+from tests.chaos.runner.report import report
+from tests.chaos.runner.workload import Pace
+from tests.requirements import proves
+
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+
+_SEED = 4
+_SECONDS = 22.0
+
+
+@pytest.fixture
+def home() -> Iterator[Path]:
+    """A folder with a short path, for sockets."""
+    with tempfile.TemporaryDirectory(prefix="nova-chaos-", ignore_cleanup_errors=True) as folder:
+        yield Path(folder)
+
+
+@proves("recover.mix")
+async def test_a_fleet_keeps_every_promise_under_random_faults(home: Path) -> None:
+    pace = Pace(conversations=3, gap_s=2.0)
+    outcome = await Campaign(home, _SEED, Leases.short(), pace).mix(_SECONDS, brief())
+    assert not outcome.violations, report(outcome)
+    assert outcome.history.faults
+    assert not any(fault.failed for fault in outcome.history.faults), report(outcome)
+    assert outcome.history.runs_by_key()
