@@ -14,7 +14,7 @@ from tests.chaos.runner.report import report
 from tests.chaos.runner.workload import Pace
 from tests.requirements import proves
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.fleet, pytest.mark.timeout(360)]
 
 _SEED = 4
 _SECONDS = 22.0

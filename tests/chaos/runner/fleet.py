@@ -38,7 +38,7 @@ _SLOTS = 256
 """As `nova up` starts a worker."""
 _RESTART_S = 1.0
 _POLL_S = 0.1
-_START_S = 60.0
+_START_S = 120.0
 
 
 @dataclass(frozen=True)
