@@ -11,10 +11,10 @@ from celery import Celery
 from kombu.entity import Queue
 from kombu.serialization import registry
 
-from nova_workers.broker.redis_connections import TCP_OPTIONS
 from nova_workers.broker.transport import use_kept_clients
 from nova_workers.keys import BROKER_KEY_PREFIX
 from nova_workers.observability.foreign import ForeignMessages
+from nova_workers.sockets import TCP_OPTIONS
 from nova_workers.vocabulary import QUEUES
 
 __all__ = [

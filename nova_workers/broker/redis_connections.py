@@ -11,7 +11,6 @@ The client of redis-py 8.1 lets three kinds of failure through to its callers:
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
@@ -24,7 +23,9 @@ from redis.connection import DefaultParser as SyncParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-__all__ = ["REPLY_PARSER", "TCP_OPTIONS", "ServerNotReady", "connect"]
+from nova_workers.sockets import TCP_OPTIONS
+
+__all__ = ["REPLY_PARSER", "ServerNotReady", "connect"]
 
 _CONNECTIONS = 32
 _WAIT_S = 5.0
@@ -34,20 +35,6 @@ _REPLY_S = 2.0
 _CONNECT_S = 2.0
 _PING_AFTER_S = 10.0
 """A connection that was idle this long is tried with a PING before a command."""
-
-
-TCP_OPTIONS: Final = {
-    getattr(socket, name): value
-    for name, value in {
-        "TCP_KEEPIDLE": 15,
-        "TCP_KEEPINTVL": 5,
-        "TCP_KEEPCNT": 3,
-        # For bytes that were sent; in ms.
-        "TCP_USER_TIMEOUT": 10_000,
-    }.items()
-    if hasattr(socket, name)
-}
-"""The kernel closes a connection whose other end is silent for half a minute, where the platform knows how."""
 
 
 class ServerNotReady(RedisConnectionError):

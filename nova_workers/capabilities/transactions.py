@@ -21,7 +21,8 @@ from nova_workers.contracts.content import storable, text_block, text_of
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.runs import CancelRequest, Doorbell
-from nova_workers.ledger.database import Connection, Database, Row, Snapshot, writes
+from nova_workers.ledger.database import Connection, Database, Row, Snapshot
+from nova_workers.ledger.failures import writes
 from nova_workers.ledger.runs.journal import seal_call
 from nova_workers.ledger.runs.resume import find_result
 from nova_workers.observability.redaction import hide

@@ -3,66 +3,38 @@
 from __future__ import annotations
 
 import asyncio
-import re
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, Literal, Protocol
 
 import asyncpg
 
-from nova_workers.errors import Unavailable, Unstorable
+from nova_workers.errors import Unavailable
 from nova_workers.ledger.auditing import current_actor
+from nova_workers.ledger.failures import (
+    UNAVAILABLE,
+    UNSTORABLE,
+    is_refusal,
+    unavailable,
+    unstorable,
+    write_something,
+)
 from nova_workers.ledger.named_sql import bind
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE, RoleRefused, open_pool
 from nova_workers.ledger.shares import Shares
 from nova_workers.ledger.visibility import visible_tenant
 
-__all__ = ["Access", "Connection", "Database", "Row", "Snapshot", "writes"]
+__all__ = ["Access", "Connection", "Database", "Row", "Snapshot"]
 
 Access = Literal["user", "fleet", "tenants"]
 """What the statements of a pool see: all that the user of the URL may (commands); the rows of all tenants (workers);
 those of the tenant to which the context is bound (the API, see `visibility`)."""
 
-_WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|TRUNCATE)\b", re.IGNORECASE)
-"""A statement that only reads cannot leave a write in doubt. `FOR UPDATE` counts as a write: one follows it."""
-
 Row = asyncpg.Record
 """One row; values by column name."""
 
-_UNAVAILABLE = (
-    OSError,
-    asyncio.TimeoutError,
-    asyncpg.InterfaceError,
-    # The driver raises this if the server died while a statement was in flight.
-    asyncpg.InternalClientError,
-    asyncpg.PostgresConnectionError,
-    # Whole classes, since a failing server may raise any of them: shutdown, startup or crash (57); no connections,
-    # memory or disk (53); I/O errors (58); no connections accepted now (55000).
-    asyncpg.OperatorInterventionError,
-    asyncpg.InsufficientResourcesError,
-    asyncpg.PostgresSystemError,
-    asyncpg.ObjectNotInPrerequisiteStateError,
-    # The server takes no writes: it became a standby, or an operator protects it.
-    asyncpg.ReadOnlySQLTransactionError,
-    # Postgres rolled back this whole transaction because of a deadlock or a conflict, so it can be retried.
-    asyncpg.DeadlockDetectedError,
-    asyncpg.SerializationError,
-)
-
-
 _CANCELLATION_S = 1.0
 """For the cancellation of a statement that exceeded its time; then its connection is closed."""
-
-_SNAPSHOT = "SET LOCAL TimeZone = 'UTC'; SET LOCAL idle_in_transaction_session_timeout = 0"
-
-_UNSTORABLE = (
-    # The parameter's type or the encoding cannot hold the value.
-    asyncpg.DataError,
-    # The document or text exceeds a server limit.
-    asyncpg.ProgramLimitExceededError,
-    # One statement would write the same row twice.
-    asyncpg.CardinalityViolationError,
-)
 
 
 class Connection(Protocol):
@@ -200,8 +172,8 @@ class Database:
             async with self._lend() as connection:
                 # A pooler gives its clients an id of its own.
                 return connection.get_server_pid() != await connection.fetchval("SELECT pg_backend_pid()")
-        except _UNAVAILABLE as error:
-            raise _unavailable(error, may_be_written=False) from error
+        except UNAVAILABLE as error:
+            raise unavailable(error, may_be_written=False) from error
 
     @asynccontextmanager
     async def connection(self) -> AsyncGenerator[Connection]:
@@ -217,13 +189,13 @@ class Database:
             async with self._lend() as connection:
                 bound = _BoundConnection(connection)
                 yield bound
-        except _UNAVAILABLE as error:
+        except UNAVAILABLE as error:
             sent = [] if bound is None else bound.sent
             # The server rolled back the statement it refused and had committed the ones before.
-            unsure = sent[:-1] if _is_refusal(error) else sent
-            raise _unavailable(error, may_be_written=_write_something(unsure)) from error
-        except _UNSTORABLE as error:
-            raise _unstorable(error) from error
+            unsure = sent[:-1] if is_refusal(error) else sent
+            raise unavailable(error, may_be_written=write_something(unsure)) from error
+        except UNSTORABLE as error:
+            raise unstorable(error) from error
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
@@ -240,11 +212,11 @@ class Database:
                 bound = _BoundConnection(connection)
                 yield bound
                 committing = bound.sent
-        except _UNAVAILABLE as error:
-            may_be_written = not _is_refusal(error) and _write_something(committing)
-            raise _unavailable(error, may_be_written=may_be_written) from error
-        except _UNSTORABLE as error:
-            raise _unstorable(error) from error
+        except UNAVAILABLE as error:
+            may_be_written = not is_refusal(error) and write_something(committing)
+            raise unavailable(error, may_be_written=may_be_written) from error
+        except UNSTORABLE as error:
+            raise unstorable(error) from error
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot]:
@@ -263,10 +235,10 @@ class Database:
                     "SET LOCAL TimeZone = 'UTC'; SET LOCAL idle_in_transaction_session_timeout = 0"
                 )
                 yield _BoundConnection(connection)
-        except _UNAVAILABLE as error:
-            raise _unavailable(error, may_be_written=False) from error
-        except _UNSTORABLE as error:
-            raise _unstorable(error) from error
+        except UNAVAILABLE as error:
+            raise unavailable(error, may_be_written=False) from error
+        except UNSTORABLE as error:
+            raise unstorable(error) from error
 
     @asynccontextmanager
     async def _lend(self) -> AsyncGenerator[Any]:
@@ -342,38 +314,6 @@ class Database:
                         )
                     except RoleRefused as error:
                         raise Unavailable(str(error), server="postgres", may_be_written=False) from error
-                    except _UNAVAILABLE as error:
-                        raise _unavailable(error, may_be_written=False) from error
+                    except UNAVAILABLE as error:
+                        raise unavailable(error, may_be_written=False) from error
         return self._pools[role]
-
-
-def _is_refusal(error: BaseException) -> bool:
-    """Whether the server answered that it did not execute the statement."""
-    return isinstance(error, asyncpg.PostgresError) and not isinstance(error, asyncpg.PostgresConnectionError)
-
-
-def writes(statement: str) -> bool:
-    """Return whether a statement may write, or lock rows in order to."""
-    return _WRITES.search(statement) is not None
-
-
-def _write_something(statements: Sequence[str]) -> bool:
-    return any(map(writes, statements))
-
-
-def _unavailable(error: BaseException, *, may_be_written: bool) -> Unavailable:
-    advice = (
-        "It may have been written: repeat it with the same Idempotency-Key, or look before you repeat it."
-        if may_be_written
-        else "Nothing was written; try again."
-    )
-    return Unavailable(
-        f"The database did not answer ({type(error).__name__}: {error}). {advice}",
-        server="postgres",
-        may_be_written=may_be_written,
-    )
-
-
-def _unstorable(error: BaseException) -> Unstorable:
-    # The driver quotes the value, which may be long or secret: the traceback has it, the message does not.
-    return Unstorable(f"The database refuses a value of the statement ({type(error).__name__}). Nothing was written.")

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 
 import asyncpg
 import orjson
 
 from nova_workers.contracts.content import storable_json
 from nova_workers.ledger.named_sql import bind
+from nova_workers.sockets import TCP_OPTIONS
 
 __all__ = ["FLEET_ROLE", "TENANT_ROLE", "RoleRefused", "open_pool"]
 
@@ -17,7 +19,7 @@ FLEET_ROLE = "nova_fleet"
 TENANT_ROLE = "nova_tenant"
 """Sees and changes the rows of the tenant that the setting `nova.tenant` names."""
 
-_IDLE_S = 20.0
+_IDLE_S = 5.0
 _PROBE_S = 2.0
 _IDLE_TRANSACTION = "20s"
 """Postgres ends a session whose transaction waits this long for its client: a process that was stopped in a transaction
@@ -43,6 +45,18 @@ class _Session(asyncpg.Connection):  # type: ignore[type-arg]
 
     def get_reset_query(self) -> str:
         return ""
+
+    def watch_peer(self) -> None:
+        """Let the kernel close a TCP connection whose other end is silent.
+
+        A statement on a connection that the network lost would wait for the longest time that a statement may take.
+        """
+        end: socket.socket | None = self._transport.get_extra_info("socket")
+        if end is None or end.family == socket.AF_UNIX:
+            return
+        end.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        for option, value in TCP_OPTIONS.items():
+            end.setsockopt(socket.IPPROTO_TCP, option, value)
 
     async def answers(self) -> bool:
         """Return whether the server is at the other end. Costs a round trip if the connection was idle for long.
@@ -79,7 +93,8 @@ async def open_pool(url: str, *, size: int, role: str | None, command_timeout_s:
         RoleRefused: The role does not exist yet, or the user may not take it on.
     """
 
-    async def prepare(connection: asyncpg.Connection) -> None:  # type: ignore[type-arg]
+    async def prepare(connection: _Session) -> None:
+        connection.watch_peer()
         await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_to_json, decoder=orjson.loads)
         await connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_TRANSACTION}'")
         if role is not None:

@@ -141,6 +141,7 @@ class StreamHub:
         """By channel."""
         self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
+        self._is_connected = False
         self._lock = asyncio.Lock()
 
     @property
@@ -193,13 +194,12 @@ class StreamHub:
             try:
                 # Under the lock: of two concurrent connects, one would listen on a connection that the other replaced.
                 async with self._lock:
-                    self._wanted |= self._feeds.keys()
-                    # An unused channel keeps the connection in subscribed mode while there are no feeds.
-                    await self._subscriber.subscribe(f"{CONTROL_CHANNEL}:hub", *self._wanted)
+                    await self._subscribe_all()
                 while True:
                     self._take(await self._subscriber.receive())
             except RedisError as error:
                 _log.warning("hub.redis_unavailable", feeds=self.open_feeds, error=str(error))
+                self._is_connected = False
                 self._subscribed.clear()
                 await asyncio.sleep(_RECONNECT_S)
             except Exception:
@@ -210,8 +210,20 @@ class StreamHub:
         """Close the connection."""
         await self._subscriber.close()
 
+    async def _subscribe_all(self) -> None:
+        self._wanted |= self._feeds.keys()
+        # An unused channel keeps the connection in subscribed mode while there are no feeds.
+        await self._subscriber.subscribe(f"{CONTROL_CHANNEL}:hub", *self._wanted)
+        self._is_connected = True
+        # Followers that came meanwhile did not wait: it takes seconds while Redis does not answer.
+        if late := self._feeds.keys() - self._wanted:
+            self._wanted |= late
+            await self._subscriber.subscribe(*late)
+
     async def _join(self, channel: str) -> None:
-        """Subscribe, unless already subscribed."""
+        """Subscribe, unless already subscribed, or as soon as there is a connection."""
+        if not self._is_connected:
+            return
         async with self._lock:
             if channel in self._wanted or channel not in self._feeds:
                 return
@@ -224,7 +236,7 @@ class StreamHub:
 
     async def _leave(self) -> None:
         """Unsubscribe from channels without followers, in batches: a command per run would be expensive."""
-        if len(self._wanted) - len(self._feeds) < _LEFT_CHANNELS:
+        if not self._is_connected or len(self._wanted) - len(self._feeds) < _LEFT_CHANNELS:
             return
         async with self._lock:
             left = self._wanted - self._feeds.keys()

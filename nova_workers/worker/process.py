@@ -61,8 +61,14 @@ class WorkerProcess:
         self._thread.call(self._open(queues, slots))
 
     def execute(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run a task's coroutine on the loop and wait for its end. Called on a task thread."""
-        self._thread.call(work)
+        """Run a task's coroutine on the loop and wait for its end. Called on a task thread.
+
+        What a database that is away prevents is done by the next tick.
+        """
+        try:
+            self._thread.call(work)
+        except Unavailable as error:
+            _log.warning("task.not_done", error=error.message)
 
     def heartbeat(self) -> None:
         """Record that Celery's own loop is alive."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import random
+from contextlib import AsyncExitStack
 
 import pytest
 from redis.asyncio import Redis
@@ -16,6 +17,7 @@ from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.wire import FIELD, encode
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
+from tests.support.waiting import until
 from tests.unit.streams.stage import RUN, collect, hub_on, publisher_on, say, texts
 
 _START = EventCursor()
@@ -255,6 +257,26 @@ async def test_a_follower_that_joins_while_redis_is_unavailable_is_served_later(
         async with hub.follow(RUN, _START) as feed:
             wire.refuses = False
             assert texts(await collect(feed, _at(2))) == ["1-1 a", "1-2 b"]
+    await client.aclose()
+
+
+@proves("events.redis-away")
+async def test_followers_do_not_wait_for_a_redis_that_cannot_be_reached(redis: Redis, wire: FaultProxy):
+    client = connect(wire.url)
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub, AsyncExitStack() as stack:
+        async with hub.follow(RUN, _START):
+            wire.blocks_requests = True
+            connections = wire.accepted
+            wire.reset()
+            # The hub connects now, which takes seconds: nothing answers.
+            await until(lambda: wire.accepted > connections)
+            async with asyncio.timeout(0.5):
+                async with hub.follow("run_2", _START):
+                    pass
+                feed = await stack.enter_async_context(hub.follow("run_3", _START))
+            say(publisher.open("run_3", 1), "a")
+            wire.heal()
+            assert texts(await collect(feed, _at(1))) == ["1-1 a"]
     await client.aclose()
 
 
