@@ -72,7 +72,12 @@ class RunExecutor:
             return
         self._answering += 1
         try:
-            await self._answer(bell)
+            tried: set[str] = set()
+            if not await self._parts.fair_queue.has_backlog(bell.queue, max(self.slots - self._answering, 0)):
+                if await self._work_on(bell):
+                    return
+                tried.add(bell.thread_id)
+            await self._serve_fairly(bell, tried)
         except Unavailable as error:
             _log.warning("doorbell.waits", run_id=bell.run_id, error=error.message)
             # In this slot, so that the doorbells of a database that is away do not keep the fleet busy.
@@ -80,14 +85,6 @@ class RunExecutor:
             self._parts.dispatcher.ring_runs([bell])
         finally:
             self._answering -= 1
-
-    async def _answer(self, bell: Doorbell) -> None:
-        tried: set[str] = set()
-        if not await self._parts.fair_queue.has_backlog(bell.queue, max(self.slots - self._answering, 0)):
-            if await self._work_on(bell):
-                return
-            tried.add(bell.thread_id)
-        await self._serve_fairly(bell, tried)
 
     async def _serve_fairly(self, bell: Doorbell, tried: set[str]) -> None:
         """Execute a run of the most entitled thread; if another worker takes it first, try the next one."""

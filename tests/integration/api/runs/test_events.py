@@ -87,7 +87,9 @@ async def test_a_burst_larger_than_the_follower_s_queue_arrives_whole(api: Api, 
     async with asyncio.timeout(30), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         for number in range(700):
-            turn.events.emit(live.Token(text=str(number)))
+            # Alternating, since pieces of one kind are joined.
+            piece = live.Token if number % 2 else live.Reasoning
+            turn.events.emit(piece(text=str(number)))
             if number % 7 == 0:
                 await asyncio.sleep(0)
         await turn.emit()
