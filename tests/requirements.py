@@ -295,7 +295,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "ceilings.run": "A run of an agent that exceeds a ceiling of its tenant fails before a model call.",
     "ceilings.scope": "More trust than `controlled`, and directories, are given with the scope `trust` only.",
     "ceilings.secrets": "An agent that uses secrets is written with the scope `secrets` only.",
-    "ceilings.home": "File tools open nothing of NOVA_HOME or of processes; nor do commands where namespaces hide it.",
+    "ceilings.home": "File tools open nothing of NOVA_HOME or processes, nor do commands in a sandbox of namespaces.",
     "ceilings.sandbox": "Commands and programs of a tenant with ceilings reach no key and no other tenant.",
     "pools.own": "Runs of a tenant with a pool are executed by the workers of that pool, which execute no others.",
     # backfill and retention

@@ -8,7 +8,7 @@ import struct
 from nova_workers.sandbox_launcher.kernel import call
 from nova_workers.sandbox_launcher.numbers import number
 
-__all__ = ["READ", "WRITE", "WRITE_DEVICES", "Ruleset", "version"]
+__all__ = ["EVERYTHING", "READ", "WRITE", "WRITE_DEVICES", "Ruleset", "version"]
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
@@ -20,6 +20,7 @@ _SINCE = ((2, _REFER), (3, _TRUNCATE), (5, _IOCTL_DEV))
 READ = _EXECUTE | _READ_FILE | _READ_DIR
 WRITE = (_BASE | _REFER | _TRUNCATE) & ~(_MAKE_CHAR | _MAKE_BLOCK)
 WRITE_DEVICES = WRITE | _IOCTL_DEV
+EVERYTHING = _BASE | _REFER | _TRUNCATE | _IOCTL_DEV
 
 _NETWORK_SINCE, _SCOPES_SINCE = 4, 6
 _BIND_AND_CONNECT = 3
@@ -39,11 +40,12 @@ def version() -> int:
 class Ruleset:
     """What is permitted. Everything else that this kernel's Landlock knows is denied once it is enforced."""
 
-    def __init__(self, *, network: bool) -> None:
-        """Begin with nothing permitted.
+    def __init__(self, *, network: bool, signals: bool = False) -> None:
+        """Begin with nothing permitted. Tracing and the memory of processes outside are denied whatever is permitted.
 
         Args:
             network: Whether TCP is left alone, in place of denied.
+            signals: Whether signals and abstract sockets are.
 
         Raises:
             OSError: The kernel has no Landlock.
@@ -51,7 +53,7 @@ class Ruleset:
         known = version()
         self._handled = _BASE | sum(right for since, right in _SINCE if known >= since)
         tcp = _BIND_AND_CONNECT if known >= _NETWORK_SINCE and not network else 0
-        scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if known >= _SCOPES_SINCE else 0
+        scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if known >= _SCOPES_SINCE and not signals else 0
         fields = (self._handled, tcp, scopes)
         # Older kernels refuse a structure with fields that they do not know.
         count = 3 if known >= _SCOPES_SINCE else 2 if known >= _NETWORK_SINCE else 1

@@ -71,7 +71,7 @@ def _separate(namespaces: int) -> None:
 
 def _give_up(walls: Walls) -> None:
     # Files are opened while that is still permitted.
-    rules = ruleset_of(walls) if walls.guard else None
+    rules = ruleset_of(walls)
     os.chdir(walls.cwd)
     dropped = None if walls.drop_all else walls.dropped
     drop_bounds(dropped)
@@ -116,7 +116,7 @@ def _continue_in_child() -> None:
 
 
 def _execute(walls: Walls, environment: dict[bytes, bytes]) -> None:
-    if walls.landlock_only:
+    if walls.landlock_only and walls.guard:
         _move_temporary_files(walls, environment)
     if walls.new_session and os.getsid(0) != os.getpid():
         os.setsid()

@@ -3,7 +3,7 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from nova_workers.sandbox_launcher.landlock import READ, WRITE, WRITE_DEVICES, Ruleset, version
+from nova_workers.sandbox_launcher.landlock import EVERYTHING, READ, WRITE, WRITE_DEVICES, Ruleset, version
 from nova_workers.sandbox_launcher.walls import Operation, Walls
 
 __all__ = ["LEAST_ALONE", "ruleset_of"]
@@ -22,7 +22,7 @@ _OF_THE_KERNEL = ("/proc", "/sys")
 
 
 def ruleset_of(walls: Walls) -> Ruleset | None:
-    """Return the rules; None if the kernel has no Landlock and namespaces stand without it.
+    """Return the rules; None if there are none, or the kernel has no Landlock and namespaces stand without it.
 
     Raises:
         OSError: The kernel refuses them.
@@ -35,8 +35,15 @@ def ruleset_of(walls: Walls) -> Ruleset | None:
                 f"without namespaces Landlock of version {LEAST_ALONE} (Linux 6.12) is needed, and this kernel has "
                 f"{known or 'none'}"
             )
-        return _alone(walls)
-    return _beside_namespaces(walls) if known else None
+        return _alone(walls) if walls.guard else _around_processes()
+    return _beside_namespaces(walls) if walls.guard and known else None
+
+
+def _around_processes() -> Ruleset:
+    """Permit all but what no rule can permit: the environment and the memory of processes outside."""
+    rules = Ruleset(network=True, signals=True)
+    rules.permit("/", EVERYTHING)
+    return rules
 
 
 def _beside_namespaces(walls: Walls) -> Ruleset:

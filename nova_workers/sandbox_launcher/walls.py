@@ -3,7 +3,8 @@
 They mean what they do for bubblewrap, but for these three:
 
 - ``--guard``: Landlock, the filter of system calls and limits, beside or in place of namespaces;
-- ``--landlock-only``: no namespaces: what the mounts demand is held by Landlock as far as it goes;
+- ``--landlock-only``: no namespaces. With ``--guard`` what the mounts demand is held by Landlock as far as it goes;
+  without, nothing but the environment and the memory of other processes is closed;
 - ``--become UID``: run the command as another user.
 """
 

@@ -182,21 +182,25 @@ class ShellSandbox:
     def hide(self, command: Sequence[str], cwd: str) -> list[str]:
         """Return the command line that runs `command` as it is, but for NOVA_HOME, which appears empty.
 
-        Agents' directories in it stay. Other processes of the worker's user stay visible, and closed. Without
-        namespaces nothing is hidden: Landlock permits directories whole, and cannot leave out one within others.
+        Agents' directories in it stay. Other processes of the worker's user stay visible, and closed. With Landlock
+        alone NOVA_HOME is not hidden: it permits directories whole, and cannot leave out one within others.
         """
-        if self.kind == "landlock" or self.private is None or not self.private.home.is_dir():
-            return list(command)
-        private = self.private.resolved()
-        inside = [*self.program, "--die-with-parent", "--dev-bind", "/", "/", "--tmpfs", str(private.home)]
-        inside += ["--bind-try", str(private.workspace), str(private.workspace)]
+        private = None if self.private is None else self.private.resolved()
+        inside = [*self.program, "--die-with-parent"]
+        if self.kind == "landlock":
+            inside += ["--landlock-only"]
+        else:
+            inside += ["--dev-bind", "/", "/"]
+        if self.kind != "landlock" and private is not None and private.home.is_dir():
+            inside += ["--tmpfs", str(private.home), "--bind-try", str(private.workspace), str(private.workspace)]
+            # The worker's own directory, in which a server without one starts, may be what is hidden.
+            cwd = "/" if private.has(Path(cwd).resolve()) else cwd
         for capability in _TO_UNHIDE:
             inside += ["--cap-drop", capability]
         # Such as the program that the kernel runs, as root and outside, when a process crashes.
         for path in (*_KERNEL, "/sys"):
             inside += ["--ro-bind-try", path, path]
-        # The worker's own directory, in which a server without one starts, may be what is hidden.
-        return [*inside, "--chdir", "/" if private.has(Path(cwd).resolve()) else cwd, "--", *command]
+        return [*inside, "--chdir", cwd, "--", *command]
 
     def _system(self, *, network: bool) -> list[str]:
         inside = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]

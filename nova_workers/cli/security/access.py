@@ -159,7 +159,7 @@ async def check_sandboxes(http: httpx2.AsyncClient, key: str) -> list[Finding]:
     shown = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
     if not {"none", "landlock"} & set(kinds):
         return [Finding("sandbox", "ok", f"of workers: {shown}")]
-    lacks = "commands of the operator's own tenant can read NOVA_HOME there"
+    lacks = "commands of the operator's own tenant can read master keys of NOVA_HOME there"
     if "none" in kinds:
         lacks += ", and those of tenants with ceilings are refused"
     fix = "install bubblewrap and permit user namespaces; a worker's log names the reason in its line sandbox.none"

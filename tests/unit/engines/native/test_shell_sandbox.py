@@ -410,11 +410,28 @@ async def test_without_a_sandbox_the_shell_of_a_tenant_with_ceilings_is_refused(
 
 
 @proves("ceilings.home")
+async def test_the_operators_own_shell_reads_no_other_process_where_there_is_no_home_to_hide(
+    sandbox: ShellSandbox, folder: Path, holder: int
+) -> None:
+    """As in a container, whose keys are in the environment of its worker."""
+    private = PrivateFiles(folder / "nova", folder / "nova" / "workspace")
+    native = NativeTools(shell=ShellSettings(enclosing=replace(sandbox, private=private)))
+    caller = NativeToolCaller(native, folder)
+    closed = " ".join(f"/proc/{holder}/{name}" for name in ("environ", "maps", "mem", "root/etc/passwd"))
+    shown = await caller.outcome("Bash", command=f"cat {closed}; cat /proc/{holder}/comm; echo x > new; cat new")
+    told = shown.content[0]["text"]
+    assert told.count("Permission denied") == 4, told
+    assert told.endswith("sleep\nx"), "it is visible, and the command works"
+    assert "hush" not in told
+    native.close()
+
+
+@proves("ceilings.home")
 async def test_the_operators_own_shell_sees_the_machine_without_the_fleets_files(
     sandbox: ShellSandbox, fleet_home: Path, tmp_path: Path, holder: int
 ) -> None:
     if sandbox.kind == "landlock":
-        pytest.skip("Without namespaces nothing is hidden from the operator's own commands")
+        pytest.skip("Without namespaces NOVA_HOME is not hidden from the operator's own commands")
     private = PrivateFiles(fleet_home, fleet_home / "workspace")
     native = NativeTools(shell=ShellSettings(enclosing=replace(sandbox, private=private)))
     caller = NativeToolCaller(native, fleet_home / "workspace" / "ten_1" / "clerk")
