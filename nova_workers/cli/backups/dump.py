@@ -9,8 +9,6 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
-import asyncpg
-
 from nova_workers.cli.backups.container import Manifest, write_backup
 from nova_workers.cli.backups.programs import (
     ProgramFailed,
@@ -62,11 +60,6 @@ async def back_up(url: str, path: Path) -> Manifest:
     try:
         async with database.snapshot() as connection:
             return await write_snapshot(connection, url, path)
-    except (asyncpg.InsufficientPrivilegeError, asyncpg.UndefinedTableError) as error:
-        raise ConfigurationError(
-            f"This user cannot back up the database ({error}). Backups are made by the owner of the tables: give "
-            "its URL with NOVA_DATABASE_OWNER_URL."
-        ) from error
     finally:
         await database.close()
 
@@ -105,6 +98,11 @@ async def _facts(connection: Connection) -> _Facts:
     revision = await schema_revision(connection)
     if revision is None:
         raise ConfigurationError("This database has no tables of a fleet. Check NOVA_DATABASE_URL.")
+    if not await catalog.owns_tables(connection):
+        raise ConfigurationError(
+            "This user is not the owner of the tables, who alone sees all rows. Give the owner's URL with "
+            "NOVA_DATABASE_OWNER_URL."
+        )
     return _Facts(
         revision=revision,
         taken_at=await connection.fetchval("SELECT now()"),

@@ -11,6 +11,7 @@ from datetime import timedelta
 from typing import Literal
 
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.upkeep.restored import HOLDS_DELIVERIES
 from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
 
 __all__ = [
@@ -69,7 +70,7 @@ class ConversationStart:
 
 # Claims due effects, for each of `kinds` up to its number in `mosts`. Two processes never claim the same row: rows are
 # locked, and locked rows are skipped. An effect that used up its attempts without ending crashed its worker each time;
-# it is failed here, so that it does not crash workers forever.
+# it is failed here, so that it does not crash workers forever. A restored fleet claims none: titles call a model.
 _CLAIM = f"""
 WITH due AS (
     SELECT found.id
@@ -88,6 +89,7 @@ WITH due AS (
             ORDER BY e.due_at
             LIMIT wanted.most
               FOR UPDATE OF e SKIP LOCKED) AS found
+     WHERE NOT {HOLDS_DELIVERIES}
 )
 UPDATE effects e
    SET status = CASE WHEN e.attempts < :max_attempts THEN 'running' ELSE 'failed' END,

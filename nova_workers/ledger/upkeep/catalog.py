@@ -14,6 +14,7 @@ __all__ = [
     "major_version",
     "master_key_ids",
     "missing_roles",
+    "owns_tables",
     "vector_version",
 ]
 
@@ -26,6 +27,8 @@ SELECT c.relname FROM pg_class c
    AND NOT EXISTS (SELECT FROM pg_depend d WHERE d.objid = c.oid AND d.deptype = 'e')
  ORDER BY 1
 """
+
+_OWNS_TABLES = "SELECT pg_has_role(relowner, 'USAGE') FROM pg_class WHERE oid = 'public.tenants'::regclass"
 
 _HAS_OBJECTS = """
 SELECT EXISTS (
@@ -81,6 +84,11 @@ async def export_snapshot(connection: Connection) -> str:
 async def has_objects(connection: Connection) -> bool:
     """Whether the database has a table, or anything else that no extension brings."""
     return bool(await connection.fetchval(_HAS_OBJECTS))
+
+
+async def owns_tables(connection: Connection) -> bool:
+    """Whether this user is the owner of the fleet's tables, who alone sees all rows and sequences."""
+    return bool(await connection.fetchval(_OWNS_TABLES))
 
 
 async def count_rows(connection: Connection) -> dict[str, int]:

@@ -1,7 +1,8 @@
 """What a restored database must not carry over: work in progress of processes that it never had.
 
 A backup is one moment of a live fleet. Its leases belong to processes of that fleet, which may be alive, and send the
-same deliveries. So a restored fleet is paused, and sends nothing outside, until an operator resumes it.
+same deliveries. So a restored fleet is paused, and does nothing after runs and sends nothing outside, until an
+operator resumes it.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from nova_workers.ledger.inserts import insert_attempts
 __all__ = ["HOLDS_DELIVERIES", "Cleared", "clear_restored", "drop_pending_deliveries", "hold_fleet", "pause_fleet"]
 
 HOLDS_DELIVERIES = "EXISTS (SELECT FROM switches s WHERE s.scope = 'fleet' AND s.holds_deliveries)"
-"""Whether nothing may be sent outside."""
+"""Whether nothing may be sent outside, nor done after runs."""
 
 # In columns that every release of the schema has.
 _PAUSE = """
@@ -58,6 +59,8 @@ WITH freed AS (
 SELECT count(*)::int FROM freed
 """
 
+_FORGET_WORKERS = "DELETE FROM worker_sessions"
+
 _PENDING = f"SELECT count(*)::int FROM deliveries WHERE status = 'pending' AND target <> '{INBOX}'"
 
 _DROP_PENDING = f"""
@@ -92,6 +95,7 @@ async def hold_fleet(connection: Connection, reason: str) -> None:
 
 async def clear_restored(connection: Connection) -> Cleared:
     """End the work of processes that the restored fleet never had. Call it in the transaction that holds the fleet."""
+    await connection.execute(_FORGET_WORKERS)
     return Cleared(
         runs=await connection.fetchval(_REQUEUE),
         effects=await connection.fetchval(_RELEASE_EFFECTS),

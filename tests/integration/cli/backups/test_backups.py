@@ -10,9 +10,11 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
 
+from models.rights.logins import ensure_login
 from models.rights.restored import drop_database
 from nova_workers.cli.backups.container import Manifest, open_backup, write_backup
 from nova_workers.cli.backups.dump import write_snapshot
@@ -23,6 +25,7 @@ from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.errors import Conflict
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import claim_deliveries
+from nova_workers.ledger.runs.effects import claim_effects
 from nova_workers.ledger.runs.fleet import Switch, resume
 from nova_workers.ledger.tenants.leases import acquire_lease
 from nova_workers.ledger.upkeep.catalog import count_rows
@@ -38,8 +41,8 @@ _CHANGED_BY_RESTORE = {
     "effects": ("status", "attempts", "due_at"),
     "leases": ("expires_at", "fence"),
 }
-_NEW_ROWS = ("run_attempts", "switches")
-"""A requeued run has an attempt more, and the restored fleet a pause."""
+_OTHER_ROWS = ("run_attempts", "switches", "worker_sessions")
+"""A requeued run has an attempt more, the restored fleet a pause, and no worker."""
 
 # Of what is granted to whom, and which rows each role sees.
 _RIGHTS = """
@@ -58,6 +61,12 @@ _ADD_DELIVERY = """
 INSERT INTO deliveries (id, tenant_id, kind, target, payload)
 VALUES ('dlv_restored', :tenant_id, 'notification', 'test', '{}')
 """
+_ADD_EFFECT = """
+INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
+SELECT 'eff_restored', r.tenant_id, r.id, r.thread_id, 'title', 9
+  FROM runs r WHERE NOT EXISTS (SELECT FROM effects e WHERE e.run_id = r.id) LIMIT 1
+"""
+_LEASE = timedelta(seconds=30)
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,7 @@ class _Backup:
 async def _digests(connection: Connection) -> dict[str, str]:
     found: dict[str, str] = {}
     for table in await count_rows(connection):
-        if table not in _NEW_ROWS:
+        if table not in _OTHER_ROWS:
             row = f"md5((to_jsonb(t) - '{{{','.join(_CHANGED_BY_RESTORE.get(table, ()))}}}'::text[])::text)"
             digest = await connection.fetchval(f"SELECT md5(string_agg({row}, '' ORDER BY {row})) FROM {table} t")
             found[table] = str(digest)
@@ -190,13 +199,17 @@ async def _stays_held(url: str) -> None:
     try:
         tenant_id = await database.fetchval("SELECT min(id) FROM tenants")
         await database.execute(_ADD_DELIVERY, tenant_id=tenant_id)
+        await database.execute(_ADD_EFFECT)
         lease = LeaseRequest(holder="a channel", ttl_s=30)
         async with database.connection() as connection:
             assert await _claim(connection) == 0
+            assert await claim_effects(connection, [("title", 10)], lease=_LEASE, max_attempts=3) == ([], [])
             with pytest.raises(Conflict, match="nova fleet resume"):
                 await acquire_lease(connection, tenant_id, "channel:test", lease)
             assert await resume(connection, Switch("fleet", ""))
             assert await _claim(connection) == 1
+            (effect,), _ = await claim_effects(connection, [("title", 10)], lease=_LEASE, max_attempts=3)
+            assert effect.id == "eff_restored"
             assert (await acquire_lease(connection, tenant_id, "channel:test", lease)).fence == 1
     finally:
         await database.close()
@@ -211,7 +224,7 @@ async def _claim(connection: Connection) -> int:
         channels=["test"],
         webhooks=True,
         limit=10,
-        lease=timedelta(seconds=30),
+        lease=_LEASE,
     )
     return len(claimed)
 
@@ -280,6 +293,14 @@ def _files_of_at_most(size_bytes: int) -> Generator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
+def test_a_user_who_does_not_own_the_tables_cannot_back_them_up(nova: Nova, tmp_path: Path) -> None:
+    owner = nova.env["NOVA_DATABASE_URL"]
+    fleet = urlsplit(owner)._replace(netloc="backup_reader:secret@").geturl()
+    asyncio.run(ensure_login(owner, fleet))
+    done = nova("backup", str(tmp_path / "file.backup"), NOVA_DATABASE_URL=fleet)
+    assert (done.code, "NOVA_DATABASE_OWNER_URL" in done.err) == (1, True), done
+
+
 def test_a_backup_becomes_the_database_of_an_embedded_stack(backup: _Backup) -> None:
     with tempfile.TemporaryDirectory(prefix="nova-restored-") as home:
         nova = Nova({"NOVA_HOME": home, "NO_COLOR": "1"})
@@ -288,8 +309,4 @@ def test_a_backup_becomes_the_database_of_an_embedded_stack(backup: _Backup) -> 
         assert nova.good("restore", str(backup.path), "--json").json["rows"] == sum(backup.manifest.rows.values())
         # Its Postgres was stopped, and is started for a backup.
         made = nova.good("backup", f"{home}/again.backup", "--json").json["manifest"]
-        assert made["rows"] == {
-            **backup.manifest.rows,
-            "switches": made["rows"]["switches"],
-            "run_attempts": made["rows"]["run_attempts"],
-        }
+        assert made["rows"] == {**backup.manifest.rows, **{name: made["rows"][name] for name in _OTHER_ROWS}}
