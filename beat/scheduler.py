@@ -7,6 +7,8 @@ from celery.beat import ScheduleEntry, Scheduler
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from nova_workers.broker.celery_app import RECONNECT
+
 __all__ = ["TickScheduler"]
 
 _log = structlog.get_logger(__name__)
@@ -27,6 +29,10 @@ class TickScheduler(Scheduler):
         else:
             _log.info("tick.left_out", task=entry.task, waiting=waiting)
 
+    def _ensure_connected(self) -> Any:
+        """Connect to the broker, however long it is away. Called by Celery before the first tick."""
+        return self.connection.ensure_connection(_log_attempt, **RECONNECT)
+
     def _waiting(self) -> int:
         try:
             with self.app.connection_or_acquire() as connection:
@@ -34,3 +40,7 @@ class TickScheduler(Scheduler):
         except (RedisError, OperationalError, OSError):
             # Sending fails too, and reports the error.
             return 0
+
+
+def _log_attempt(error: Exception, pause_s: float) -> None:
+    _log.warning("broker.unavailable", error=f"{type(error).__name__}: {error}", pause_s=round(pause_s, 1))

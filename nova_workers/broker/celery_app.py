@@ -19,6 +19,7 @@ from nova_workers.vocabulary import QUEUES
 
 __all__ = [
     "QUEUES",
+    "RECONNECT",
     "TASK_BACKFILL",
     "TASK_DELIVER",
     "TASK_FIRE_TRIGGERS",
@@ -36,6 +37,14 @@ __all__ = [
 ]
 
 
+RECONNECT: Final[dict[str, float | None]] = {
+    "max_retries": None,
+    "interval_start": 0.2,
+    "interval_step": 0.4,
+    "interval_max": 2.0,
+}
+"""Pauses between attempts to connect to the broker, for kombu. Celery's own grow to 30 s, in which a broker that is
+back has neither workers nor ticks."""
 TASK_RUN_AGENT: Final = "nova.run_agent"
 TASK_RUN_EFFECTS: Final = "nova.run_effects"
 TASK_DELIVER: Final = "nova.deliver"

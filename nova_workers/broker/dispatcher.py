@@ -135,7 +135,8 @@ class CeleryDispatcher:
         except Exception as error:
             # No broker failure is raised: the run is in the ledger.
             self._rest_until_s = time.monotonic() + _REST_S
-            _log.warning("doorbell.not_sent", task=ring.task, queue=ring.queue, error=repr(error), **ring.kwargs)
+            why = f"{type(error).__name__}: {error}"
+            _log.warning("doorbell.not_sent", task=ring.task, queue=ring.queue, error=why, **ring.kwargs)
             return False
         self._metrics.doorbells.labels(ring.queue, "rung").inc()
         return True

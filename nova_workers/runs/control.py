@@ -65,10 +65,12 @@ class ControlChannel:
             ping_every_s: See `Subscriber`.
         """
         subscriber = Subscriber(self._redis, ping_every_s=ping_every_s)
+        is_reported = False
         try:
             while True:
                 try:
                     await subscriber.subscribe(CONTROL_CHANNEL)
+                    is_reported = False
                     while True:
                         message = await subscriber.receive()
                         if message["type"] == "subscribe":
@@ -76,7 +78,9 @@ class ControlChannel:
                         elif message["type"] == "message":
                             _on_message(cast(bytes, message["data"]), on_cancel, foreign)
                 except RedisError as error:
-                    _log.warning("control.redis_unavailable", error=str(error))
+                    if not is_reported:
+                        _log.warning("control.redis_unavailable", error=str(error))
+                    is_reported = True
                     await asyncio.sleep(_RECONNECT_S)
                 except Exception:
                     _log.exception("control.failed")

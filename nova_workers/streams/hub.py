@@ -142,6 +142,8 @@ class StreamHub:
         self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
         self._is_connected = False
+        self._reported = False
+        """Whether the log has a line about the missing connection; an attempt follows in a moment."""
         self._lock = asyncio.Lock()
 
     @property
@@ -198,8 +200,9 @@ class StreamHub:
                 while True:
                     self._take(await self._subscriber.receive())
             except RedisError as error:
-                _log.warning("hub.redis_unavailable", feeds=self.open_feeds, error=str(error))
-                self._is_connected = False
+                if self._is_connected or not self._reported:
+                    _log.warning("hub.redis_unavailable", feeds=self.open_feeds, error=str(error))
+                self._is_connected, self._reported = False, True
                 self._subscribed.clear()
                 await asyncio.sleep(_RECONNECT_S)
             except Exception:

@@ -23,6 +23,7 @@ from kombu.message import Message
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
+from nova_workers.broker.celery_app import RECONNECT
 from nova_workers.broker.messages import DoorbellBody, DoorbellHeaders
 from nova_workers.observability.foreign import ForeignMessages, Reason
 
@@ -37,10 +38,6 @@ broker_connected: Final = Signal(name="broker_connected")
 """Sent after each connection to the broker."""
 broker_awaited: Final = Signal(name="broker_awaited")
 """Sent every second while there is none: the hub waits for it, and sends no heartbeats."""
-_FIRST_PAUSE_S = 0.2
-_LONGER_S = 0.4
-_LONGEST_PAUSE_S = 2.0
-"""Between attempts to connect. Celery's own pauses grow to 30 s, in which a broker that is back has no workers."""
 
 _GATHER_S = 0.5
 """How long task events are collected. Flower shows seconds."""
@@ -108,14 +105,7 @@ class BatchingConsumer(Consumer):
 
     def ensure_connected(self, conn: Any) -> Any:
         """Connect to the broker, however long it is away."""
-        conn.ensure_connection(
-            _log_attempt,
-            max_retries=None,
-            interval_start=_FIRST_PAUSE_S,
-            interval_step=_LONGER_S,
-            interval_max=_LONGEST_PAUSE_S,
-            callback=_await_broker,
-        )
+        conn.ensure_connection(_log_attempt, callback=_await_broker, **RECONNECT)
         self.first_connection_attempt = False
         return conn
 
@@ -159,7 +149,7 @@ class BatchingConsumer(Consumer):
 
 
 def _log_attempt(error: Exception, pause_s: float) -> None:
-    _log.warning("broker.unavailable", error=repr(error), pause_s=round(pause_s, 1))
+    _log.warning("broker.unavailable", error=f"{type(error).__name__}: {error}", pause_s=round(pause_s, 1))
 
 
 def _await_broker() -> None:

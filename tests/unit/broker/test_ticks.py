@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from typing import Any, cast
 
@@ -13,6 +14,8 @@ from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.messages import DoorbellHeaders, unreadable
 from nova_workers.config import Settings
 from nova_workers.keys import broker_queue
+from tests.support.servers.fault_proxy import FaultProxy
+from tests.support.waiting import until
 
 
 async def test_each_tick_of_beat_is_a_message_that_workers_execute(redis: Redis, redis_url: str):
@@ -28,3 +31,15 @@ async def test_each_tick_of_beat_is_a_message_that_workers_execute(redis: Redis,
         assert unreadable(tick) is None
         DoorbellHeaders.model_validate(json.loads(tick)["headers"])
     celery.close()
+
+
+async def test_beat_waits_for_its_broker_and_is_connected_seconds_after_it_is_back(redis_url: str):
+    async with FaultProxy.to_redis(redis_url) as link:
+        link.refuses = True
+        scheduler: Any = TickScheduler(app=build_celery(link.url, fail_fast=True), lazy=True)
+        connecting = asyncio.create_task(asyncio.to_thread(scheduler._ensure_connected))
+        await until(lambda: link.accepted > 3)
+        link.heal()
+        async with asyncio.timeout(4):
+            await connecting
+        scheduler.connection.release()
