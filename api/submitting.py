@@ -30,7 +30,7 @@ IdempotencyKey = Annotated[
         min_length=1,
         max_length=255,
         pattern=IDEMPOTENCY_KEY_PATTERN,
-        description="Names this submission for 24 hours: the same key and body again return the first run.",
+        description="Names this request for 24 hours: the same key and body again return what the first one made.",
     ),
 ]
 
@@ -250,12 +250,11 @@ def _quote(value: object) -> str:
     return repr(value)[:80]
 
 
-def hash_of(path: str, body: Body) -> bytes:
+def hash_of(path: str, body: Body | None) -> bytes:
     """Hash the meaning of a body, not its spelling. Defaults are left out: a new field with one changes no hash.
 
     An item of a batch has the hash of the same single message.
     """
-    canonical = orjson.dumps(
-        body.model_dump(exclude_defaults=True, exclude={"idempotency_key"}), option=orjson.OPT_SORT_KEYS
-    )
+    given = {} if body is None else body.model_dump(exclude_defaults=True, exclude={"idempotency_key"})
+    canonical = orjson.dumps(given, option=orjson.OPT_SORT_KEYS)
     return hashlib.sha256(path.encode() + b"\0" + canonical).digest()

@@ -223,14 +223,14 @@ class RunWait(Table, table=True):
 
 
 class IdempotencyKey(Table, table=True):
-    """An Idempotency-Key that was used, the run it made and a hash of the body it came with."""
+    """An Idempotency-Key that was used, what its request made and a hash of the body it came with."""
 
     __tablename__ = "idempotency_keys"
     __table_args__ = (Index(None, "expires_at"),)
 
     tenant_id: str = id_ref(primary=True)
     key: str = string(primary=True)
-    run_id: str = id_ref()
+    run_id: str = id_ref(comment="What it made: a run, or the id of a task, a trigger, a firing or an orchestration")
     body_hash: bytes = Field(sa_column=Column(LargeBinary, nullable=False))
     expires_at: datetime = time()
 

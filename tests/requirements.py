@@ -229,6 +229,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "triggers.many": "Ten thousand triggers that are due in one second all fire, once.",
     "triggers.overlap": "While a run of an earlier occurrence is open, the next is skipped, queued, or cancels it.",
     "secrets.declared": "A value in a tool's field that is declared to hold secrets is redacted from the call on.",
+    "requests.once": "A request with an Idempotency-Key that is repeated makes, starts or sends one thing.",
     "unavailable.finds-out": "A submission whose commit is not confirmed is looked for, and answered with its run.",
     "unavailable.says-what": "An error about an unavailable database says whether anything may have been written.",
     "tenants.second-wall": "A statement of the API that forgets its tenant sees and changes no row of another.",

@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 import asyncpg
 import structlog
 
-from nova_workers.errors import Unavailable
+from nova_workers.errors import Rejected, Unavailable
 
-__all__ = ["is_in_doubt", "write_once"]
+__all__ = ["doubtful", "is_in_doubt", "write_once"]
 
 _log = structlog.get_logger(__name__)
 
@@ -29,6 +29,27 @@ _PAUSE_S: Final = 0.2
 def is_in_doubt(error: Unavailable) -> bool:
     """Whether the write that failed may have been committed."""
     return bool(error.fields.get("may_be_written"))
+
+
+def doubtful(what: str, key: str | None, **named: object) -> Unavailable:
+    """Return the error of a request whose commit is not confirmed, and could not be found out.
+
+    Args:
+        what: What was to be made.
+        key: The request's Idempotency-Key.
+        named: The ids that it has if it was made.
+    """
+    again = (
+        "Repeat the request with the same Idempotency-Key."
+        if key is not None
+        else "Look before you repeat the request. With an Idempotency-Key, repeating it is always safe."
+    )
+    return Unavailable(
+        f"The database did not confirm {what}. It may have been accepted. {again}",
+        server="postgres",
+        may_be_written=True,
+        **named,
+    )
 
 
 async def write_once(
@@ -62,8 +83,19 @@ async def _settle(write: Callable[[], Awaitable[T]], find: Callable[[], Awaitabl
     while True:
         try:
             found = await find()
-            return await write() if found is None else found
+            return await _write_again(write, find) if found is None else found
         except (Unavailable, asyncpg.UniqueViolationError) as error:
-            # Taken: the first one was committed after we looked.
+            # A taken id: the first one was committed after we looked.
             _log.info("commit.unsettled", error=str(error))
         await asyncio.sleep(_PAUSE_S)
+
+
+async def _write_again(write: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]]) -> T:
+    try:
+        return await write()
+    except Rejected:
+        # Perhaps because of what the first one did meanwhile.
+        found = await find()
+        if found is None:
+            raise
+        return found

@@ -2,26 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from nova_workers.contracts.orchestration import AgentDescriptor, Started
+from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
+from nova_workers.contracts.runs import Doorbell
 from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, MessageRoutingError, NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.idempotency import RequestKey, find_key, take_idempotency_key, take_key
+from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.ledger.orchestrations.trees import orchestration_of_run
-from nova_workers.ledger.runs.submit import find_key, take_idempotency_key
+from nova_workers.ledger.runs.submit import find_accepted
 from nova_workers.orchestration.activation import activate, activate_with_prompts
 from nova_workers.orchestration.finding import find_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.planning import NewOrchestration, plan_tree
 from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch
 from nova_workers.orchestration.transitions import after_change, apply_change
+from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["Orchestrations"]
@@ -65,26 +70,51 @@ class Orchestrations:
         if new.is_external:
             # Found again by the id that an idempotency key is bound to: it is no run.
             tree = replace(tree, start_key=_external_key(run_id))
+
+        async def write() -> _Begun:
+            async with self._database.transaction() as connection:
+                key, before = new.idempotency_key, None
+                if key is not None and not await take_idempotency_key(
+                    connection,
+                    new.tenant_id,
+                    key,
+                    body_hash=new.body_hash,
+                    run_id=run_id,
+                    ttl_s=self._idempotency_ttl_s,
+                ):
+                    before = await _find_replay(connection, new.tenant_id, key, new.body_hash)
+                elif tree.start_key is not None:
+                    found = await spawning.find_started(connection, new.tenant_id, tree.start_key)
+                    before = None if found is None else Started(*found, replayed=True)
+                if before is not None:
+                    return _Begun(before)
+                inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
+                if inserted is None:
+                    raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
+                orchestration_id, master_id, bell = inserted
+                news = await changed_now(connection, orchestration_id)
+                return _Begun(Started(orchestration_id, master_id, run_id), bell, news)
+
+        begun = await write_once(
+            write,
+            lambda: self._find_begun(new.tenant_id, run_id, tree.start_key),
+            doubt=lambda: doubtful("the orchestration", new.idempotency_key),
+        )
+        if begun.bell is not None:
+            self._dispatcher.ring_runs([begun.bell])
+        if begun.news is not None:
+            self._notifier.announce_tree(begun.news)
+        return begun.started
+
+    async def _find_begun(self, tenant_id: str, run_id: str, start_key: str | None) -> _Begun | None:
+        """Return what was started with the id of its master's run, or with a key."""
         async with self._database.transaction() as connection:
-            key, before = new.idempotency_key, None
-            if key is not None and not await take_idempotency_key(
-                connection, new.tenant_id, key, body_hash=new.body_hash, run_id=run_id, ttl_s=self._idempotency_ttl_s
-            ):
-                before = await _find_replay(connection, new.tenant_id, key, new.body_hash)
-            elif tree.start_key is not None:
-                found = await spawning.find_started(connection, new.tenant_id, tree.start_key)
-                before = None if found is None else Started(*found, replayed=True)
-            if before is not None:
-                return before
-            inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
-            if inserted is None:
-                raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
-            orchestration_id, master_id, bell = inserted
-            news = await changed_now(connection, orchestration_id)
-        if bell is not None:
-            self._dispatcher.ring_runs([bell])
-        self._notifier.announce_tree(news)
-        return Started(orchestration_id, master_id, run_id)
+            ids = await orchestration_of_run(connection, tenant_id, run_id)
+            if ids is None and start_key is not None:
+                found = await spawning.find_started(connection, tenant_id, start_key)
+                ids = None if found is None else found[:2]
+            accepted = await find_accepted(connection, tenant_id, run_id)
+        return None if ids is None else _Begun(Started(*ids, run_id), None if accepted is None else accepted.doorbell)
 
     async def find_replay(self, tenant_id: str, idempotency_key: str, body_hash: bytes | None) -> Started | None:
         """Return what a request with this key started before, if it did.
@@ -121,32 +151,37 @@ class Orchestrations:
             IdempotencyMismatch: The key was used before with another body.
         """
         run_id = new_id("run")
-        async with self._database.transaction() as connection:
-            tree = await lock_tree(connection, tenant_id, orchestration_id)
-            if idempotency_key is not None and not await take_idempotency_key(
-                connection,
-                tenant_id,
-                idempotency_key,
-                body_hash=body_hash,
-                run_id=run_id,
-                ttl_s=self._idempotency_ttl_s,
-            ):
-                before = await _find_replay(connection, tenant_id, idempotency_key, body_hash)
-                if before is not None:
-                    return before
-            change = TreeChange(connection, tree)
-            master = await _agent(connection, tree, tree.master_id)
-            if master.state not in ENDED_AGENTS:
-                raise AgentSpawnError(
-                    f"The master of orchestration {orchestration_id!r} is {master.state}. Send it a message, or wait "
-                    "for its end."
-                )
-            await activate(change, master, task, run_id=run_id)
-            after = await after_change(change)
-        await apply_change(self._dispatcher, self._notifier, after)
-        return Started(tree.id, master.id, run_id)
 
-    async def prompt(self, tenant_id: str, orchestration_id: str, agent: str, text: str) -> AgentDescriptor:
+        async def write() -> _Begun:
+            async with self._database.transaction() as connection:
+                tree = await lock_tree(connection, tenant_id, orchestration_id)
+                if idempotency_key is not None and not await take_idempotency_key(
+                    connection,
+                    tenant_id,
+                    idempotency_key,
+                    body_hash=body_hash,
+                    run_id=run_id,
+                    ttl_s=self._idempotency_ttl_s,
+                ):
+                    before = await _find_replay(connection, tenant_id, idempotency_key, body_hash)
+                    if before is not None:
+                        return _Begun(before)
+                return await _continue(connection, tree, task, run_id)
+
+        begun = await write_once(
+            write,
+            lambda: self._find_begun(tenant_id, run_id, None),
+            doubt=lambda: doubtful("the follow-up task", idempotency_key, run_id=run_id),
+        )
+        if begun.bell is not None:
+            self._dispatcher.ring_runs([begun.bell])
+        if begun.after is not None:
+            await apply_change(self._dispatcher, self._notifier, begun.after)
+        return begun.started
+
+    async def prompt(
+        self, tenant_id: str, orchestration_id: str, agent: str, text: str, *, request: RequestKey | None = None
+    ) -> tuple[AgentDescriptor, bool]:
         """Send a person's message to an agent: it ends its `wait_for_message`, or restarts it if it has ended.
 
         Args:
@@ -154,15 +189,22 @@ class Orchestrations:
             orchestration_id: The orchestration.
             agent: The agent's id, or a unique part of it.
             text: The message.
+            request: The request's idempotency key: the message of a repeated request is sent once.
+
+        Returns:
+            The agent, and whether an earlier request with the key sent the message.
 
         Raises:
             NotFound: No such orchestration or agent.
+            IdempotencyMismatch: The key was used for another request.
             MessageRoutingError: The agent was killed, or its parent has ended.
         """
         async with self._database.transaction() as connection:
             tree = await lock_tree(connection, tenant_id, orchestration_id)
             change = TreeChange(connection, tree)
             target = await find_agent(connection, tree, agent)
+            if await take_key(connection, tenant_id, request, orchestration_id) is not None:
+                return target, True
             if target.state == "KILLED" or (target.state in ENDED_AGENTS and target.parent_id is not None):
                 raise MessageRoutingError(
                     f"Agent {target.id!r} is {target.state}; only its parent can restart it. Continue the master "
@@ -176,7 +218,7 @@ class Orchestrations:
                 await activate_with_prompts(change, target)
             after = await after_change(change)
         await apply_change(self._dispatcher, self._notifier, after)
-        return target
+        return target, False
 
     async def kill(self, tenant_id: str, orchestration_id: str, agent: str | None, why: str) -> list[str]:
         """Kill an agent and everything below it, the whole tree without `agent`; return the agents that it ended.
@@ -194,6 +236,27 @@ class Orchestrations:
             after = await after_change(change)
         await apply_change(self._dispatcher, self._notifier, after)
         return killed
+
+
+@dataclass(frozen=True, slots=True)
+class _Begun:
+    """An orchestration that was started or continued, and what follows the commit."""
+
+    started: Started
+    bell: Doorbell | None = None
+    news: TreeNews | None = None
+    after: AfterTransition | None = None
+
+
+async def _continue(connection: Connection, tree: LockedTree, task: str, run_id: str) -> _Begun:
+    change = TreeChange(connection, tree)
+    master = await _agent(connection, tree, tree.master_id)
+    if master.state not in ENDED_AGENTS:
+        raise AgentSpawnError(
+            f"The master of orchestration {tree.id!r} is {master.state}. Send it a message, or wait for its end."
+        )
+    await activate(change, master, task, run_id=run_id)
+    return _Begun(Started(tree.id, master.id, run_id), after=await after_change(change))
 
 
 async def _find_replay(connection: Connection, tenant_id: str, key: str, body_hash: bytes | None) -> Started | None:

@@ -6,10 +6,11 @@ from dataclasses import replace
 
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy, Unavailable
+from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.in_doubt import write_once
+from nova_workers.ledger.idempotency import find_key, take_idempotency_key
+from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.runs import submit as ledger
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.runs.cancel import Canceller
@@ -81,11 +82,13 @@ class Submitter:
             async with self._database.connection() as connection:
                 return await ledger.find_accepted(connection, submission.tenant_id, run_id)
 
-        return await write_once(write, find, doubt=lambda: _in_doubt(submission, run_id))
+        return await write_once(
+            write, find, doubt=lambda: doubtful("the message", submission.idempotency_key, run_id=run_id)
+        )
 
     async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
         key = submission.idempotency_key
-        if key is not None and not await ledger.take_idempotency_key(
+        if key is not None and not await take_idempotency_key(
             connection,
             submission.tenant_id,
             key,
@@ -124,14 +127,13 @@ class Submitter:
     async def _replay(self, connection: Connection, submission: Submission, key: str) -> Accepted:
         found = await ledger.find_idempotent(connection, submission.tenant_id, key)
         if found is None:
+            other = await find_key(connection, submission.tenant_id, key)
+            if other is not None and other[0] != submission.body_hash:
+                raise _another_use(key, other[1])
             raise Gone(f"Idempotency-Key {key!r} belongs to a run that was deleted. Use a new key.", key=key)
         body_hash, accepted = found
         if body_hash != submission.body_hash:
-            raise IdempotencyMismatch(
-                f"Idempotency-Key {key!r} was used for run {accepted.run_id!r} with another body. "
-                "Send the same body to get that run, or use a new key.",
-                run_id=accepted.run_id,
-            )
+            raise _another_use(key, accepted.run_id)
         return accepted
 
     async def _refusal(self, connection: Connection, submission: Submission) -> NotFound | Gone:
@@ -154,17 +156,11 @@ class Submitter:
         return Gone(f"Agent {submission.agent_id!r} was deleted at {when}. {hint}", kind="agent")
 
 
-def _in_doubt(submission: Submission, run_id: str) -> Unavailable:
-    again = (
-        "Repeat it with the same Idempotency-Key: that returns the run if it was."
-        if submission.idempotency_key is not None
-        else f"Look for run {run_id!r} before you repeat it. With an Idempotency-Key, repeating it is always safe."
-    )
-    return Unavailable(
-        f"The database did not confirm the message. It may have been accepted. {again}",
-        server="postgres",
-        may_be_written=True,
-        run_id=run_id,
+def _another_use(key: str, made_id: str) -> IdempotencyMismatch:
+    return IdempotencyMismatch(
+        f"Idempotency-Key {key!r} was used for {made_id!r} with another body. "
+        "Send the same body to get that, or use a new key.",
+        run_id=made_id,
     )
 
 

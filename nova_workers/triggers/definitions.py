@@ -17,6 +17,7 @@ from nova_workers.contracts.http.triggers import Firing, TriggerCreate, TriggerP
 from nova_workers.errors import Gone, InvalidInput, NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.idempotency import RequestKey, name_made, take_key
 from nova_workers.ledger.threads.records import get_thread
 from nova_workers.ledger.triggers import definitions as ledger
 from nova_workers.ledger.triggers.definitions import NewTrigger
@@ -58,6 +59,33 @@ async def create_trigger(
     return await ledger.create_trigger(
         connection, tenant_id, given.agent_id, trigger, trigger_id=trigger_id, created_by=by, at=now
     )
+
+
+async def create_once(
+    connection: Connection,
+    tenant_id: str,
+    given: TriggerCreate,
+    *,
+    timezone: str,
+    by: str,
+    request: RequestKey | None,
+) -> tuple[TriggerView, bool]:
+    """Create a trigger as `create_trigger` does, once for a request's key. Must be called inside a transaction.
+
+    Returns:
+        The trigger, and whether an earlier request with the key made it.
+
+    Raises:
+        IdempotencyMismatch: The key was used for another request.
+        Gone: The trigger of the earlier request was deleted.
+        NovaError: See `create_trigger`.
+    """
+    earlier = await take_key(connection, tenant_id, request)
+    if earlier is not None:
+        return await ledger.get_trigger(connection, tenant_id, earlier), True
+    made = await create_trigger(connection, tenant_id, given, timezone=timezone, by=by)
+    await name_made(connection, tenant_id, request, made.id)
+    return made, False
 
 
 async def patch_trigger(

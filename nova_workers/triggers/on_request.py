@@ -2,17 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
 from nova_workers.contracts.http.triggers import TriggerFiringView
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import Conflict, Gone, LimitExceeded
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.idempotency import RequestKey, take_key
+from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.orchestrations.spawning import NewTree
+from nova_workers.ledger.runs.submit import find_accepted
 from nova_workers.ledger.triggers import firing as ledger
 from nova_workers.ledger.triggers.definitions import get_trigger
 from nova_workers.ledger.triggers.due import DueTrigger, take_one
-from nova_workers.ledger.triggers.firing import NewFiring
-from nova_workers.ledger.triggers.outcomes import get_firing, spent_since
+from nova_workers.ledger.triggers.firing import Begun, NewFiring
+from nova_workers.ledger.triggers.outcomes import find_firing, get_firing, spent_since
 from nova_workers.observability.metrics import Metrics
 from nova_workers.triggers.orchestrating import TreePlanner
 from nova_workers.triggers.verdicts import day_began, limited, over_limit
@@ -38,10 +44,21 @@ class TriggerFirer:
         self._notifier = notifier
         self._planner = planner
 
-    async def fire(self, tenant_id: str, trigger_id: str) -> TriggerFiringView:
+    async def fire(
+        self, tenant_id: str, trigger_id: str, *, request: RequestKey | None = None
+    ) -> tuple[TriggerFiringView, bool]:
         """Fire a trigger now, due or not, enabled or not. Its schedule does not change.
 
+        Args:
+            tenant_id: Whose trigger.
+            trigger_id: The trigger.
+            request: The request's idempotency key.
+
+        Returns:
+            The firing, and whether an earlier request with the key made it.
+
         Raises:
+            IdempotencyMismatch: The key was used for another request.
             NotFound: There is no such trigger.
             Gone: It, its agent or its fixed thread was deleted.
             LimitExceeded: It has reached its daily limit of runs or cost.
@@ -49,32 +66,39 @@ class TriggerFirer:
             Unavailable: The database does not answer. Where the reply to the commit was lost, it may have fired.
         """
         trees = await self._plan(tenant_id, trigger_id)
-        async with self._database.transaction() as connection:
-            trigger = await take_one(connection, tenant_id, trigger_id)
-            await _check_fires(connection, trigger)
-            fixed, orchestrates = trigger.thread_id, trigger.action == "orchestrate"
-            if orchestrates and trigger.id not in trees:
-                raise Conflict(f"Trigger {trigger_id!r} was changed at the same moment. Try again.")
-            firing = NewFiring(
-                new_id("fir"),
-                trigger.id,
-                trigger.now,
-                "fired",
-                run_id=new_id("run"),
-                thread_id=None if orchestrates else fixed or new_id("thr"),
-                new_thread=fixed is None and not orchestrates,
-                manual=True,
-            )
-            begun = await ledger.insert_firings(connection, [firing], trees)
-            if not begun.bells:
-                raise Conflict(f"Trigger {trigger_id!r} fired at the same moment. Try again.", trigger_id=trigger_id)
-            view = await get_firing(connection, tenant_id, firing.id)
+        firing_id, run_id = new_id("fir"), new_id("run")
+
+        async def write() -> _Fired:
+            async with self._database.transaction() as connection:
+                earlier = await take_key(connection, tenant_id, request, firing_id)
+                if earlier is not None:
+                    view = await get_firing(connection, tenant_id, earlier)
+                    return _Fired(view, is_replay=earlier != firing_id)
+                return await _fire(connection, tenant_id, trigger_id, trees, firing_id=firing_id, run_id=run_id)
+
+        async def find() -> _Fired | None:
+            async with self._database.connection() as connection:
+                view = await find_firing(connection, tenant_id, firing_id)
+                run = await find_accepted(connection, tenant_id, run_id)
+            return None if view is None else _Fired(view, Begun(bells=[] if run is None else [run.doorbell]))
+
+        fired = await write_once(
+            write,
+            find,
+            doubt=lambda: doubtful(
+                f"the firing of trigger {trigger_id!r}", request and request.key, firing_id=firing_id
+            ),
+        )
+        if not fired.is_replay:
+            self._announce(fired.begun)
+        return fired.view, fired.is_replay
+
+    def _announce(self, begun: Begun) -> None:
         self._dispatcher.ring_runs(begun.bells)
         for news in begun.news:
             self._notifier.announce_tree(news)
         self._metrics.trigger_firings.labels("fired", "").inc()
         self._metrics.runs_accepted.labels("background", "trigger").inc()
-        return view
 
     async def _plan(self, tenant_id: str, trigger_id: str) -> dict[str, NewTree]:
         """Return the orchestration that the trigger starts, if it starts one."""
@@ -83,6 +107,43 @@ class TriggerFirer:
         if trigger.action == "run":
             return {}
         return {trigger_id: await self._planner.plan(tenant_id, trigger.agent_id, trigger.prompt)}
+
+
+@dataclass(frozen=True, slots=True)
+class _Fired:
+    view: TriggerFiringView
+    begun: Begun = field(default_factory=Begun)
+    is_replay: bool = False
+
+
+async def _fire(
+    connection: Connection,
+    tenant_id: str,
+    trigger_id: str,
+    trees: Mapping[str, NewTree],
+    *,
+    firing_id: str,
+    run_id: str,
+) -> _Fired:
+    trigger = await take_one(connection, tenant_id, trigger_id)
+    await _check_fires(connection, trigger)
+    fixed, orchestrates = trigger.thread_id, trigger.action == "orchestrate"
+    if orchestrates and trigger.id not in trees:
+        raise Conflict(f"Trigger {trigger_id!r} was changed at the same moment. Try again.")
+    firing = NewFiring(
+        firing_id,
+        trigger.id,
+        trigger.now,
+        "fired",
+        run_id=run_id,
+        thread_id=None if orchestrates else fixed or new_id("thr"),
+        new_thread=fixed is None and not orchestrates,
+        manual=True,
+    )
+    begun = await ledger.insert_firings(connection, [firing], trees)
+    if not begun.bells:
+        raise Conflict(f"Trigger {trigger_id!r} fired at the same moment. Try again.", trigger_id=trigger_id)
+    return _Fired(await get_firing(connection, tenant_id, firing_id), begun)
 
 
 async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:

@@ -12,6 +12,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, OrchestrationIdPath
+from api.repeats import RepeatableRequest
 from api.state import ApiState, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
@@ -169,10 +170,20 @@ async def kill_orchestration(
 
 @router.post("/{orchestration_id}/agents/{agent}/prompt", responses=problems(404, 409, body=True))
 async def prompt_orchestration_agent(
-    orchestration_id: OrchestrationIdPath, agent: TreeAgentPath, body: AgentPrompt, caller: RunsCaller, state: State
+    *,
+    orchestration_id: OrchestrationIdPath,
+    agent: TreeAgentPath,
+    body: AgentPrompt,
+    caller: RunsCaller,
+    state: State,
+    repeats: RepeatableRequest,
 ) -> OrchestrationView:
     """Send an agent a message: it ends its `wait_for_message`, and restarts a master that has ended."""
-    await state.services.orchestrations.prompt(caller.tenant_id, orchestration_id, agent, body.text)
+    orchestrations, key = state.services.orchestrations, repeats.bound_to(body)
+    await repeats.once(
+        "the message",
+        lambda: orchestrations.prompt(caller.tenant_id, orchestration_id, agent, body.text, request=key),
+    )
     return await _changed(orchestration_id, caller, state)
 
 

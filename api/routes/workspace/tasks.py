@@ -10,6 +10,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, ResourceIdPath, StepIdPath, TaskIdPath
+from api.repeats import RepeatableRequest
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tasks import (
@@ -41,9 +42,10 @@ ParentQuery = Annotated[TaskNumber | None, Query(description="Only subtasks of t
 
 
 @router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
-async def create_task(body: TaskCreate, caller: WorkspaceCaller, state: State) -> TaskView:
+async def create_task(body: TaskCreate, caller: WorkspaceCaller, state: State, repeats: RepeatableRequest) -> TaskView:
     """Create a task."""
-    return await state.services.tasks.create(caller.tenant_id, PERSON, body)
+    key = repeats.bound_to(body)
+    return await repeats.once("the task", lambda: state.services.tasks.create_once(caller.tenant_id, PERSON, body, key))
 
 
 @router.get("", responses=problems(400, 410, 422))

@@ -10,6 +10,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, TriggerIdPath
+from api.repeats import RepeatableRequest
 from api.state import ApiState, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.triggers import (
@@ -41,14 +42,20 @@ def _check_gate(body: TriggerCreate | TriggerPatch, state: ApiState) -> None:
 
 
 @router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
-async def create_trigger(body: TriggerCreate, caller: WorkspaceCaller, state: State) -> TriggerView:
+async def create_trigger(
+    body: TriggerCreate, caller: WorkspaceCaller, state: State, repeats: RepeatableRequest
+) -> TriggerView:
     """Create a trigger."""
-    services = state.services
+    services, key = state.services, repeats.bound_to(body)
     _check_gate(body, state)
-    async with services.database.connection() as connection:
-        return await workspace.create_trigger(
-            connection, caller.tenant_id, body, timezone=services.settings.timezone, by=PERSON
-        )
+
+    async def write() -> tuple[TriggerView, bool]:
+        async with services.database.transaction() as connection:
+            return await workspace.create_once(
+                connection, caller.tenant_id, body, timezone=services.settings.timezone, by=PERSON, request=key
+            )
+
+    return await repeats.once("the trigger", write)
 
 
 @router.get("", responses=problems(400, 410, 422))
@@ -119,9 +126,13 @@ async def resume_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, sta
 
 
 @router.post("/{trigger_id}/fire", status_code=201, responses=problems(404, 409, 410))
-async def fire_trigger(trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State) -> TriggerFiringView:
+async def fire_trigger(
+    trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, repeats: RepeatableRequest
+) -> TriggerFiringView:
     """Fire a trigger now, regardless of its schedule, its gate and its open runs. Its daily limits apply."""
-    return await state.services.triggers.fire(caller.tenant_id, trigger_id)
+    firing, is_replay = await state.services.triggers.fire(caller.tenant_id, trigger_id, request=repeats.bound_to(None))
+    repeats.mark(is_replay)
+    return firing
 
 
 @router.get("/{trigger_id}/firings", responses=problems(400, 404, 410, 422))

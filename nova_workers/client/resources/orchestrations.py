@@ -174,9 +174,12 @@ class Orchestrations:
         path = f"{_PATH}/{orchestration_id}/master/complete"
         return await self._transport.fetch(OrchestrationView, "POST", path, body=result)
 
-    async def prompt(self, orchestration_id: str, agent: str, prompt: AgentPrompt) -> OrchestrationView:
-        """Send a message to an agent."""
-        return await self._change(orchestration_id, f"agents/{agent}/prompt", prompt)
+    async def prompt(
+        self, orchestration_id: str, agent: str, prompt: AgentPrompt, *, idempotency_key: str | None = None
+    ) -> OrchestrationView:
+        """Send a message to an agent, with an Idempotency-Key as `start` does."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return await self._change(orchestration_id, f"agents/{agent}/prompt", prompt, headers=headers)
 
     async def events(
         self, orchestration_id: str, *, after: TreeCursor | None = None

@@ -9,6 +9,7 @@ from nova_workers.contracts.http.triggers import (
     TriggerPreview,
     TriggerView,
 )
+from nova_workers.ids import new_id
 
 __all__ = ["Triggers"]
 
@@ -34,9 +35,10 @@ class Triggers:
         """Return a trigger."""
         return await self._transport.fetch(TriggerView, "GET", f"/v1/triggers/{trigger_id}")
 
-    async def create(self, trigger: TriggerCreate) -> TriggerView:
-        """Create a trigger."""
-        return await self._transport.fetch(TriggerView, "POST", "/v1/triggers", body=trigger)
+    async def create(self, trigger: TriggerCreate, *, idempotency_key: str | None = None) -> TriggerView:
+        """Create a trigger, with an Idempotency-Key, generated unless given."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return await self._transport.fetch(TriggerView, "POST", "/v1/triggers", body=trigger, headers=headers)
 
     async def patch(self, trigger_id: str, change: TriggerPatch) -> TriggerView:
         """Change the fields that `change` sets."""
@@ -56,9 +58,12 @@ class Triggers:
         """End a trigger's pause."""
         return await self._transport.fetch(TriggerView, "POST", f"/v1/triggers/{trigger_id}/resume")
 
-    async def fire(self, trigger_id: str) -> TriggerFiringView:
-        """Fire a trigger now."""
-        return await self._transport.fetch(TriggerFiringView, "POST", f"/v1/triggers/{trigger_id}/fire")
+    async def fire(self, trigger_id: str, *, idempotency_key: str | None = None) -> TriggerFiringView:
+        """Fire a trigger now, with an Idempotency-Key, generated unless given, so that a retry fires no second time."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return await self._transport.fetch(
+            TriggerFiringView, "POST", f"/v1/triggers/{trigger_id}/fire", headers=headers
+        )
 
     async def firings(
         self, trigger_id: str, *, limit: int | None = None, cursor: str | None = None

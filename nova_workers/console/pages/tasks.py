@@ -71,7 +71,7 @@ async def new(request: Request) -> Response:
             "steps": [{"title": title} for title in titles],
         }
         try:
-            task = await client_of(request).tasks.create(build(TaskCreate, given))
+            task = await client_of(request).tasks.create(build(TaskCreate, given), idempotency_key=form.given("key"))
         except Rejected as error:
             form = form.refused(error)
         else:

@@ -72,7 +72,8 @@ async def new(request: Request) -> Response:
         form = await read_form(request)
         try:
             given = {"agent_id": form.given("agent_id"), **_of(form, with_nulls=False)}
-            trigger = await client_of(request).triggers.create(build(TriggerCreate, given))
+            calls, body = client_of(request).triggers, build(TriggerCreate, given)
+            trigger = await calls.create(body, idempotency_key=form.given("key"))
         except Rejected as error:
             form = form.refused(error)
         else:

@@ -5,7 +5,7 @@ Lock order in every transition: the thread's row first, then rows of its runs, s
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.ids import new_id
@@ -17,12 +17,10 @@ __all__ = [
     "agent_deleted_at",
     "find_accepted",
     "find_idempotent",
-    "find_key",
     "insert_run",
     "insert_run_on_new_thread",
     "interrupt_active",
     "lock_thread",
-    "take_idempotency_key",
     "why_no_thread",
 ]
 
@@ -77,16 +75,6 @@ WITH agent AS (
 {_RUN}
 """
 
-# Takes over an expired key; returns no row for a valid one. Waits for a concurrent submit with the same key.
-_TAKE_KEY = """
-INSERT INTO idempotency_keys AS k (tenant_id, key, run_id, body_hash, expires_at)
-VALUES (:tenant_id, :key, :run_id, :body_hash, now() + :ttl)
-ON CONFLICT (tenant_id, key) DO UPDATE
-   SET run_id = EXCLUDED.run_id, body_hash = EXCLUDED.body_hash, expires_at = EXCLUDED.expires_at
- WHERE k.expires_at <= now()
-RETURNING run_id
-"""
-
 _FIND_KEY = """
 SELECT k.body_hash, r.id, r.thread_id, r.agent_id, r.seq, r.queue, r.created_at
   FROM idempotency_keys k JOIN runs r ON r.id = k.run_id
@@ -97,10 +85,6 @@ _FIND_RUN = """
 SELECT id, thread_id, agent_id, seq, queue, created_at, status, start_at
   FROM runs
  WHERE id = :run_id AND tenant_id = :tenant_id
-"""
-
-_BOUND_KEY = """
-SELECT body_hash, run_id FROM idempotency_keys WHERE tenant_id = :tenant_id AND key = :key AND expires_at > now()
 """
 
 _LOCK_THREAD = (
@@ -155,21 +139,6 @@ async def insert_run_on_new_thread(connection: Connection, submission: Submissio
     return _accepted(row)
 
 
-async def take_idempotency_key(
-    connection: Connection, tenant_id: str, key: str, *, body_hash: bytes | None, run_id: str, ttl_s: float
-) -> bool:
-    """Bind a key to a run. False if a valid key is bound to another run."""
-    taken = await connection.fetchval(
-        _TAKE_KEY,
-        tenant_id=tenant_id,
-        key=key,
-        run_id=run_id,
-        body_hash=body_hash,
-        ttl=timedelta(seconds=ttl_s),
-    )
-    return taken is not None
-
-
 async def find_idempotent(connection: Connection, tenant_id: str, key: str) -> tuple[bytes, Accepted] | None:
     """Return the body's hash and the run that a key is bound to."""
     row = await connection.fetchrow(_FIND_KEY, tenant_id=tenant_id, key=key)
@@ -190,12 +159,6 @@ async def find_idempotent(connection: Connection, tenant_id: str, key: str) -> t
 async def find_accepted(connection: Connection, tenant_id: str, run_id: str) -> Accepted | None:
     """Return a run as it was accepted; None if there is none of this id."""
     return _accepted(await connection.fetchrow(_FIND_RUN, tenant_id=tenant_id, run_id=run_id))
-
-
-async def find_key(connection: Connection, tenant_id: str, key: str) -> tuple[bytes | None, str] | None:
-    """Return the body's hash and the id that a valid key is bound to, whether or not there is a run of that id."""
-    row = await connection.fetchrow(_BOUND_KEY, tenant_id=tenant_id, key=key)
-    return None if row is None else (row["body_hash"], row["run_id"])
 
 
 async def lock_thread(connection: Connection, tenant_id: str, thread_id: str) -> str | None:

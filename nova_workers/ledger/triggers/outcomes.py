@@ -12,7 +12,7 @@ from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 
-__all__ = ["Spent", "get_firing", "list_firings", "settle", "spent_since"]
+__all__ = ["Spent", "find_firing", "get_firing", "list_firings", "settle", "spent_since"]
 
 # Runs and cost since a moment of each trigger, counted as daily budgets count: usage of runs that ended since then, and
 # what open runs have used, unless they only waited or were queued. Costs of other agents that these runs called are not
@@ -137,7 +137,13 @@ async def get_firing(connection: Connection, tenant_id: str, firing_id: str) -> 
     Raises:
         NotFound: There is no such firing.
     """
-    row = await connection.fetchrow(_GET, tenant_id=tenant_id, firing_id=firing_id)
-    if row is None:
+    found = await find_firing(connection, tenant_id, firing_id)
+    if found is None:
         raise NotFound(f"There is no firing {firing_id!r}.", firing_id=firing_id)
-    return TriggerFiringView.model_validate(dict(row))
+    return found
+
+
+async def find_firing(connection: Connection, tenant_id: str, firing_id: str) -> TriggerFiringView | None:
+    """Return one firing; None if there is none of this id."""
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, firing_id=firing_id)
+    return None if row is None else TriggerFiringView.model_validate(dict(row))

@@ -19,6 +19,7 @@ from nova_workers.contracts.http.tasks import (
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.errors import IllegalTransition
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.idempotency import RequestKey, name_made, take_key
 from nova_workers.ledger.tasks import records as ledger
 from nova_workers.ledger.tasks.history import list_changes
 from nova_workers.ledger.tasks.plan import mark_step_done, unlink_steps
@@ -58,8 +59,27 @@ class Tasks:
             Conflict: A resource is given twice.
             LimitExceeded: The tenant has its maximum of open tasks.
         """
+        return (await self.create_once(tenant_id, actor, given, None))[0]
+
+    async def create_once(
+        self, tenant_id: str, actor: TaskActor, given: TaskCreate, request: RequestKey | None
+    ) -> tuple[TaskView, bool]:
+        """Create a task as `create` does, once for a request's key.
+
+        Returns:
+            The task, and whether an earlier request with the key made it.
+
+        Raises:
+            IdempotencyMismatch: The key was used for another request.
+            NovaError: See `create`.
+        """
         async with self._transactions.change(tenant_id, actor) as transaction:
-            return await transaction.read(await write_new(transaction, given))
+            earlier = await take_key(transaction.connection, tenant_id, request)
+            if earlier is not None:
+                return await transaction.read(int(earlier)), True
+            task_id = await write_new(transaction, given)
+            await name_made(transaction.connection, tenant_id, request, str(task_id))
+            return await transaction.read(task_id), False
 
     async def get(self, tenant_id: str, task_id: int) -> TaskView:
         """Return a task.

@@ -183,8 +183,8 @@ async def test_occurrences_wait_while_their_agent_is_paused(triggers: TriggerHar
 @proves("triggers.by-hand")
 async def test_a_manual_firing_starts_a_run_now_and_keeps_the_schedule(triggers: TriggerHarness) -> None:
     trigger_id = await triggers.make(schedule="3600", gate={"kind": "open_tasks"}, enabled=False)
-    first = await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
-    second = await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
+    first, _ = await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
+    second, _ = await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
     assert (first.outcome, first.manual, first.run_status) == ("fired", True, "queued")
     assert first.run_id != second.run_id
     assert [bell.run_id for bell in triggers.harness.bells.waiting] == [first.run_id, second.run_id]

@@ -181,7 +181,7 @@ async def test_the_cost_of_all_agents_counts_for_the_limit_of_the_day(triggers: 
 
 async def test_a_person_fires_an_orchestration(triggers: TriggerHarness) -> None:
     trigger_id = await _make(triggers, complete("by hand"))
-    firing = await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
+    firing, _ = await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
     (tree,) = await _trees(triggers)
     assert firing.thread_id == tree["thread_id"]
     assert firing.manual

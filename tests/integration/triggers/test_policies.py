@@ -352,7 +352,7 @@ async def test_runs_that_ended_since_the_last_look_count_in_their_order(
     trigger_id = await triggers.make(pause_after_failures=3)
     names = {"f": "failed", "s": "succeeded", "c": "canceled"}
     for at, letter in enumerate(ended):
-        firing = await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
+        firing, _ = await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
         await triggers.database.execute(
             "UPDATE runs SET status = :status, finished_at = now() + :at * interval '1 ms' WHERE id = :run_id",
             run_id=firing.run_id,

@@ -171,9 +171,12 @@ class Orchestrations:
         path = f"{_PATH}/{orchestration_id}/master/complete"
         return self._transport.fetch(OrchestrationView, "POST", path, body=result)
 
-    def prompt(self, orchestration_id: str, agent: str, prompt: AgentPrompt) -> OrchestrationView:
-        """Send a message to an agent."""
-        return self._change(orchestration_id, f"agents/{agent}/prompt", prompt)
+    def prompt(
+        self, orchestration_id: str, agent: str, prompt: AgentPrompt, *, idempotency_key: str | None = None
+    ) -> OrchestrationView:
+        """Send a message to an agent, with an Idempotency-Key as `start` does."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return self._change(orchestration_id, f"agents/{agent}/prompt", prompt, headers=headers)
 
     def events(
         self, orchestration_id: str, *, after: TreeCursor | None = None

@@ -18,6 +18,7 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.ids import new_id
 
 __all__ = ["Tasks"]
 
@@ -51,9 +52,10 @@ class Tasks:
         """Return a task."""
         return self._transport.fetch(TaskView, "GET", f"/v1/tasks/{task_id}")
 
-    def create(self, task: TaskCreate) -> TaskView:
-        """Create a task; `NotFound` if its owner does not exist."""
-        return self._transport.fetch(TaskView, "POST", "/v1/tasks", body=task)
+    def create(self, task: TaskCreate, *, idempotency_key: str | None = None) -> TaskView:
+        """Create a task, with an Idempotency-Key, generated unless given; `NotFound` if its owner does not exist."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return self._transport.fetch(TaskView, "POST", "/v1/tasks", body=task, headers=headers)
 
     def update(self, task_id: int, change: TaskPatch) -> TaskView:
         """Change the fields that `change` sets."""

@@ -10,6 +10,7 @@ from nova_workers.contracts.http.triggers import (
     TriggerPreview,
     TriggerView,
 )
+from nova_workers.ids import new_id
 
 __all__ = ["Triggers"]
 
@@ -35,9 +36,10 @@ class Triggers:
         """Return a trigger."""
         return self._transport.fetch(TriggerView, "GET", f"/v1/triggers/{trigger_id}")
 
-    def create(self, trigger: TriggerCreate) -> TriggerView:
-        """Create a trigger."""
-        return self._transport.fetch(TriggerView, "POST", "/v1/triggers", body=trigger)
+    def create(self, trigger: TriggerCreate, *, idempotency_key: str | None = None) -> TriggerView:
+        """Create a trigger, with an Idempotency-Key, generated unless given."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return self._transport.fetch(TriggerView, "POST", "/v1/triggers", body=trigger, headers=headers)
 
     def patch(self, trigger_id: str, change: TriggerPatch) -> TriggerView:
         """Change the fields that `change` sets."""
@@ -57,9 +59,10 @@ class Triggers:
         """End a trigger's pause."""
         return self._transport.fetch(TriggerView, "POST", f"/v1/triggers/{trigger_id}/resume")
 
-    def fire(self, trigger_id: str) -> TriggerFiringView:
-        """Fire a trigger now."""
-        return self._transport.fetch(TriggerFiringView, "POST", f"/v1/triggers/{trigger_id}/fire")
+    def fire(self, trigger_id: str, *, idempotency_key: str | None = None) -> TriggerFiringView:
+        """Fire a trigger now, with an Idempotency-Key, generated unless given, so that a retry fires no second time."""
+        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
+        return self._transport.fetch(TriggerFiringView, "POST", f"/v1/triggers/{trigger_id}/fire", headers=headers)
 
     def firings(
         self, trigger_id: str, *, limit: int | None = None, cursor: str | None = None

@@ -1,0 +1,67 @@
+"""Requests that may be repeated: each with an Idempotency-Key has its effect once."""
+
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Annotated, TypeVar
+
+from fastapi import Depends, Request, Response
+
+from api.state import state_of
+from api.submitting import IdempotencyKey, hash_of
+from nova_workers.contracts.bodies import Body
+from nova_workers.ledger.idempotency import RequestKey
+from nova_workers.ledger.in_doubt import doubtful, write_once
+
+__all__ = ["RepeatableRequest", "Repeats"]
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Repeats:
+    """The idempotency key of a request, if it has one, and its response's headers."""
+
+    request: Request
+    response: Response
+    key: str | None
+
+    def bound_to(self, body: Body | None) -> RequestKey | None:
+        """Return the key with the hash of what is requested; None without a key."""
+        if self.key is None:
+            return None
+        ttl_s = state_of(self.request).services.settings.runs.idempotency_ttl_s
+        return RequestKey(self.key, hash_of(self.request.url.path, body), ttl_s)
+
+    async def once(self, what: str, write: Callable[[], Awaitable[tuple[T, bool]]]) -> T:
+        """Write what a request makes, and return it.
+
+        Args:
+            what: What it makes.
+            write: Returns it, and whether an earlier request with the key made it. With a key, it is called again if
+                the commit is not confirmed.
+
+        Raises:
+            NovaError: As `write`.
+        """
+        if self.key is None:
+            made, _ = await write()
+            return made
+        made, is_replay = await write_once(write, _not_known, doubt=lambda: doubtful(what, self.key))
+        self.mark(is_replay)
+        return made
+
+    def mark(self, is_replay: bool) -> None:
+        """Say in the response whether an earlier request with the key had the effect."""
+        if is_replay:
+            self.response.headers["idempotent-replayed"] = "true"
+
+
+async def _not_known() -> None:
+    """Find nothing: the key, which `write` takes, is what finds it."""
+
+
+async def _repeats(request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> Repeats:
+    return Repeats(request, response, idempotency_key)
+
+
+RepeatableRequest = Annotated[Repeats, Depends(_repeats)]
