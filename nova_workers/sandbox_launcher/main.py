@@ -83,7 +83,7 @@ def _give_up(walls: Walls) -> None:
     forbid_new_privileges()
     # Becoming another user ended the first request for it.
     _end_with_parent()
-    if not os.access(walls.cwd, os.X_OK):
+    if walls.landlock_only and not os.access(walls.cwd, os.X_OK):
         raise PermissionError(
             f"user {os.geteuid()} cannot reach {walls.cwd!r}: let others pass the directories above it (chmod o+x)"
         )

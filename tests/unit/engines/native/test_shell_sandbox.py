@@ -389,6 +389,30 @@ async def test_a_command_changes_nothing_of_another_tenant_that_its_user_owns(
 
 
 @proves("ceilings.sandbox")
+async def test_a_command_has_no_descriptor_but_its_own(sandbox: ShellSandbox, fleet_home: Path) -> None:
+    """Through one of a directory, or of the filter, it could reach what is around it."""
+    caller = _enclosed(sandbox, fleet_home)
+    # The shell itself keeps 10 while it redirects.
+    command = "for fd in {3..9} {11..99}; do : 2>/dev/null <&$fd && echo open $fd; done; echo looked"
+    assert await caller.call("Bash", command=f"exec 2>/dev/null; {command}") == "looked"
+    caller.native.close()
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="Only root can become another user")
+async def test_a_directory_that_the_other_user_cannot_reach_is_named(
+    sandbox: ShellSandbox, fleet_home: Path, folder: Path
+) -> None:
+    caller = _enclosed(sandbox, fleet_home)
+    os.chmod(folder, 0o700)
+    outcome = await caller.outcome("Bash", command="echo ran")
+    if sandbox.kind == "landlock":
+        assert f"cannot reach '{caller.workdir}': let others pass" in outcome.content[0]["text"]
+    else:
+        assert outcome.content[0]["text"] == "ran"
+    caller.native.close()
+
+
+@proves("ceilings.sandbox")
 async def test_a_command_does_not_become_root_again(sandbox: ShellSandbox, fleet_home: Path) -> None:
     caller = _enclosed(sandbox, fleet_home)
     tries = ("setpriv --reuid 0 id -u", "sudo -n id -u", "unshare -r id -u", "chroot / id -u")
