@@ -2,6 +2,8 @@
 
     python -m tests.soak [--minutes 30] [--rate TURNS] [--tolerance 0.05] [--json FILE] [--markdown FILE]
 
+Figures go to .cache/soak.json and .cache/soak.md.
+
 Exits with 1 if something grows, a turn fails, or the fleet does not keep up. For a machine on which nothing else runs.
 """
 
@@ -39,6 +41,7 @@ _WARM_UP_SHARE = 0.3
 """Pools fill, Python's heap and the statistics of tables settle, the first vacuum runs."""
 _CALIBRATE_S = 20.0
 _DRAIN_S = 60.0
+_FOLDER = Path(".cache")
 _WIDTH = 130
 """Of the table in a file or a pipe."""
 
@@ -136,6 +139,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # Without the developer's own settings.
     for name in [name for name in os.environ if name.startswith(("NOVA_", "ANTHROPIC_"))]:
         del os.environ[name]
+    console = Console(stderr=True)
     with tempfile.TemporaryDirectory(prefix="nova-soak-", dir=options.home) as folder:
         report = uvloop.run(
             soak(
@@ -143,14 +147,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 rate=options.rate,
                 tolerance=options.tolerance,
                 home=Path(folder),
-                console=Console(stderr=True),
+                console=console,
             )
         )
     report.print(Console(width=None if sys.stdout.isatty() else _WIDTH))
-    if options.json:
-        options.json.write_bytes(report.to_json())
-    if options.markdown:
-        options.markdown.write_text(report.to_markdown(), encoding="utf-8")
+    for path, content in ((options.json, report.to_json()), (options.markdown, report.to_markdown().encode())):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_bytes(content)
+        console.print(f"written: {path}", style="dim")
     return 1 if report.problems else 0
 
 
@@ -159,8 +163,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--minutes", type=float, default=30.0, help="how long the load lasts; default 30")
     parser.add_argument("--rate", type=float, metavar="TURNS", help="turns a second; default half of what is measured")
     parser.add_argument("--tolerance", type=float, default=0.05, help="growth that is flat, as a share; default 0.05")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="write all figures and samples")
-    parser.add_argument("--markdown", type=Path, metavar="FILE", help="write the table")
+    parser.add_argument("--json", type=Path, metavar="FILE", default=_FOLDER / "soak.json", help="all samples")
+    parser.add_argument("--markdown", type=Path, metavar="FILE", default=_FOLDER / "soak.md", help="the table")
     parser.add_argument("--home", type=Path, metavar="FOLDER", help="put the fleet's data on this disk")
     return parser
 
