@@ -255,6 +255,7 @@ class Stack:
         await self._supervisor.start(*([spec] for spec in specs))
         if postgres is not None:
             await postgres.create_database()
+            await postgres.create_login()
         return _Servers(
             database_url=postgres.login_url() if postgres else settings.require_database_url(),
             owner_url=postgres.url() if postgres else None,

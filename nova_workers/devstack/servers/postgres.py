@@ -119,17 +119,17 @@ class EmbeddedPostgres:
         )
 
     async def create_database(self, name: str = "nova") -> None:
-        """Create a database, and the user of the fleet's processes, unless they exist. The server must be running.
+        """Create a database unless it exists. The server must be running."""
+        await self._execute(f'CREATE DATABASE "{name}"')
 
-        The first migration makes the user's roles, and grants them.
-        """
+    async def create_login(self) -> None:
+        """Create the user of the fleet's processes unless it exists. The first migration makes and grants its roles."""
+        await self._execute(f"CREATE ROLE {_LOGIN} LOGIN", f"GRANT {FLEET_ROLE}, {TENANT_ROLE} TO {_LOGIN}")
+
+    async def _execute(self, *statements: str) -> None:
         connection = await asyncpg.connect(self.url("postgres"))
         try:
-            for statement in (
-                f'CREATE DATABASE "{name}"',
-                f"CREATE ROLE {_LOGIN} LOGIN",
-                f"GRANT {FLEET_ROLE}, {TENANT_ROLE} TO {_LOGIN}",
-            ):
+            for statement in statements:
                 with suppress(*_NOT_NEEDED):
                     await connection.execute(statement)
         finally:
