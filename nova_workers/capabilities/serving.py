@@ -35,6 +35,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
 from nova_workers.errors import NovaError, Unavailable
 from nova_workers.ledger.auditing import Actor, acting_as
+from nova_workers.ledger.visibility import one_tenant
 from nova_workers.observability.redaction import current_redactor
 
 __all__ = ["ToolServer"]
@@ -89,8 +90,12 @@ class ToolServer:
             return _error(_explain(tool.name, error))
         try:
             if tool.read_only:
-                return _result(await _read(tool, context, given))
-            with acting_as(Actor("agent", context.agent_id, context.tenant_id, run_id=context.run_id)):
+                with one_tenant(context.tenant_id):
+                    return _result(await _read(tool, context, given))
+            with (
+                one_tenant(context.tenant_id),
+                acting_as(Actor("agent", context.agent_id, context.tenant_id, run_id=context.run_id)),
+            ):
                 return _result(await self._write(tool, context, given))
         except NovaError as error:
             return _error(error.message)

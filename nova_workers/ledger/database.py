@@ -22,13 +22,14 @@ from nova_workers.ledger.failures import (
 from nova_workers.ledger.named_sql import bind
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE, RoleRefused, open_pool
 from nova_workers.ledger.shares import Shares
-from nova_workers.ledger.visibility import visible_tenant
+from nova_workers.ledger.visibility import bound_tenant, visible_tenant
 
 __all__ = ["Access", "Connection", "Database", "Row", "Snapshot"]
 
 Access = Literal["user", "fleet", "tenants"]
-"""What the statements of a pool see: all that the user of the URL may (commands); the rows of all tenants (workers);
-those of the tenant to which the context is bound (the API, see `visibility`)."""
+"""What the statements of a pool see: all that the user of the URL may (commands); the rows of all tenants, and in a
+context that is bound to a tenant those of that one (workers); only those of the tenant to which the context is bound
+(the API, see `visibility`)."""
 
 Row = asyncpg.Record
 """One row; values by column name."""
@@ -127,7 +128,8 @@ class Database:
             url: Of the database.
             pool_size: Most connections.
             access: What its statements see.
-            reserved: With the access ``tenants``, connections for contexts that see all tenants.
+            reserved: With the access ``tenants``, those of them for contexts that see all tenants; with ``fleet``,
+                further ones for contexts that are bound to a tenant.
             per_tenant: Most of each pool that the tasks of one tenant hold at once (see `shares`).
             command_timeout_s: For a statement, and for a connection.
         """
@@ -137,7 +139,7 @@ class Database:
             reserved = max(1, reserved)
             self._sizes: dict[str | None, int] = {FLEET_ROLE: reserved, TENANT_ROLE: max(1, pool_size - reserved)}
         else:
-            self._sizes = {None: pool_size, FLEET_ROLE: pool_size}
+            self._sizes = {None: pool_size, FLEET_ROLE: pool_size, TENANT_ROLE: max(1, reserved)}
         # In each pool one is left to others, such as the check of their keys.
         self._shares = {
             role: Shares(max(1, min(per_tenant, size - 1)), patience_s=command_timeout_s)
@@ -299,9 +301,9 @@ class Database:
 
     def _session(self) -> tuple[str | None, str | None]:
         """Return the role that the statements of this context need, and the tenant."""
-        if self._access != "tenants":
-            return (FLEET_ROLE if self._access == "fleet" else None), None
-        tenant_id = visible_tenant()
+        if self._access == "user":
+            return None, None
+        tenant_id = visible_tenant() if self._access == "tenants" else bound_tenant()
         return (FLEET_ROLE if tenant_id is None else TENANT_ROLE), tenant_id
 
     async def _require_pool(self, role: str | None) -> asyncpg.Pool:  # type: ignore[type-arg]

@@ -1,7 +1,8 @@
 """Which tenant's rows the statements of a context see, where the database enforces it.
 
-A request is bound to the tenant of its key, and what it starts inherits that. A context that is bound to nothing has no
-database: a forgotten binding is an error, and never the rows of all tenants.
+A request is bound to the tenant of its key, and what it starts inherits that. There a context that is bound to nothing
+has no database: a forgotten binding is an error, and never the rows of all tenants. A worker serves all tenants, and
+binds the calls of agents' tools.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-__all__ = ["all_tenants", "see_all_tenants", "see_tenant", "visible_tenant"]
+__all__ = ["all_tenants", "bound_tenant", "one_tenant", "see_all_tenants", "see_tenant", "visible_tenant"]
 
 _ALL = ""
 
@@ -25,6 +26,21 @@ def see_tenant(tenant_id: str) -> None:
 def see_all_tenants() -> None:
     """Show the statements of this context, from now on, the rows of all tenants."""
     _visible.set(_ALL)
+
+
+@contextmanager
+def one_tenant(tenant_id: str) -> Generator[None]:
+    """Show the statements of a block the rows of one tenant."""
+    token = _visible.set(tenant_id)
+    try:
+        yield
+    finally:
+        _visible.reset(token)
+
+
+def bound_tenant() -> str | None:
+    """Return the tenant of this context; None for all tenants, which is also where nothing is bound."""
+    return _visible.get() or None
 
 
 @contextmanager

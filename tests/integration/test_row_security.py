@@ -8,10 +8,14 @@ from contextlib import AsyncExitStack
 
 import asyncpg
 import pytest
+from mcp import Client
 
 from models import metadata, migrate
 from models.rights.logins import ensure_login, scram_verifier
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, ToolDeclaration, ToolInput
+from nova_workers.capabilities.serving import ToolServer
+from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.devstack.first_start import make_first_key
 from nova_workers.errors import Unavailable
 from nova_workers.ledger import sessions
@@ -22,6 +26,8 @@ from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, see_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
 from tests.requirements import proves
+from tests.support.harness.tool_server import SilentNotifier
+from tests.support.harness.workers import Doorbells
 
 ONE, TWO = "ten_one", "ten_two"
 
@@ -47,6 +53,38 @@ async def walled(database: Database, database_url: str) -> AsyncIterator[Databas
     walled = Database(database_url, pool_size=2, access="tenants")
     yield walled
     await walled.close()
+
+
+class _NoInput(ToolInput):
+    pass
+
+
+@proves("tenants.second-wall")
+@pytest.mark.parametrize("read_only", [True, False])
+async def test_a_tool_that_forgets_its_tenant_reaches_only_rows_of_the_tenant_of_its_run(
+    walled: Database, database: Database, database_url: str, read_only: bool
+) -> None:
+    await database.execute(
+        "INSERT INTO notes (id, tenant_id, agent_id, title) SELECT 'note_' || id, id, 'nova', 'private' FROM tenants"
+    )
+    fleet = Database(database_url, pool_size=1, access="fleet")
+    calls = CallTransactions(fleet, Doorbells(), SilentNotifier())
+    reached: list[str] = []
+
+    async def forgetful(_: CapabilityContext, __: _NoInput) -> str:
+        if not read_only:
+            reached.append(await calls.database.execute("UPDATE notes SET title = 'mine'"))
+        reached.extend(row["tenant_id"] for row in await calls.database.fetch("SELECT tenant_id FROM notes"))
+        return "done"
+
+    tool = ToolDeclaration(name="t", description="t", input=_NoInput, run=forgetful, read_only=read_only)
+    context = CapabilityContext(TWO, "nova", "thr_1", "run_1", fence=1)
+    async with Client(ToolServer(calls)(DeclaredServer("c", (tool,), context)).server) as client:
+        await client.call_tool("t", {})
+    assert reached == ([TWO] if read_only else ["UPDATE 1", TWO])
+    # Outside of tools a worker serves all tenants.
+    assert len(await fleet.fetch("SELECT id FROM notes")) == 2
+    await fleet.close()
 
 
 @proves("tenants.second-wall")

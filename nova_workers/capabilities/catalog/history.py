@@ -18,6 +18,7 @@ from nova_workers.capabilities.seam import (
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.http.history import Moment, SaidMessage, SearchQuery
 from nova_workers.ledger.search.messages import MessageFilter
+from nova_workers.ledger.visibility import all_tenants
 from nova_workers.workspace.history import Excerpt, History
 
 __all__ = ["capability"]
@@ -89,7 +90,9 @@ class _HistoryTools:
             until=given.until,
             except_thread_id=context.thread_id,
         )
-        hits = (await self._history.search(which, given.query, limit=given.limit)).items
+        # Under a policy, Postgres does not use the index of words.
+        with all_tenants():
+            hits = (await self._history.search(which, given.query, limit=given.limit)).items
         if not hits:
             return f"Nothing was found for {given.query!r}. Try other words, or a longer period."
         around = await self._history.around(context.tenant_id, hits, before=given.around, after=given.around)
