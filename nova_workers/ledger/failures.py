@@ -83,4 +83,4 @@ def unavailable(error: BaseException, *, may_be_written: bool) -> Unavailable:
 def unstorable(error: BaseException) -> Unstorable:
     """Return the error for callers."""
     # The driver quotes the value, which may be long or secret: the traceback has it, the message does not.
-    return Unstorable(f"The database refuses a value of the statement ({type(error).__name__}). Nothing was written.")
+    return Unstorable(f"The database refuses a value of the statement ({type(error).__name__}), which wrote nothing.")

@@ -11,8 +11,10 @@ import orjson
 
 from nova_workers.contracts.orders import DEFAULT_TTL_HOURS, AiWorkOrderV1, AiWorkResultV1, PolicyDocument
 from nova_workers.contracts.orders.keys import KEY_PREFIX
+from nova_workers.contracts.runs import Doorbell
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.orders.acceptance import NewOrder, NewPart, insert_order, insert_parts
 from nova_workers.ledger.orders.ends import TrailEntry, add_trail
 from nova_workers.ledger.orders.records import OrderRow, find_order, get_order
@@ -97,20 +99,28 @@ class Orders:
             traceparent=traceparent,
         )
         jobs = [NewPart(job.kind, job.role, 1, job.position) for job in jobs_of(policy, "craft")]
-        while True:
-            async with self._database.transaction() as connection:
-                if await insert_order(connection, new):
-                    bells = await insert_parts(
-                        connection, tenant_id, trace_id, jobs, ORDER_AGENT_SPEC, traceparent, "interactive"
-                    )
-                    await add_trail(connection, tenant_id, trace_id, _accepted_entries(order, policy))
-                    break
-                found = await find_order(connection, tenant_id, keys, **version)
-            if found is not None:
-                return _shared(found)
-            # Its result expired between the two statements.
-        await self._notifier.apply(trace_id, After(tuple(bells)))
-        return AcceptedOrder(trace_id, shared=False)
+
+        async def write() -> tuple[AcceptedOrder, Sequence[Doorbell]]:
+            while True:
+                async with self._database.transaction() as connection:
+                    if await insert_order(connection, new):
+                        bells = await insert_parts(
+                            connection, tenant_id, trace_id, jobs, ORDER_AGENT_SPEC, traceparent, "interactive"
+                        )
+                        await add_trail(connection, tenant_id, trace_id, _accepted_entries(order, policy))
+                        return AcceptedOrder(trace_id, shared=False), bells
+                    found = await find_order(connection, tenant_id, keys, **version)
+                if found is not None:
+                    # This same one, if its commit was not confirmed; the reconciler rings for its run.
+                    return (AcceptedOrder(trace_id, shared=False) if found.id == trace_id else _shared(found)), ()
+                # Its result expired between the two statements.
+
+        accepted, bells = await write_once(
+            write, _found_by_writing, doubt=lambda: doubtful("the order", keys[0], trace_id=trace_id)
+        )
+        if not accepted.shared:
+            await self._notifier.apply(trace_id, After(tuple(bells)))
+        return accepted
 
     async def result_of(
         self,
@@ -214,3 +224,7 @@ def _accepted_entries(order: AiWorkOrderV1, policy: PolicyDocument) -> list[Trai
         ),
     ]
     return [entry for entry in entries if recorded[entry.audience]]
+
+
+async def _found_by_writing() -> None:
+    """Find nothing: an order is found by its key, which it has in common with equal ones."""

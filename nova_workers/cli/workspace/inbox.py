@@ -120,6 +120,8 @@ def describe(delivery: DeliveryView) -> str:
             line = f"{payload.get('trace_id')} {payload.get('policy_id')}"
         case "run_completed" | "test":
             line = str(payload.get("text", ""))
+        case "audit_recorded":
+            line = f"{len(payload.get('ids', ()))} records"
     return short(line, _TEXT_CHARS)
 
 

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
+
+from redis.asyncio import Redis
 
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.harness.orders import OrderDesk, policy
+from tests.support.servers.fault_proxy import FaultProxy
 
 _ORDERS = 1_000
 
@@ -23,3 +27,18 @@ async def test_a_thousand_equal_orders_at_once_are_executed_once(desk: OrderDesk
     assert len(desk.engine.calls) == 1
     assert await database.fetchval("SELECT count(*) FROM work_orders") == 1
     assert await database.fetchval("SELECT count(*) FROM runs") == 1
+
+
+@proves("unavailable.finds-out")
+async def test_an_order_whose_commit_is_not_confirmed_is_accepted_once_as_its_own(
+    desk: OrderDesk, redis: Redis, database_url: str, tmp_path: Path
+) -> None:
+    async with FaultProxy.to_postgres(database_url, tmp_path) as link:
+        far = Database(link.url, pool_size=2)
+        there = OrderDesk(far, redis, desk.settings)
+        link.loses_answer_to = b"COMMIT"
+        accepted = await there.accept(desk.order(), policy({"craft": "craft"}))
+        await far.close()
+    assert (link.loses_answer_to, accepted.shared) == (None, False)
+    assert await desk.database.fetchval("SELECT array_agg(id) FROM work_orders") == [accepted.trace_id]
+    assert (await desk.accept(desk.order(), policy({"craft": "craft"}))).shared

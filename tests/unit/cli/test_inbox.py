@@ -31,3 +31,7 @@ def _item(kind: str, payload: dict[str, Any], status: str = "pending") -> Delive
 )
 def test_an_open_question_says_how_it_is_answered(item: DeliveryView, words: str) -> None:
     assert describe(item) == words
+
+
+def test_a_delivery_of_the_audit_log_is_described_by_its_number_of_records() -> None:
+    assert describe(_item("audit_recorded", {"ids": ["aud_1", "aud_2"]})) == "2 records"
