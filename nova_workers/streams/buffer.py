@@ -54,7 +54,8 @@ class EventBuffer:
 
     def add(self, seq: int, event: Event) -> None:
         """Add an event."""
-        self._close()
+        if self._open is not None:
+            self._close()
         if len(self._events) >= _MAX_BATCH and isinstance(event, Token | Reasoning):
             self._open, self._open_seq, self._pieces, self._open_chars = event, seq, [event.text], len(event.text)
         else:
@@ -82,7 +83,8 @@ class EventBuffer:
     def _append(self, seq: int, body: bytes) -> None:
         self._events.append((seq, body))
         self._size_bytes += len(body)
-        self._trim()
+        if self._size_bytes > _MAX_BUFFERED_BYTES or len(self._events) > _MAX_BUFFERED:
+            self._trim()
 
     def _trim(self) -> None:
         while len(self._events) > _MAX_BUFFERED or (self._size_bytes > _MAX_BUFFERED_BYTES and len(self._events) > 1):

@@ -89,22 +89,25 @@ class Feed:
                 yield batch
 
     def _is_gap(self, events: list[LiveEvent]) -> bool:
+        if not events or self._continuity.is_next(events[0].cursor):
+            return False
         fresh = next((event for event in events if event.cursor.key() > self.cursor.key()), None)
         return fresh is not None and not self._continuity.is_next(fresh.cursor)
 
     def _whole(self, events: list[LiveEvent]) -> Iterator[Batch]:
         """Drop events that were yielded before, and yield the rest in batches without gaps."""
         batch = Batch([], has_gap=False)
+        continuity = self._continuity
         for event in events:
-            if event.cursor.key() <= self.cursor.key():
-                self._continuity.recall(event)
-                continue
-            if not self._continuity.is_next(event.cursor):
+            if not continuity.is_next(event.cursor):
+                if event.cursor.key() <= continuity.cursor.key():
+                    continuity.recall(event)
+                    continue
                 if batch.events:
                     yield batch
                 batch = Batch([], has_gap=True)
             batch.events.append(event)
-            self._continuity.advance(event)
+            continuity.advance(event)
         if batch.events:
             yield batch
 

@@ -77,11 +77,11 @@ class RunEvents:
             self._buffer.add(self._seq, self._publisher.stamped(event))
             self.due_s = 0.0 if urgent else self.due_s
             self._publisher.mark_dirty(self)
-        return EventCursor.model_construct(attempt=self.attempt, seq=self._seq)
+        return EventCursor.model_construct(attempt=self.attempt, seq=self._seq, number=0)
 
     def upcoming(self, ahead: int = 1) -> EventCursor:
         """Return the id that the event after `ahead` - 1 others will have."""
-        return EventCursor.model_construct(attempt=self.attempt, seq=self._seq + ahead)
+        return EventCursor.model_construct(attempt=self.attempt, seq=self._seq + ahead, number=0)
 
     def take(self) -> list[tuple[int, bytes]]:
         """Take the next batch out of the buffer."""

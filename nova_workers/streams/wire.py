@@ -40,7 +40,9 @@ def decode(payload: bytes) -> list[LiveEvent]:
     try:
         document = orjson.loads(payload)
         attempt, events = document["a"], document["e"]
-        found = [LiveEvent(EventCursor.model_construct(attempt=attempt, seq=seq), event) for seq, event in events]
+        found = [
+            LiveEvent(EventCursor.model_construct(attempt=attempt, seq=seq, number=0), event) for seq, event in events
+        ]
         if type(attempt) is int and all(type(at.seq) is int and _is_event(event, attempt) for at, event in found):
             return found
         error = "an attempt, a number or an event has another form"
@@ -82,11 +84,11 @@ class Continuity:
 
     def is_next(self, cursor: EventCursor) -> bool:
         """Whether no event is missing between the cursor and another one, which is after it."""
-        if self.cursor.number:
-            return False
-        if cursor.attempt == self.cursor.attempt:
-            return cursor.seq == self.cursor.seq + 1
-        return self._attempt_ended and cursor.attempt == self.cursor.attempt + 1 and cursor.seq == 1
+        before = self.cursor
+        if cursor.attempt == before.attempt:
+            return cursor.seq == before.seq + 1 and not before.number
+        ended = self._attempt_ended and not before.number
+        return ended and cursor.attempt == before.attempt + 1 and cursor.seq == 1
 
     def advance(self, event: LiveEvent) -> None:
         """Move the cursor to an event."""
