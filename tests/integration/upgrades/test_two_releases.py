@@ -169,7 +169,7 @@ async def test_two_releases_serve_one_fleet_and_take_over_each_others_runs(fleet
         await _complete(this_api, previous_api)
         long = await this_api.runs.create(StatelessRunCreate(message=_script(40)))
         following = asyncio.gather(*(_follow(client, long.id) for client in (this_api, previous_api)))
-        await until(lambda: _has_begun(this_api, long.id))
+        await until(lambda: _has_begun(this_api, long.id), timeout_s=_START_S)
         await fleet.worker(fleet.this, "this-worker", previous_api)
         # As a rolling deploy does: the run goes on in the new worker, after its last step.
         previous_worker.terminate()
