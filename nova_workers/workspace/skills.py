@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nova_workers.contracts.engine import TrustLevel
-from nova_workers.contracts.skills import SkillDetail, SkillFile, SkillPut
+from nova_workers.contracts.skills import SkillDetail, SkillFile
 from nova_workers.errors import Conflict, InvalidInput
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.workspace import skills as ledger
-from nova_workers.workspace.skill_format import check_files, decode_files, parse_skill_md
+from nova_workers.workspace.skill_format import check_files, parse_skill_md
 
-__all__ = ["loads_on_demand", "put_skill", "remove_skill", "require_skills", "save_skill", "skills_words"]
+__all__ = ["loads_on_demand", "remove_skill", "require_skills", "save_skill", "skills_words"]
 
 _NAMED_AGENTS = 5
 _FILE_ENGINE = "claude_agent"
@@ -23,17 +23,6 @@ def loads_on_demand(engine: str, trust: TrustLevel) -> bool:
     A sandbox has no files, whatever its engine.
     """
     return engine != _FILE_ENGINE or trust == "sandbox"
-
-
-async def put_skill(database: Database, tenant_id: str, name: str, given: SkillPut) -> SkillDetail:
-    """Add a skill, or replace it whole.
-
-    Raises:
-        InvalidInput: See `save_skill`.
-        LimitExceeded: The tenant has its maximum of skills.
-    """
-    async with database.transaction() as connection:
-        return await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
 
 
 async def save_skill(

@@ -15,6 +15,8 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
 from nova_workers.ledger.workspace import skills as ledger
 from nova_workers.workspace import skills as workspace
+from nova_workers.workspace.agents.ceilings import AuthorRights
+from nova_workers.workspace.agents.skill_authors import put_skill as put_checked_skill
 
 __all__ = ["router"]
 
@@ -47,8 +49,20 @@ async def get_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) 
 
 @router.put("/{name}", responses=problems(409, body=True))
 async def put_skill(name: NewName, body: SkillPut, caller: WorkspaceCaller, state: State) -> SkillDetail:
-    """Add a skill, or replace the whole skill of this name with its files."""
-    return await workspace.put_skill(state.services.database, caller.tenant_id, name, body)
+    """Add a skill, or replace the whole skill of this name with its files.
+
+    One of an agent with more trust than `controlled`, or with directories, needs the scope `trust`; one of an agent
+    that uses secrets the scope `secrets`.
+    """
+    services = state.services
+    return await put_checked_skill(
+        services.database,
+        caller.tenant_id,
+        name,
+        body,
+        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+        grants=services.capabilities,
+    )
 
 
 @router.delete("/{name}", status_code=204, responses=problems(404, 409))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.skills import (
     SkillDetail,
     SkillDirectory,
@@ -26,6 +27,7 @@ __all__ = [
     "list_skills",
     "load_skills",
     "put_skill",
+    "specs_with_skill",
 ]
 
 MAX_SKILLS = 500
@@ -74,6 +76,9 @@ SELECT skill_name, path, executable, content FROM skill_files
  ORDER BY skill_name, path
 """
 _DELETE = "DELETE FROM skills WHERE tenant_id = :tenant_id AND name = :name RETURNING name"
+_SPECS = """
+SELECT id, spec FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND spec -> 'skills' ? :name ORDER BY id
+"""
 _AGENTS = """
 SELECT id FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND spec -> 'skills' ? :name
 ORDER BY id LIMIT :limit
@@ -179,6 +184,12 @@ async def delete_skill(connection: Connection, tenant_id: str, name: str) -> Non
     """
     if await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name) is None:
         raise _unknown(name)
+
+
+async def specs_with_skill(connection: Connection, tenant_id: str, name: str) -> dict[str, AgentSpec]:
+    """Return the configurations of the agents to which a skill is assigned, by their ids."""
+    rows = await connection.fetch(_SPECS, tenant_id=tenant_id, name=name)
+    return {row["id"]: AgentSpec.model_validate(row["spec"]) for row in rows}
 
 
 async def agents_with_skill(connection: Connection, tenant_id: str, name: str, *, limit: int) -> list[str]:

@@ -14,7 +14,7 @@ from nova_workers.contracts.mcp.servers import StdioServer
 from nova_workers.errors import Forbidden
 from nova_workers.vocabulary import TrustLevel
 
-__all__ = ["AuthorRights", "CeilingRules", "GrantedSecrets", "check_author", "exceeds_engines"]
+__all__ = ["AuthorRights", "CeilingRules", "GrantedSecrets", "check_author", "check_steers", "exceeds_engines"]
 
 _USUAL_TRUST = "controlled"
 """The highest trust that a key without the scope `trust` gives."""
@@ -128,6 +128,25 @@ def check_author(
         _check_trust(before, after)
     if not rights.secrets and secrets is not None:
         _check_secrets(before, after, secrets)
+
+
+def check_steers(rights: AuthorRights, agent_id: str, spec: AgentSpec, secrets: Collection[str]) -> None:
+    """Check that an author may write a part of what an agent does that is kept elsewhere, such as a skill.
+
+    Args:
+        rights: Of the author.
+        agent_id: The agent.
+        spec: Its configuration.
+        secrets: Names of the secrets that its tools may use, or patterns of names.
+
+    Raises:
+        Forbidden: The agent has a right that the author lacks; names the scope that permits it.
+    """
+    if not rights.trust and (_is_above_usual(spec.trust) or spec.directories):
+        what = f"the trust {spec.trust!r} and {len(spec.directories)} directories"
+        raise _needs_scope("trust", "skill_md", f"writing it for the agent {agent_id!r} with {what}")
+    if not rights.secrets and secrets:
+        raise _needs_scope("secrets", "skill_md", f"writing it for the agent {agent_id!r}, which uses secrets,")
 
 
 def _check_secrets(before: AgentSpec | None, after: AgentSpec, secrets: GrantedSecrets) -> None:

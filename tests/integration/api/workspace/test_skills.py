@@ -9,7 +9,7 @@ from nova_workers.contracts.skills import MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_B
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.skills import MAX_SKILLS
 from tests.integration.api.conftest import Api
-from tests.integration.api.manual_worker import Tenant
+from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
 
 Json = dict[str, Any]
@@ -41,6 +41,28 @@ async def put(api: Api, name: str = "rhyme", skill_md: str | None = None, *files
     answer = await api.http.put(f"/v1/skills/{name}", json={"skill_md": skill_md or text(name), "files": list(files)})
     assert answer.status_code == 200, answer.text
     return answer.json()
+
+
+@proves("ceilings.scope", "ceilings.secrets")
+async def test_a_skill_of_an_agent_is_written_with_the_scopes_that_its_rights_need(
+    api: Api, database: Database
+) -> None:
+    limited = await make_tenant(database, ("workspace",), api.tenant.id)
+    await put(api)
+    agent = {"id": "clerk", "name": "clerk", "skills": ["rhyme"]}
+    assert (await api.http.post("/v1/agents", json=agent)).status_code == 201
+    async with api.client(limited.key) as client:
+        for rights, needed in (
+            ({}, None),
+            ({"trust": "unrestricted"}, "trust"),
+            ({"trust": "sandbox", "directories": ["/srv"]}, "trust"),
+            ({"directories": [], "capabilities": {"secrets": {}}}, "secrets"),
+        ):
+            assert (await api.http.patch("/v1/agents/clerk", json={**rights, "name": "clerk"})).status_code == 200
+            answer = await client.put("/v1/skills/rhyme", json={"skill_md": text("rhyme"), "files": []})
+            assert answer.status_code == (200 if needed is None else 403), answer.text
+            assert answer.json().get("context", {}).get("needed") == needed
+        await put(api)
 
 
 async def test_a_skill_is_added_read_replaced_whole_and_removed(api: Api) -> None:
