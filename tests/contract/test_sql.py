@@ -15,7 +15,7 @@ from nova_workers.ledger.named_sql import compile_statement
 ROOT = Path(__file__).parents[2]
 SOURCES = [path for room in ("nova_workers", "api", "beat") for path in sorted((ROOT / room).rglob("*.py"))]
 # What compares the fleet with a server, or with a record, that has none of its code, speaks to asyncpg itself.
-APART = {"node_modules", "floor", "checker", "runner"}
+APART = {"node_modules", "floor", "checker", "runner", "soak"}
 TESTS = [
     path
     for path in sorted((ROOT / "tests").rglob("*.py"))

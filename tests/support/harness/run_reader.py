@@ -55,8 +55,7 @@ class RunReader:
         after = {"Last-Event-ID": str(self.last)} if self.seen else {}
         async with client.stream("GET", f"/v1/runs/{self.run_id}/events", headers=after) as answer:
             if answer.status_code >= 500:
-                await asyncio.sleep(_PAUSE_S)
-                return
+                answer.raise_for_status()
             assert answer.status_code == 200, (self.last, await answer.aread())
             left = events
             async for frame in httpx2.EventSource(answer):
