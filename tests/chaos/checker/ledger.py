@@ -21,6 +21,7 @@ __all__ = [
     "Thread",
     "Trigger",
     "Turn",
+    "Wait",
     "load",
 ]
 
@@ -149,6 +150,18 @@ SELECT turn_id, call_id, step, status, params->>'key' AS key, completed_at FROM 
 
 
 @dataclass(frozen=True)
+class Wait:
+    """A row of `run_waits`."""
+
+    run_id: str
+    tool_call_id: str
+    status: str
+
+
+_WAITS = "SELECT run_id, tool_call_id, status FROM run_waits WHERE tenant_id = $1"
+
+
+@dataclass(frozen=True)
 class Thread:
     """A row of `threads`."""
 
@@ -254,6 +267,7 @@ class Ledger:
     turns: list[Turn] = field(default_factory=list[Turn])
     messages: list[Message] = field(default_factory=list[Message])
     calls: list[Call] = field(default_factory=list[Call])
+    waits: list[Wait] = field(default_factory=list[Wait])
     threads: list[Thread] = field(default_factory=list[Thread])
     head_moves: list[HeadMove] = field(default_factory=list[HeadMove])
     effects: list[Effect] = field(default_factory=list[Effect])
@@ -289,6 +303,7 @@ async def load(database_url: str, tenant_id: str) -> Ledger:
                 turns=await read.rows(Turn, _TURNS),
                 messages=await read.rows(Message, _MESSAGES),
                 calls=await read.rows(Call, _CALLS),
+                waits=await read.rows(Wait, _WAITS),
                 threads=await read.rows(Thread, _THREADS),
                 head_moves=await read.rows(HeadMove, _HEAD_MOVES),
                 effects=await read.rows(Effect, _EFFECTS),

@@ -20,6 +20,7 @@ def check(history: History, ledger: Ledger) -> Iterator[Violation]:
     yield from _acknowledged(history, runs)
     yield from _outcomes(history, runs)
     yield from _rows(ledger)
+    yield from _waits(runs, ledger)
     yield from _heads(ledger)
 
 
@@ -106,6 +107,17 @@ def _turn_problems(turn: Turn, messages: list[Message]) -> Iterator[str]:
     steps = [message.step for message in messages if message.step is not None]
     if steps != sorted(steps):
         yield f"steps out of order: {steps}"
+
+
+def _waits(runs: dict[str, Run], ledger: Ledger) -> Iterator[Violation]:
+    """No wait is open whose run has ended, and a call waits once for a person."""
+    for wait in ledger.waits:
+        run = runs.get(wait.run_id)
+        if wait.status == "open" and run is not None and run.has_ended:
+            yield Violation("I1", f"a wait of the ended {run.id} is open", (str(wait), str(run)))
+    for (run_id, call_id), times in Counter((wait.run_id, wait.tool_call_id) for wait in ledger.waits).items():
+        if times > 1:
+            yield Violation("I1", f"{run_id} asked {times} times by one call", (call_id,))
 
 
 def _heads(ledger: Ledger) -> Iterator[Violation]:

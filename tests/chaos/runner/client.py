@@ -31,7 +31,7 @@ _REFUSED = frozenset({400, 401, 403, 404, 409, 410, 422})
 
 
 class RecordingClient:
-    """Talks to the APIs. Use it as an async context manager, by `http`.
+    """Talks to the APIs, and answers the questions of runs that it follows. Close it by `http`.
 
     Args:
         urls: Of the APIs; each request goes to a random one.
@@ -44,6 +44,7 @@ class RecordingClient:
         self._urls = urls
         self._recorder = recorder
         self._rng = rng
+        self._answers: set[asyncio.Task[Json | None]] = set()
         self.http = httpx2.AsyncClient(
             headers={"Authorization": f"Bearer {api_key}"},
             timeout=_TIMEOUT_S,
@@ -90,6 +91,8 @@ class RecordingClient:
                         self._record("event", asdict(event))
                         if kind == "stream_end" and data.get("final"):
                             return data
+                        if kind == "waiting" and data.get("kind") == "user":
+                            self._answer(run)
                         patience -= 1
                         if patience == 0:
                             break
@@ -98,6 +101,12 @@ class RecordingClient:
             except (httpx2.TransportError, httpx2.SSEError) as error:
                 self._acknowledge(f"/v1/runs/{run}/events", None, error=f"{type(error).__name__}: {error}")
                 await self.pause()
+
+    def _answer(self, run: str) -> None:
+        """Answer a run's question in the background; one that was answered is refused."""
+        task = asyncio.create_task(self.request("POST", f"/v1/runs/{run}/answers", {"text": "What you like."}))
+        self._answers.add(task)
+        task.add_done_callback(self._answers.discard)
 
     async def pause(self) -> None:
         """Wait a little before the next try."""

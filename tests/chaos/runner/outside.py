@@ -47,8 +47,8 @@ def plan_message(name: str, steps: list[Json]) -> str:
 
     Args:
         name: Of the plan; names words, calls and executions.
-        steps: Each has ``words``, and may have ``tool`` (true), ``tool_s`` (how long it executes) and ``pace_s`` (the
-            pause after every five words).
+        steps: Each has ``words``, and may have ``tool`` (true), ``tool_s`` (how long it executes), ``asks`` (true: it
+            asks a person) and ``pace_s`` (the pause after every five words).
     """
     return f"PLAN {json.dumps({'name': name, 'steps': steps})}"
 
@@ -104,7 +104,10 @@ class _Conversation:
             yield Part("text", words[at : at + _PIECE_WORDS])
             if pace_s := asked.get("pace_s"):
                 yield Part("sleep", pace_s)
-        if asked.get("tool"):
+        if asked.get("asks"):
+            question = {"question": f"What comes after {self.name}.{self.step}?"}
+            yield Part("tool", (f"toolu_{self.name}_{self.step}", "ask_user", question))
+        elif asked.get("tool"):
             key = f"{self.name}:{self.step}"
             yield Part("tool", (f"toolu_{self.name}_{self.step}", TOOL, {"key": key, "for_s": asked.get("tool_s", 0)}))
 

@@ -123,18 +123,19 @@ class Workload:
             return await self._client.submit(submission, {"message": steer_message(name), "on_busy": "steer"})
         on_busy = "interrupt" if thread is not None and chance < 0.30 else "enqueue"
         steps = self._plan()
-        work_s = sum(step["words"] / 5 * step["pace_s"] + step.get("tool_s", 0) + 0.5 for step in steps)
+        work_s = sum(step["words"] / 5 * step["pace_s"] + step.get("tool_s", 0) + 1 for step in steps)
         submission = Submission(0.0, key, client, "plan", name, on_busy, thread, work_s=work_s)
         body: Json = {"message": plan_message(name, steps), "on_busy": on_busy}
         return await self._client.submit(submission, body if thread else {**body, "agent_id": AGENT})
 
     def _plan(self) -> list[Json]:
-        """Return some steps with a tool, and one without."""
+        """Return some steps with a tool, some of which ask a person, and one without."""
         steps: list[Json] = [
             {
                 "words": self._rng.choice((5, 20, 60)),
                 "pace_s": self._rng.choice((0.0, 0.02, 0.1)),
                 "tool": True,
+                "asks": self._rng.random() < 0.15,
                 "tool_s": self._rng.choice((0.0, 0.1, 1.0)),
             }
             for _ in range(self._rng.choice((0, 1, 1, 2, 3)))
@@ -169,7 +170,7 @@ def _agent(tool_url: str) -> Json:
         "name": "Chaos",
         "engine": "anthropic",
         "trust": "sandbox",
-        "capabilities": {"mcp": {"config": {"servers": {"outside": server}}}},
+        "capabilities": {"user": {}, "mcp": {"config": {"servers": {"outside": server}}}},
         "permissions": {"approvals": [{"tool": "mcp__*", "decision": "always"}]},
     }
 

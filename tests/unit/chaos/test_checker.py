@@ -23,6 +23,7 @@ from tests.chaos.checker.ledger import (
     Thread,
     Trigger,
     Turn,
+    Wait,
 )
 from tests.chaos.history import Ack, Event, Exit, Fault, History, Hook, Recorder, Submission, ToolRun
 
@@ -201,6 +202,8 @@ LOST_LEDGER: list[tuple[str, str, Ledger_]] = [
     ("I1", "is not its last turn", rows("threads", 0, head_turn_id="turn_1")),
     ("I1", "held by a run that is over", rows("threads", 0, active_run_id=PLANNED)),
     ("I1", "a call of an ended turn", rows("calls", 0, status="running")),
+    ("I1", "is open", added("waits", Wait(PLANNED, "toolu_2", "open"))),
+    ("I1", "asked 2 times", added("waits", *[Wait(PLANNED, "toolu_2", "resolved")] * 2)),
     ("I1", "the end had the id", rows("runs", 0, final_event_id="2-9")),
     ("I2", "overlap", rows("runs", 2, claimed_at=at(12))),
     ("I2", "began seq 3 before 1", rows("runs", 2, started_at=at(0.5))),
