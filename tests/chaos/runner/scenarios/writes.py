@@ -57,6 +57,10 @@ BEGIN
     RETURN NULL;
 END $$
 """
+_END_HOLDERS = """
+SELECT pg_terminate_backend(l.pid) FROM pg_locks l JOIN pg_stat_activity a ON a.pid = l.pid
+ WHERE l.relation = $1::text::regclass AND l.granted AND l.pid <> pg_backend_pid() AND a.wait_event = 'ClientRead'
+"""
 _HELD = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND NOT granted"
 
 
@@ -93,16 +97,34 @@ async def _kill_at(stage: Stage, write: Write) -> None:
     finally:
         # The end of the session releases the lock, and the trigger is dropped by the next one.
         await connection.close()
-        await stage.fleet.sql(f"DROP TRIGGER IF EXISTS chaos_hold ON {write.table}")
+        await _drop(stage, write)
 
 
 async def _hold(connection: asyncpg.Connection, write: Write) -> None:
     await connection.execute(_FUNCTION)
     when = f"WHEN ({write.when})" if write.when else ""
-    await connection.execute(
-        f"CREATE TRIGGER chaos_hold AFTER {write.event} ON {write.table} FOR EACH ROW {when}"
-        " EXECUTE FUNCTION chaos_hold()"
-    )
+    create = f"CREATE TRIGGER chaos_hold AFTER {write.event} ON {write.table} FOR EACH ROW {when}"
+    await _change(connection, write.table, f"{create} EXECUTE FUNCTION chaos_hold()")
+
+
+async def _drop(stage: Stage, write: Write) -> None:
+    connection = await asyncpg.connect(stage.fleet.servers.database_url, timeout=10)
+    try:
+        await _change(connection, write.table, f"DROP TRIGGER IF EXISTS chaos_hold ON {write.table}")
+    finally:
+        await connection.close()
+
+
+async def _change(connection: asyncpg.Connection, table: str, statement: str) -> None:
+    """Change a table. Sessions whose clients are gone may hold it: they are ended, so that nothing waits for long."""
+    await connection.execute("SET lock_timeout = '2s'")
+    while True:
+        try:
+            await connection.execute(statement)
+        except asyncpg.LockNotAvailableError:
+            await connection.execute(_END_HOLDERS, table)
+        else:
+            return
 
 
 async def _until_held(connection: asyncpg.Connection) -> list[int]:
