@@ -11,6 +11,7 @@ import asyncpg
 from redis.asyncio import Redis
 
 from nova_workers.devstack.commands import API_APP, BEAT_APP, CONSOLE_APP, WORKER_APP
+from nova_workers.ledger.named_sql import bind
 from tests.bench.machine import descendants
 from tests.soak.series import Series
 
@@ -35,7 +36,7 @@ _EVENTS = "run events"
 # The latest statistics of tables: a session keeps what it read first, and so each sample has a session of its own.
 _TABLE_SIZES = """
 SELECT relname, n_live_tup AS live, n_dead_tup AS dead, pg_total_relation_size(relid) AS bytes
-  FROM pg_stat_user_tables WHERE relname = ANY ($1)
+  FROM pg_stat_user_tables WHERE relname = ANY (:tables)
 """
 _BACKLOG = "SELECT count(*) FROM effects WHERE status IN ('pending', 'running')"
 _CONNECTIONS = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND pid <> pg_backend_pid()"
@@ -112,7 +113,8 @@ class Sampler:
         try:
             number = await connection.fetchval(_CONNECTIONS)
             backlog = await connection.fetchval(_BACKLOG)
-            tables = await connection.fetch(_TABLE_SIZES, list(_TABLES))
+            statement, values = bind(_TABLE_SIZES, {"tables": list(_TABLES)})
+            tables = await connection.fetch(statement, *values)
         finally:
             await connection.close()
         self.add(at_s, "connections to postgres", float(number or 0), unit="", floor=_CONNECTIONS_FLOOR)
