@@ -59,14 +59,13 @@ _NOT_READY: Final = dict.fromkeys(
 )
 
 
-def _attentive(parser: Any, *also: str) -> Any:
-    """Return a class of parsers that raise `ServerNotReady` for the replies that mean it, and for others."""
-    known = {**parser.EXCEPTION_CLASSES, **_NOT_READY, **dict.fromkeys(also, ServerNotReady)}
-    return type(parser.__name__, (parser,), {"EXCEPTION_CLASSES": known})
+def _attentive(parser: Any) -> Any:
+    """Return a class of parsers that raise `ServerNotReady` for the replies that mean it."""
+    return type(parser.__name__, (parser,), {"EXCEPTION_CLASSES": {**parser.EXCEPTION_CLASSES, **_NOT_READY}})
 
 
-REPLY_PARSER: Final = _attentive(SyncParser, "WRONGTYPE")
-"""For clients that are not asyncio's: kombu's. A queue's key that is no list is no reason to end a worker either."""
+REPLY_PARSER: Final = _attentive(SyncParser)
+"""For clients that are not asyncio's: kombu's."""
 _REPLY_PARSER: Final = _attentive(AsyncParser)
 
 

@@ -66,7 +66,9 @@ async def test_a_worker_drops_and_counts_what_is_no_doorbell_and_no_inspection(
 
     await until(all_dropped)
     # A queue's key that is no list.
-    await redis.set(broker_queue("effects"), "x", ex=1)
+    await redis.set(broker_queue("effects"), "x", ex=60)
+    await until(lambda: "wrong kind of value" in worker.tail())
+    await redis.delete(broker_queue("effects"))
     assert "second" in await says("second")
     view = await fleet.worker_ready(worker)
     assert (view.slots, set(view.queues)) == (8, {"interactive", "background", "effects", "system"})
