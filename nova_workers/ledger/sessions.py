@@ -25,6 +25,16 @@ _IDLE_TRANSACTION = "20s"
 """Postgres ends a session whose transaction waits this long for its client: a process that was stopped in a transaction
 would hold its locks, and recovery would skip the runs and threads that it locked. Shorter than a lease."""
 
+_SETTLE = f"""
+SET idle_in_transaction_session_timeout = '{_IDLE_TRANSACTION}';
+SET tcp_keepalives_idle = 30;
+SET tcp_keepalives_interval = 10;
+SET tcp_keepalives_count = 3
+"""
+"""Postgres ends a session whose machine is gone within a minute, also in the middle of a statement, where it waits for
+the statement's next message and the timeout above does not count. Its locks would hold up recovery, or a migration and
+all that waits behind it, for the two hours that systems usually take to ask."""
+
 _BIND = "SELECT set_config('nova.tenant', :tenant_id, false), set_config('nova.actor', :actor, false)"
 
 
@@ -96,7 +106,7 @@ async def open_pool(url: str, *, size: int, role: str | None, command_timeout_s:
     async def prepare(connection: _Session) -> None:
         connection.watch_peer()
         await connection.set_type_codec("jsonb", schema="pg_catalog", encoder=_to_json, decoder=orjson.loads)
-        await connection.execute(f"SET idle_in_transaction_session_timeout = '{_IDLE_TRANSACTION}'")
+        await connection.execute(_SETTLE)
         if role is not None:
             await _take_on(connection, role)
 

@@ -148,6 +148,12 @@ async def test_a_statement_on_a_lost_connection_holds_its_place_in_the_pool_for_
     await pool.close()
 
 
+async def test_postgres_asks_within_a_minute_whether_a_silent_client_is_there(database: Database) -> None:
+    # By a socket file the values themselves have no meaning, and are 0.
+    settings = "SELECT count(*) FROM pg_settings WHERE name LIKE 'tcp_keepalives%' AND source = 'session'"
+    assert await database.fetchval(settings) == 3
+
+
 @proves("unavailable.says-what")
 async def test_a_transaction_whose_process_was_stopped_loses_its_locks_and_wrote_nothing(database: Database) -> None:
     assert await database.fetchval("SHOW idle_in_transaction_session_timeout") == "20s"
