@@ -209,7 +209,9 @@ async def test_workers_delete_records_that_are_too_old(walled: Database, databas
     await database.execute("UPDATE audit_events SET at = now() - interval '31 days' WHERE action = 'note.created'")
     worker = Database(database_url, pool_size=1, access="fleet")
     settings = RetentionSettings(audit_days=30, busy=1)
-    deleted = await Retention(worker, settings, Metrics(CollectorRegistry()), clock=SystemClock()).tick()
+    # As upkeep runs: bound to no tenant.
+    with all_tenants():
+        deleted = await Retention(worker, settings, Metrics(CollectorRegistry()), clock=SystemClock()).tick()
     assert deleted == {"audit_events": 1}
     assert [row["action"] for row in await database.fetch(EVENTS)] == ["note.deleted"]
     await worker.close()
