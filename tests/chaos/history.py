@@ -114,6 +114,7 @@ class Fault:
     """A fault, written down when it was removed. It began at `began_at` and ended at `at`.
 
     failed: It could not be made, or not be removed, as it should; the detail says why.
+    breaks: False for a mere load: bounds hold meanwhile.
     """
 
     at: float
@@ -122,6 +123,7 @@ class Fault:
     began_at: float
     detail: str = ""
     failed: bool = False
+    breaks: bool = True
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ def calm_s(history: History, since: float, until: float) -> float:
     """Return the longest time without a fault within a span."""
     longest, at = 0.0, since
     for fault in sorted(history.faults, key=lambda fault: fault.began_at):
-        if fault.at <= at or fault.began_at >= until:
+        if not fault.breaks or fault.at <= at or fault.began_at >= until:
             continue
         longest = max(longest, fault.began_at - at)
         at = max(at, fault.at)

@@ -127,7 +127,9 @@ class Campaign:
             failed = True
             own.say(f"FAILED: {traceback.format_exc(limit=-1)}")
         detail = ", ".join(own.said)
-        recorder.write("fault", number=number, name=chosen.name, detail=detail, began_at=began, failed=failed)
+        recorder.write(
+            "fault", number=number, name=chosen.name, detail=detail, began_at=began, failed=failed, breaks=chosen.breaks
+        )
         _say(f"fault {number:3} ended   {chosen.name}: {detail}")
 
     async def _settle(self, fleet: ChaosFleet) -> None:

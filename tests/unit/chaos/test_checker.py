@@ -239,6 +239,7 @@ LOST_HISTORY: list[tuple[str, str, History_]] = [
     ("I1", "a follower got the end", rows("events", 7, data={"final": True, "status": "failed"})),
     ("I3", "an event of an earlier attempt", added("events", event(15, "1-3", "token", text="old"))),
     ("I4", "never got the end", without("events", 7)),
+    ("I4", "run_1 took 13.0 s", lambda whole: replace(rows("faults", 0, breaks=False)(whole), bound_s=5.0)),
     ("I5", "not in the ledger", added("hooks", Hook(second(20), "dlv_9", PLANNED, "run.completed"))),
     ("I6", "executed 2 times", added("tools", ToolRun(second(20), "n1:0"))),
     ("I6", "without a call", added("tools", ToolRun(second(20), "n9:0"))),

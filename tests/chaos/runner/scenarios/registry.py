@@ -66,6 +66,7 @@ class Scenario:
         proves: The invariants that it is most likely to break; all are checked always.
         in_mix: Whether the random mix has it.
         is_brief: Whether it fits into a run of a minute.
+        breaks: False for a mere load, during which all bounds hold.
     """
 
     name: str
@@ -75,20 +76,21 @@ class Scenario:
     proves: tuple[str, ...]
     in_mix: bool
     is_brief: bool
+    breaks: bool
 
 
 SCENARIOS: dict[str, Scenario] = {}
 
 
 def scenario(
-    *touches: Target, proves: tuple[str, ...], in_mix: bool = True, is_brief: bool = True
+    *touches: Target, proves: tuple[str, ...], in_mix: bool = True, is_brief: bool = True, breaks: bool = True
 ) -> Callable[[Act], Act]:
     """Register a function as a scenario."""
 
     def register(act: Act) -> Act:
         name = getattr(act, "__name__", "")
         says = (act.__doc__ or "").strip().splitlines()[0]
-        SCENARIOS[name] = Scenario(name, says, act, frozenset(touches), proves, in_mix, is_brief)
+        SCENARIOS[name] = Scenario(name, says, act, frozenset(touches), proves, in_mix, is_brief, breaks)
         return act
 
     return register

@@ -75,7 +75,7 @@ async def days_on_which_clocks_change(stage: Stage) -> None:
         stage.any_of("beat").kill()
 
 
-@scenario("tenants", proves=("I4",), in_mix=False, is_brief=False)
+@scenario("tenants", proves=("I4",), in_mix=False, is_brief=False, breaks=False)
 async def a_hundred_thousand_queued_runs(stage: Stage) -> None:
     """Another tenant has 100,000 queued runs, of which four may run at once; they wait, and delay nothing else."""
     _, tenant_id = await add_api_key(stage.fleet.servers.database_url)
