@@ -52,6 +52,7 @@ class Workload:
         self._numbers = itertools.count(1)
         self._stopping = asyncio.Event()
         self._conversations: list[asyncio.Task[None]] = []
+        self._inbox: asyncio.Task[None] | None = None
         self._followers: set[asyncio.Task[Json]] = set()
         self._trigger: str | None = None
         self.submitted = 0
@@ -62,6 +63,7 @@ class Workload:
         await self._create("/v1/webhooks", {"url": self._fleet.hook_url, "kinds": ["run_completed"]})
         trigger = await self._create("/v1/triggers", _trigger())
         self._trigger = trigger["id"]
+        self._inbox = asyncio.create_task(self._client.answer_questions())
         self._conversations = [
             asyncio.create_task(self._converse(f"c{number}")) for number in range(self._pace.conversations)
         ]
@@ -77,7 +79,7 @@ class Workload:
         if waiting:
             _, waiting = await asyncio.wait(self._followers, timeout=timeout_s)
         left = [task.get_name() for task in waiting]
-        for task in (*waiting, stopping, *self._conversations):
+        for task in (*waiting, stopping, *self._conversations, *filter(None, [self._inbox])):
             task.cancel()
         return left
 
