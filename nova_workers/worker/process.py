@@ -68,7 +68,7 @@ class WorkerProcess:
         try:
             self._thread.call(work)
         except Unavailable as error:
-            _log.warning("task.not_done", error=error.message)
+            _log.warning("task.not_done", work=work.__qualname__, error=error.message)
 
     def heartbeat(self) -> None:
         """Record that Celery's own loop is alive."""

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.broker.celery_app import TASK_FIRE_TRIGGERS
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
+from nova_workers.triggers.firing import TriggerTicker
 from tests.chaos.conftest import OwnServers
 from tests.requirements import proves
 from tests.support.processes.clock_skew import skewed_clock
@@ -42,7 +42,7 @@ async def _occurrences(database: Database, at_least: int) -> None:
 
 def _failed_ticks(fleet: Fleet) -> int:
     lines = fleet.workers[0].log.read_text().splitlines()
-    return sum(TASK_FIRE_TRIGGERS in line and "raised" in line for line in lines)
+    return sum("task.not_done" in line and TriggerTicker.tick.__qualname__ in line for line in lines)
 
 
 async def _check_each_once(database: Database) -> None:

@@ -158,6 +158,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "idempotency_keys": "belong to requests to this fleet, for a day",
     "switches": "a pause is a state of this fleet",
     "run_attempts": "name workers of this fleet",
+    "worker_sessions": "are those of this fleet's workers",
     "audit_events": "what keys and agents did in this fleet",
     "effects": "made again by the import",
     "embeddings": "made again after the import",

@@ -34,7 +34,7 @@ async def test_a_key_uses_every_page_of_its_only_scope(console: Console, databas
 async def test_a_check_that_fails_is_shown_on_the_page_of_the_fleet(
     database: Database, browser: httpx2.AsyncClient
 ) -> None:
-    await database.execute("UPDATE alembic_version SET version_num = 'older'")
+    await database.execute("UPDATE alembic_version SET version_num = '0001'")
     answer = await browser.get("/fleet")
     assert answer.status_code == 200
     assert "nova migrate" in answer.text

@@ -75,7 +75,7 @@ async def test_what_cannot_be_found_out_may_have_been_accepted_and_is_repeated_w
     assert answer.status_code == 503, answer.text
     problem = answer.json()
     assert problem["context"]["may_be_written"] is True
-    assert "may have been accepted. Repeat it with the same Idempotency-Key" in problem["detail"]
+    assert "may have been accepted. Repeat the request with the same Idempotency-Key" in problem["detail"]
     (run_id,) = await _runs(database)
     assert problem["context"]["run_id"] == run_id
 
