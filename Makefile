@@ -15,7 +15,7 @@ AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test test-long chaos soak security aimock programs check format bench docs pictures release lock clean
+.PHONY: help demo up test suite test-long chaos soak security aimock programs check format bench docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -26,7 +26,11 @@ demo: $(RUNTIME) ## One message from the command line to a streamed answer, on a
 up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
 	@$(BIN)/nova up
 
-test: check aimock programs ## Everything that `check` does, then all tests against real servers
+# Side by side: the type checker computes on one core, and tests wait.
+test: $(DEV) aimock programs ## Everything that `check` does, and all tests against real servers
+	@$(MAKE) --no-print-directory -j2 check suite
+
+suite: $(DEV)
 	$(BIN)/pytest -n $(TEST_WORKERS) --maxprocesses 8 --dist worksteal -m "not bench and not long"
 
 test-long: $(DEV) aimock programs ## The tests that show at more points what the others show
