@@ -14,6 +14,9 @@ DOCS := .venv/.docs-ready
 AIMOCK := tests/support/servers/aimock
 PROGRAMS := tests/support/servers/vendor_programs
 
+# Many containers set it for images. Here it would make each process compile our modules again, and each test worker the tests.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo up test suite test-long chaos soak security aimock programs check format bench docs pictures release lock clean
 

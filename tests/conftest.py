@@ -7,22 +7,31 @@ asks for one starts it. Tests that need neither cost neither.
 from __future__ import annotations
 
 import os
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Generator, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 import pytest_asyncio
+import redis
 from redis.asyncio import Redis
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.program import collect_seldom, exclude_from_collections
+from tests.support.harness.ordering import dealt
+from tests.support.harness.process_state import ProcessState
 from tests.support.harness.reused_database import ReusedDatabase
+from tests.support.processes.preloaded import shared_fork_server
+from tests.support.processes.xdist_workers import forked_interpreter
 from tests.support.servers.databases import own_database, own_postgres, own_valkey
 
 _RUNNING = pytest.StashKey[ExitStack]()
 _POSTGRES = pytest.StashKey[str]()
+_STATE = pytest.StashKey[ProcessState]()
+_SHARE_A_FLEET = ("tests/integration/cli/", "tests/browser/")
+"""Folders with a fleet for all of their tests, which takes seconds to start and works also while no test uses it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
@@ -33,9 +42,45 @@ def pytest_configure(config: pytest.Config) -> None:
         del os.environ[name]
 
 
-def pytest_collection_finish() -> None:
-    """Let no collection of garbage walk the tests and their modules."""
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with the tests that take longest, and leave those together that share a fleet."""
+    workers = int(os.environ.get("PYTEST_XDIST_WORKER_COUNT", "1"))
+    longest: list[pytest.Item] = []
+    sharing: dict[str, list[pytest.Item]] = {folder: [] for folder in _SHARE_A_FLEET}
+    others: list[pytest.Item] = []
+    for item in items:
+        folder = next((folder for folder in sharing if item.nodeid.startswith(folder)), None)
+        if folder is not None:
+            sharing[folder].append(item)
+        else:
+            (longest if item.get_closest_marker("begins_first") else others).append(item)
+    items[:] = dealt(longest, list(sharing.values()), others, workers=workers)
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Let no collection of garbage walk the tests and their modules, and read the state that each test must leave."""
     exclude_from_collections()
+    session.config.stash[_STATE] = ProcessState()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item) -> Generator[None]:
+    """Fail a test that leaves state of the process changed, after all of its fixtures have ended."""
+    yield
+    if changes := item.config.stash[_STATE].changes():
+        pytest.fail("This test changed the process for all later tests: " + "; ".join(changes), pytrace=False)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config, specs: list[Any]) -> None:
+    """In xdist's controller: fork its workers and their fleets from processes that have imported what they need."""
+    # The workers' environment is that of their fork server.
+    config.stash[_RUNNING].enter_context(shared_fork_server())
+    python = config.stash[_RUNNING].enter_context(forked_interpreter(config.args))
+    for spec in specs:
+        spec.python = python
+    _postgres(config)
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -77,15 +122,17 @@ def valkey_url(pytestconfig: pytest.Config) -> str:
 
 
 @pytest.fixture(scope="session")
-def reused_database(postgres_url_admin: str) -> ReusedDatabase:
+def reused_database(postgres_url_admin: str) -> Iterator[ReusedDatabase]:
     """The database of this test worker's tests."""
-    return ReusedDatabase(postgres_url_admin)
+    database = ReusedDatabase(postgres_url_admin)
+    yield database
+    database.close()
 
 
 @pytest.fixture
-async def database_url(reused_database: ReusedDatabase) -> str:
+def database_url(reused_database: ReusedDatabase) -> str:
     """URL of a migrated database that is empty at the start of the test."""
-    return await reused_database.as_new()
+    return reused_database.as_new()
 
 
 @pytest.fixture
@@ -118,10 +165,17 @@ async def shared_database(shared_database_url: str) -> AsyncIterator[Database]:
     await database.close()
 
 
-@pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_redis_url(valkey_url: str) -> str:
+@pytest.fixture(scope="session")
+def emptying_client(valkey_url: str) -> Iterator[redis.Redis]:
+    """A client on this test worker's Valkey that lasts: each test begins with an empty one."""
+    with redis.Redis.from_url(valkey_url) as client:
+        yield client
+
+
+@pytest.fixture(scope="module")
+def shared_redis_url(valkey_url: str, emptying_client: redis.Redis) -> str:
     """URL of a Redis that is empty at the start of the module."""
-    await _empty(valkey_url)
+    emptying_client.flushall()
     return valkey_url
 
 
@@ -135,19 +189,14 @@ def shared_settings(
 
 
 @pytest.fixture
-async def redis_url(valkey_url: str) -> str:
+def redis_url(valkey_url: str, emptying_client: redis.Redis) -> str:
     """URL of a Redis that is empty at the start of the test."""
-    await _empty(valkey_url)
+    emptying_client.flushall()
     return valkey_url
 
 
-async def _empty(redis_url: str) -> None:
-    async with Redis.from_url(redis_url) as client:
-        await client.flushall()
-
-
-@pytest.fixture
-async def redis(redis_url: str) -> AsyncIterator[Redis]:
+@pytest.fixture(name="redis")
+async def _redis(redis_url: str) -> AsyncIterator[Redis]:
     """A client on the empty Redis."""
     client = Redis.from_url(redis_url)
     yield client

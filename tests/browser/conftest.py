@@ -27,14 +27,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=why))
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def own_redis_url() -> Generator[str]:
     """A Valkey that no other test empties."""
     with own_valkey() as url:
         yield url
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope=_LOOP)
+@pytest_asyncio.fixture(scope="package", loop_scope=_LOOP)
 async def nova(
     postgres_url_admin: str, own_redis_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[Site]:
@@ -44,7 +44,7 @@ async def nova(
         yield running
 
 
-@pytest_asyncio.fixture(scope="session", loop_scope=_LOOP)
+@pytest_asyncio.fixture(scope="package", loop_scope=_LOOP)
 async def chromium() -> AsyncGenerator[Browser]:
     """One browser."""
     async with browser() as chromium:

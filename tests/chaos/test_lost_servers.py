@@ -40,30 +40,28 @@ async def _check_all_ended_once(database_url: str, count: int) -> None:
         await database.close()
 
 
-@proves("redis.restart", "submit.broker-down")
-async def test_a_killed_valkey_loses_no_run_and_a_message_without_broker_is_accepted(own_servers: OwnServers):
-    async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
+@proves("redis.wipe", "redis.restart", "submit.broker-down", "recover.postgres", "events.exact")
+async def test_no_run_is_lost_while_valkey_is_wiped_and_killed_and_then_postgres_is_killed(own_servers: OwnServers):
+    async with Fleet(own_servers.env, workers=1, beat=True, concurrency=4) as fleet:
+        await _send(fleet, 1, 8)
+        redis = Redis.from_url(own_servers.env["NOVA_REDIS_URL"])
+        await redis.flushall()
+        await redis.aclose()
+        await _check_all_ended_once(own_servers.database_url, 8)
+
         await _send(fleet, 3, 3)
         await own_servers.valkey.kill()
         accepted = await _send(fleet, 0, 2)
         assert [run.status for run in accepted] == ["queued", "queued"]
         await own_servers.valkey.start()
-        await _check_all_ended_once(own_servers.database_url, 5)
+        await _check_all_ended_once(own_servers.database_url, 13)
+
+        readers = await _read_while_postgres_is_killed(fleet, own_servers)
+    assert {reader.text.texts for reader in readers} == {("One. ", "Two. ", "The end.")}
 
 
-@proves("redis.wipe")
-async def test_a_wiped_valkey_loses_no_run(own_servers: OwnServers):
-    async with Fleet(own_servers.env, workers=1, beat=True, concurrency=2) as fleet:
-        await _send(fleet, 1, 6)
-        redis = Redis.from_url(own_servers.env["NOVA_REDIS_URL"])
-        await redis.flushall()
-        await redis.aclose()
-        await _check_all_ended_once(own_servers.database_url, 6)
-
-
-@proves("recover.postgres", "events.exact")
-async def test_a_killed_postgres_loses_no_run_and_answers_are_unavailable_meanwhile(own_servers: OwnServers):
-    async with Fleet(own_servers.env, workers=1, beat=True) as fleet, asyncio.TaskGroup() as group:
+async def _read_while_postgres_is_killed(fleet: Fleet, own_servers: OwnServers) -> list[RunReader]:
+    async with asyncio.TaskGroup() as group:
         first, *_ = await _send(fleet, 3, 3)
         readers = [RunReader(fleet.api_url, fleet.api_key, first.id, cut) for cut in (None, 4)]
         for reader in readers:
@@ -72,5 +70,5 @@ async def test_a_killed_postgres_loses_no_run_and_answers_are_unavailable_meanwh
         with pytest.raises(Unavailable):
             await _send(fleet, 0, 1)
         await own_servers.postgres.start()
-        await _check_all_ended_once(own_servers.database_url, 3)
-    assert {reader.text.texts for reader in readers} == {("One. ", "Two. ", "The end.")}
+        await _check_all_ended_once(own_servers.database_url, 16)
+    return readers

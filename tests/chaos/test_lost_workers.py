@@ -61,27 +61,20 @@ async def _check_each_ended_once(fleet: Fleet, database: Database, runs: Sequenc
     assert [tuple(row) for row in rows] == [(3, 2, 1, 2, 1)] * len(runs)
 
 
-@proves("recover.kill", "recover.expired", "journal.once")
-async def test_runs_of_a_killed_worker_continue_elsewhere_from_their_last_step(env: dict[str, str], database: Database):
-    async with Fleet(env, workers=1, beat=True) as fleet:
+@proves("recover.kill", "recover.session", "journal.once")
+async def test_runs_of_a_killed_worker_continue_elsewhere_from_their_last_step_before_their_leases_expire(
+    env: dict[str, str], database: Database
+):
+    own = {"NOVA_RUNS__LEASE_TTL_S": "60", "NOVA_RUNS__LEASE_RENEW_S": "20"}
+    async with Fleet({**env, **own}, workers=1) as fleet:
         runs = await _send(fleet, seconds=3)
         await _until_steps(database, runs, 1)
         fleet.workers[0].kill()
         await fleet.start_worker()
-        await _check_each_ended_once(fleet, database, runs)
+        async with asyncio.timeout(60):
+            await _check_each_ended_once(fleet, database, runs)
         attempts = await database.fetch("SELECT attempt, losses FROM runs")
         assert {tuple(row) for row in attempts} == {(2, 1)}
-
-
-@proves("recover.session")
-async def test_runs_of_a_killed_worker_do_not_wait_for_their_leases(env: dict[str, str], database: Database):
-    own = {"NOVA_RUNS__LEASE_TTL_S": "60", "NOVA_RUNS__LEASE_RENEW_S": "20"}
-    async with Fleet({**env, **own}, workers=2) as fleet:
-        runs = await _send(fleet, seconds=3)
-        await _until_steps(database, runs, 1)
-        fleet.workers[0].kill()
-        async with asyncio.timeout(40):
-            await _check_each_ended_once(fleet, database, runs)
 
 
 @proves("drain.sigterm")
@@ -97,7 +90,7 @@ async def test_a_drained_worker_requeues_its_runs_and_no_lease_is_lost(env: dict
         assert 0 < handed_over <= len(runs)
 
 
-@proves("recover.zombie", "tools.fenced")
+@proves("recover.zombie", "recover.expired", "tools.fenced")
 async def test_a_worker_that_wakes_up_after_its_lease_writes_nothing(env: dict[str, str], database: Database):
     async with Fleet(env, workers=1, beat=True) as fleet:
         runs = await _send(fleet, seconds=2, count=2)

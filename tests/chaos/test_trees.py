@@ -92,14 +92,10 @@ async def _check_outcome(fleet: Fleet, database: Database, started: Started) -> 
     assert not await database.fetch("SELECT id FROM run_waits WHERE status = 'open'")
 
 
-async def test_a_tree_of_two_levels_ends_on_one_worker_slot(env: dict[str, str], database: Database) -> None:
-    async with Fleet(env, workers=1, concurrency=1, beat=True) as fleet:
-        started = await _start(fleet, database)
-        await _until_ended(fleet, database, started)
-        await _check_outcome(fleet, database, started)
-
-
-async def test_a_tree_ends_the_same_while_its_worker_is_killed(env: dict[str, str], database: Database) -> None:
+@pytest.mark.begins_first
+async def test_a_tree_of_two_levels_ends_on_one_worker_slot_whose_worker_is_killed(
+    env: dict[str, str], database: Database
+) -> None:
     async with Fleet(env, workers=1, concurrency=1, beat=True) as fleet:
         started = await _start(fleet, database)
         for ended in _KILLED_AFTER:

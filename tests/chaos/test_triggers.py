@@ -102,6 +102,7 @@ async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
         await _check_each_once(database)
 
 
+@pytest.mark.begins_first
 @proves("triggers.database")
 async def test_a_postgres_that_is_killed_and_comes_back_costs_no_occurrence(own_servers: OwnServers):
     database = Database(own_servers.database_url, pool_size=2)

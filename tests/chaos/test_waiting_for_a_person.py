@@ -70,8 +70,8 @@ async def _check_it_ended_once(database_url: str, run_id: str) -> None:
 
 
 @proves("suspend.one-slot")
-async def test_three_agents_finish_on_a_worker_with_one_slot(own_servers: OwnServers):
-    async with Fleet(own_servers.env, workers=1, beat=True, concurrency=1) as fleet:
+async def test_three_agents_finish_on_a_worker_with_one_slot(env: dict[str, str]):
+    async with Fleet(env, workers=1, beat=True, concurrency=1) as fleet:
         for agent_id in ("a", "b", "c"):
             spec = {"id": agent_id, "name": agent_id, "engine": "scripted", "capabilities": {"agents": {}}}
             await fleet.client.agents.create(AgentCreate.model_validate(spec))

@@ -62,6 +62,7 @@ def log(reader: Mapping[str, str], settings: Settings, tmp_path: Path) -> Iterat
         _stop(stack)
 
 
+@pytest.mark.begins_first
 @pytest.mark.fleet
 @pytest.mark.timeout(400)
 def test_every_command_of_the_tutorial_does_what_the_page_says(

@@ -35,7 +35,12 @@ class Api:
 
     @property
     def state(self) -> ApiState:
-        """The application's state. The test's own statements through it are the tenant's, as those of a request are."""
+        """The application's state. The test's own statements through it are the tenant's, as those of a request are.
+
+        Raises:
+            RuntimeError: Not in a task: the binding would outlive the test.
+        """
+        asyncio.get_running_loop()
         see_tenant(self.tenant.id)
         return self._state
 

@@ -2,28 +2,24 @@
 
 from __future__ import annotations
 
-import io
 import json
-import logging
 import os
 from base64 import b64encode
-from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
 from typing import Any
 
-import structlog
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engines import build_engines, find_shell
 from nova_workers.capabilities import default_registry
 from nova_workers.clock import SystemClock
-from nova_workers.config import Settings, TelemetrySettings
+from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.reads import get_run
-from nova_workers.observability.logging import configure_logging
 from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.wire import FIELD
 from nova_workers.workspace.secrets import Secrets
@@ -32,7 +28,7 @@ from tests.support.harness.tool_server import tool_server
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
-__all__ = ["KEY", "Stage", "calls", "open_stage", "recorded_logs", "says"]
+__all__ = ["KEY", "Stage", "calls", "open_stage", "says"]
 
 KEY = f"test:{b64encode(os.urandom(32)).decode()}"
 
@@ -133,19 +129,3 @@ async def open_stage(
         await harness.close()
         for engine in engines.values():
             await engine.close()
-
-
-@contextmanager
-def recorded_logs() -> Generator[io.StringIO]:
-    """Write the worker's logs through its own pipeline into a file, at the lowest level."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    stream = io.StringIO()
-    configure_logging(TelemetrySettings(log_format="json", log_level="debug"), "worker", stream=stream)
-    try:
-        yield stream
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        logging.captureWarnings(False)
-        structlog.reset_defaults()

@@ -18,8 +18,9 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
-from tests.integration.capabilities.stage import Stage, calls, open_stage, recorded_logs, says
+from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
+from tests.support.harness.logs import recorded_logs
 from tests.support.harness.tool_server import tool_server
 from tests.support.servers.mcp_http_server import McpHttpServer
 from tests.support.servers.model_server import model_server

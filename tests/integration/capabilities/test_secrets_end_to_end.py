@@ -15,8 +15,9 @@ from redis.asyncio import Redis
 from nova_workers.config import Settings
 from nova_workers.contracts.waits import Answer
 from nova_workers.ledger.database import Database
-from tests.integration.capabilities.stage import Stage, calls, open_stage, recorded_logs, says
+from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
+from tests.support.harness.logs import recorded_logs
 from tests.support.servers.mcp_http_server import McpHttpServer
 from tests.support.servers.model_server import Part, Stream, model_server
 

@@ -19,7 +19,7 @@ def logical_database(url: str, number: int) -> str:
     return f"{url.partition('?')[0]}?db={number}"
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="package")
 def fleet(postgres_url_admin: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Fleet]:
     """API, worker and beat on servers of their own."""
     home = tmp_path_factory.mktemp("fleet")

@@ -129,6 +129,7 @@ def nova_up(home: Path, **env: str) -> Generator[tuple[subprocess.Popen[bytes], 
         process.wait()
 
 
+@pytest.mark.begins_first
 @proves("secrets.placed", "tenants.second-wall")
 def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_none_behind(home: Path) -> None:
     with nova_up(home, **BOT) as (process, state, log):
@@ -192,6 +193,7 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
         assert read_state(home) is None
 
 
+@pytest.mark.begins_first
 def test_kill_9_leaves_no_orphan_and_the_next_start_has_all_data(home: Path) -> None:
     with nova_up(home) as (process, _, log):
         key = (home / "api_key").read_text()

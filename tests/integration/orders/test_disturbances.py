@@ -4,25 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import base64
-import io
 from dataclasses import replace
 from typing import Any
 
 import orjson
 import pytest
-import structlog
 
-from nova_workers.config.sections import TelemetrySettings
 from nova_workers.contracts.engine import EngineResult
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.orders.records import lock_order
-from nova_workers.observability.logging import configure_logging
 from nova_workers.orders.advance import NOTHING_FOLLOWS, finish_without_content
 from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.secrets import OrderSecrets
 from nova_workers.orders.tick import OrderTicker
 from nova_workers.workspace.vault import Vault
+from tests.support.harness.logs import recorded_logs
 from tests.support.harness.orders import AnsweringEngine, OrderDesk, policy, proposal
 
 OTHER_KEY = f"other:{base64.b64encode(bytes(range(1, 33))).decode()}"
@@ -174,14 +171,10 @@ async def test_what_the_database_says_of_a_result_that_it_refuses_is_not_logged(
         " EXECUTE FUNCTION refuse()"
     )
     desk.engine.answers = {"craft": proposal("xanthic-quokka")}
-    lines = io.StringIO()
-    configure_logging(TelemetrySettings(log_format="json", log_level="debug"), "test", stream=lines)
-    try:
+    with recorded_logs() as lines:
         accepted = await desk.accept(desk.order(), policy())
         await desk.settle()
         await desk.ticker.tick()
-    finally:
-        structlog.reset_defaults()
     assert "order.part_not_stored" in lines.getvalue()
     assert "xanthic-quokka" not in lines.getvalue()
     assert "xanthic-quokka" not in str(await desk.database.fetch("SELECT * FROM runs"))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import io
 import logging
 import subprocess
 
@@ -12,11 +11,10 @@ import orjson
 import structlog
 from redis.asyncio import Redis
 
-from nova_workers.config.sections import TelemetrySettings
 from nova_workers.contracts.engine import EngineError
 from nova_workers.devstack.servers.binaries import postgres_programs
-from nova_workers.observability.logging import configure_logging
 from tests.requirements import proves
+from tests.support.harness.logs import recorded_logs
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 
 CANARY = "xanthic-quokka-5531"
@@ -64,14 +62,10 @@ async def test_the_content_of_an_order_is_nowhere_while_it_runs_and_after_it_end
         "compliance": EngineError("model_error", f"Your prompt {CANARY} was refused", retryable=False),
         "general": proposal("A final proposal"),
     }
-    lines = io.StringIO()
-    configure_logging(TelemetrySettings(log_format="json", log_level="debug"), "test", stream=lines)
-    try:
+    with recorded_logs() as lines:
         order = desk.order({"currentCopy": f"The old {CANARY} headline"})
         roles = {"craft": "craft", "critic": "review", "compliance": "review", "general": "general"}
         result = await desk.run(policy(roles, satisfied={"minApprovals": 1}, presentation=SINGLE), order)
-    finally:
-        structlog.reset_defaults()
     assert result.stop_reason == "ok"
     assert any(CANARY in call.user for call in desk.engine.calls)
     after = await _dump(database_url)
@@ -93,14 +87,10 @@ async def test_an_exception_of_a_task_that_no_code_retrieves_is_logged_without_i
 
     left: list[asyncio.Task[None]] = []
     desk.engine.before = leave_a_task
-    lines = io.StringIO()
-    configure_logging(TelemetrySettings(log_format="json", log_level="debug"), "test", stream=lines)
-    try:
+    with recorded_logs() as lines:
         await desk.run(policy())
         left.clear()
         gc.collect()
-    finally:
-        structlog.reset_defaults()
     (line,) = [line for line in map(orjson.loads, lines.getvalue().splitlines()) if line["logger"] == "asyncio"]
     assert (line["event"], line["error_type"]) == ("Task exception was never retrieved", "ValueError")
     assert "in fail" in line["frames"][-1]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+
 import asyncpg
 
 from tests.support.servers.databases import create_database, drop_database
@@ -10,6 +12,8 @@ __all__ = ["ReusedDatabase"]
 
 _MAX_GROWN_BYTES = 16_000_000
 """A larger one has much to delete, and pages that are nearly empty."""
+
+_CLOSE_S = 10.0
 
 _TERMINATE = """
 SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
@@ -21,7 +25,7 @@ SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity
 _SHAPE = """
 SELECT (SELECT version_num FROM alembic_version), (SELECT count(*) FROM pg_class), (SELECT count(*) FROM pg_statistic),
        (SELECT count(*) FROM pg_db_role_setting),
-       (SELECT sum(hashtext(concat_ws('/', relname, relowner, relacl, relrowsecurity))) FROM pg_class),
+       (SELECT sum(hashtext(concat_ws('/', relname, relowner, relacl, relrowsecurity, reloptions))) FROM pg_class),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_attribute),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_constraint),
        (SELECT (count(*), max(xmin::text::bigint)) FROM pg_trigger),
@@ -31,7 +35,7 @@ SELECT (SELECT version_num FROM alembic_version), (SELECT count(*) FROM pg_class
 
 # A table with a page has had a row.
 _FILLED = """
-SELECT quote_ident(relname) AS name FROM pg_class
+SELECT quote_ident(relname) AS name, pg_total_relation_size(oid) AS bytes FROM pg_class
  WHERE relkind = 'r' AND relnamespace = 'public'::regnamespace AND relname <> 'alembic_version'
    AND pg_relation_size(oid) > 0
 """
@@ -49,46 +53,53 @@ COMMIT
 class ReusedDatabase:
     """A database that each test finds as if it were new.
 
+    It keeps one connection, on a loop of its own: connecting anew before each test would double the cost.
+
     Args:
         admin_url: URL of the maintenance database.
     """
 
     def __init__(self, admin_url: str) -> None:
         self._admin_url = admin_url
+        self._loop = asyncio.new_event_loop()
         self._url: str | None = None
+        self._connection: asyncpg.Connection | None = None
         self._shape: asyncpg.Record | None = None
-        self._size_bytes = 0
 
-    async def as_new(self) -> str:
+    def as_new(self) -> str:
         """Return its URL, without rows and connections of earlier tests. It is replaced if one changed its schema."""
-        if self._url is not None and not await self._is_emptied(self._url):
+        return self._loop.run_until_complete(self._as_new())
+
+    def close(self) -> None:
+        """Close the connection. The database ends with its server."""
+        if self._connection is not None:
+            self._loop.run_until_complete(self._connection.close(timeout=_CLOSE_S))
+        self._loop.close()
+
+    async def _as_new(self) -> str:
+        if self._url is not None and self._connection is not None and not await self._is_emptied(self._connection):
+            self._connection.terminate()
             await drop_database(self._admin_url, self._url)
             self._url = None
         if self._url is None:
             self._url = await create_database(self._admin_url)
-            connection = await asyncpg.connect(self._url)
+            self._connection = connection = await asyncpg.connect(self._url)
             self._shape = await connection.fetchrow(_SHAPE)
-            self._size_bytes = await _size_bytes(connection)
-            await connection.close()
         return self._url
 
-    async def _is_emptied(self, url: str) -> bool:
-        connection = await asyncpg.connect(url)
+    async def _is_emptied(self, connection: asyncpg.Connection) -> bool:
         try:
             await connection.execute(_TERMINATE)
-            grown_bytes = await _size_bytes(connection) - self._size_bytes
+            filled = await connection.fetch(_FILLED)
+            grown_bytes = sum(int(row["bytes"]) for row in filled)
             if grown_bytes > _MAX_GROWN_BYTES or await connection.fetchrow(_SHAPE) != self._shape:
                 return False
-            if names := [str(row["name"]) for row in await connection.fetch(_FILLED)]:
+            if names := [str(row["name"]) for row in filled]:
                 deletes = ";".join(f"DELETE FROM {name}" for name in names)
                 await connection.execute(_DELETE.format(deletes=deletes))
                 # Their files are empty again too: rows of the next test lie in the order in which it inserts them.
                 await connection.execute(f"VACUUM {', '.join(names)}")
-        finally:
-            await connection.close()
+        except (asyncpg.PostgresConnectionError, asyncpg.AdminShutdownError, asyncpg.InterfaceError):
+            # The test ended every connection of its database.
+            return False
         return True
-
-
-async def _size_bytes(connection: asyncpg.Connection) -> int:
-    size = await connection.fetchval("SELECT pg_database_size(current_database())")
-    return int(size or 0)

@@ -1,33 +1,54 @@
-"""Processes of a fleet that begin with its modules imported: importing them anew takes seconds of CPU each time.
+"""Processes of a fleet that begin with its modules imported.
 
-`multiprocessing` runs a server process that imports them once, and forks each process from it. From there on it is as
-one from the command line: a session, an environment, a log and signals of its own.
+One fork server imports them for all test workers. It forks a server for each, which forks the processes: they end with
+their test worker. From there on each is as one from the command line: a session, an environment, a log and signals of
+its own.
 """
 
 from __future__ import annotations
 
 import atexit
-import gc
-import multiprocessing
+import importlib
 import os
 import runpy
+import signal
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass
+from functools import cache
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
+from threading import Lock
 
 from nova_workers.devstack.launch import die_with_parent
+from tests.support.processes.fork_server import connect, fork_server, forked_connection
 
-__all__ = ["PreloadedProcess"]
+__all__ = ["SHARED_SOCKET", "PreloadedProcess", "shared_fork_server"]
 
-_MODULES = [
+SHARED_SOCKET = "PRELOADED_FLEET_SOCKET"
+"""The variable with the socket of the fork server that all test workers share."""
+
+_MODULES = (
     *("nova_workers.worker.process", "nova_workers.worker.consumer", "beat.schedule", "beat.scheduler"),
     *("api.app", "nova_workers.console.server", "nova_workers.channels.run", "nova_workers.channels.telegram.serve"),
     *("celery.__main__", "celery.bin.celery", "celery.fixups.django", "celery.concurrency.thread", "billiard.pool"),
     *("celery.apps.worker", "celery.apps.beat", "uvicorn.__main__", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.protocols.websockets.websockets_sansio_impl"),
     *("claude_agent_sdk", "genai_prices.data", "httpcore2", "jsonschema", "valkey.asyncio"),
-]
+)
 """What these processes import sooner or later, except the modules that read the environment."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Command:
+    """``python -m MODULE ARGUMENT…``."""
+
+    module: str
+    arguments: tuple[str, ...]
+    env: Mapping[str, str]
+    log: Path
+    cwd: Path
 
 
 class PreloadedProcess:
@@ -35,43 +56,135 @@ class PreloadedProcess:
 
     def __init__(self, module: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path) -> None:
         log.touch()
-        context = multiprocessing.get_context("forkserver")
-        context.set_forkserver_preload(_MODULES)
-        self._process = context.Process(target=_run, args=(module, tuple(arguments), dict(env), log, cwd))
-        self._process.start()
-
-    @property
-    def pid(self) -> int:
-        """The process id."""
-        assert self._process.pid is not None
-        return self._process.pid
+        self._processes = _processes()
+        self.pid = self._processes.start(_Command(module, tuple(arguments), dict(env), log, cwd))
 
     def poll(self) -> int | None:
         """Return the exit code; None while it runs."""
-        return self._process.exitcode
+        return self._processes.exit_code(self.pid, timeout_s=0.0)
 
     def wait(self) -> int | None:
         """Wait until it ended, and return its exit code."""
-        self._process.join()
-        return self._process.exitcode
+        return self._processes.exit_code(self.pid, timeout_s=None)
 
 
-def _run(module: str, arguments: tuple[str, ...], env: dict[str, str], log: Path, cwd: Path) -> None:
+@contextmanager
+def shared_fork_server() -> Generator[None]:
+    """Run the fork server that the test workers started in this block share."""
+    with fork_server(__name__, *_MODULES) as path:
+        os.environ[SHARED_SOCKET] = path
+        try:
+            yield
+        finally:
+            del os.environ[SHARED_SOCKET]
+
+
+class _Processes:
+    """The processes of this test process, by a connection to the server that forks them."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+        self._codes: dict[int, int] = {}
+        self._lock = Lock()
+
+    def start(self, command: _Command) -> int:
+        """Start a process, and return its id."""
+        with self._lock:
+            self._connection.send(command)
+            while isinstance(answer := self._connection.recv(), tuple):
+                self._ended(answer)
+            assert isinstance(answer, int)
+            self._codes.pop(answer, None)
+            return answer
+
+    def exit_code(self, pid: int, *, timeout_s: float | None) -> int | None:
+        """Return the exit code of a process that ended; None if it runs after this time, None for no limit."""
+        with self._lock:
+            while pid not in self._codes and self._connection.poll(timeout_s):
+                self._ended(self._connection.recv())
+            return self._codes.get(pid)
+
+    def _ended(self, message: tuple[int, int]) -> None:
+        pid, code = message
+        self._codes[pid] = code
+
+
+@cache
+def _processes() -> _Processes:
+    path = os.environ.get(SHARED_SOCKET)
+    if path is None:
+        stack = ExitStack()
+        path = stack.enter_context(fork_server(__name__, *_MODULES))
+        atexit.register(stack.close)
+    return _Processes(Connection(connect(path).detach()))
+
+
+def _forked_command(connection: Connection) -> _Command:
+    """Fork a process for each command of a test process, and report its end. Return in the new process alone."""
+    woken, wakes = os.pipe()
+    os.set_blocking(wakes, False)
+    signal.set_wakeup_fd(wakes)
+    signal.signal(signal.SIGCHLD, _on_ended_child)
+    server = os.getpid()
+    while True:
+        ready = wait([connection, woken])
+        if woken in ready:
+            os.read(woken, 1024)
+            for ended in _reaped():
+                connection.send(ended)
+        if connection in ready:
+            try:
+                command: _Command = connection.recv()
+            except (EOFError, ConnectionError):
+                sys.exit()
+            pid = os.fork()
+            if pid == 0:
+                die_with_parent(server)
+                signal.set_wakeup_fd(-1)
+                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+                os.close(woken)
+                os.close(wakes)
+                connection.close()
+                return command
+            connection.send(pid)
+
+
+def _on_ended_child(_: int, __: object) -> None:
+    """Let the kernel send the signal: only its wake-up matters."""
+
+
+def _reaped() -> Generator[tuple[int, int]]:
+    """Yield the process ids and exit codes of children that ended."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return
+        if pid == 0:
+            return
+        yield pid, os.waitstatus_to_exitcode(status)
+
+
+def _become(command: _Command) -> None:
     """Become the process: what `subprocess` and the command line would do."""
     os.setsid()
-    die_with_parent(os.getppid())
     os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    output = os.open(log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+    output = os.open(command.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
     for stream in (1, 2):
         os.dup2(output, stream)
     os.environ.clear()
-    os.environ.update(env)
-    os.chdir(cwd)
-    # Collections would copy every page of the modules.
-    gc.freeze()
-    sys.argv = [module, *arguments]
-    try:
-        runpy.run_module(module, run_name="__main__", alter_sys=True)
-    finally:
-        # `multiprocessing` leaves them out.
-        atexit._run_exitfuncs()  # pyright: ignore[reportPrivateUsage]
+    os.environ.update(command.env)
+    os.chdir(command.cwd)
+    sys.argv = [command.module, *command.arguments]
+    runpy.run_module(command.module, run_name="__main__", alter_sys=True)
+
+
+def main() -> None:
+    """Be the fork server of fleets, the server of one test process, and each of its processes in turn."""
+    modules = sys.argv[2:]
+    connection = forked_connection(lambda: [importlib.import_module(module) for module in modules])
+    _become(_forked_command(Connection(connection.detach())))
+
+
+if __name__ == "__main__":
+    main()

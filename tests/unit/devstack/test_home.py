@@ -36,7 +36,8 @@ STATE = StackState(
 
 def test_a_home_has_one_owner_at_a_time(tmp_path: Path) -> None:
     with lock_home(tmp_path):
-        write_state(tmp_path, STATE)
+        # Test workers are forked from the process that imports this module.
+        write_state(tmp_path, STATE.model_copy(update={"pid": os.getpid()}))
         with (
             pytest.raises(AlreadyRunning, match=rf"pid {os.getpid()}\): API http://127.0.0.1:8700"),
             lock_home(tmp_path),

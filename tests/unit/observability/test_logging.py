@@ -12,20 +12,14 @@ import structlog
 from nova_workers.config import TelemetrySettings
 from nova_workers.observability.logging import configure_logging
 from nova_workers.observability.tracing import Tracing
+from tests.support.harness.logs import recorded_logs
 
 
 @pytest.fixture
 def lines() -> Iterator[io.StringIO]:
     """Where lines go; the logging of the test session is put back afterwards."""
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    stream = io.StringIO()
-    configure_logging(TelemetrySettings(log_format="json", log_level="info"), "worker", stream=stream)
-    yield stream
-    root.handlers[:] = handlers
-    root.setLevel(level)
-    logging.captureWarnings(False)
-    structlog.reset_defaults()
+    with recorded_logs(log_level="info") as stream:
+        yield stream
 
 
 def _read(stream: io.StringIO) -> list[dict[str, Any]]:
@@ -83,7 +77,6 @@ def test_handlers_that_uvicorn_set_up_before_are_replaced(lines: io.StringIO) ->
     logger = logging.getLogger("uvicorn.error")
     logger.addHandler(logging.StreamHandler(own))
     logger.propagate = False
-    logger.setLevel(logging.NOTSET)  # another test's server may have set one
     configure_logging(TelemetrySettings(log_format="json"), "api", stream=lines)
     logger.info("Started %s", "server", extra={"color_message": "\x1b[1mStarted"})
     assert own.getvalue() == ""
@@ -107,17 +100,8 @@ def test_values_that_json_does_not_know_are_shown_as_text(lines: io.StringIO) ->
 
 
 def test_console_lines_are_for_people() -> None:
-    stream = io.StringIO()
-    root = logging.getLogger()
-    handlers, level = list(root.handlers), root.level
-    try:
-        configure_logging(TelemetrySettings(log_format="console"), "api", stream=stream)
+    with recorded_logs("api", log_format="console") as stream:
         structlog.get_logger("x").info("hello", run_id="run_1")
-    finally:
-        root.handlers[:] = handlers
-        root.setLevel(level)
-        logging.captureWarnings(False)
-        structlog.reset_defaults()
     assert "hello" in stream.getvalue()
     assert "run_id=run_1" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()

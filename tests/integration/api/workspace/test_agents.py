@@ -33,7 +33,7 @@ async def test_a_new_tenant_has_the_default_agents(api: Api) -> None:
     assert {agent["created_by"] for agent in answer.json()["items"]} == {"seed"}
 
 
-def test_the_default_agents_pass_validation(api: Api) -> None:
+async def test_the_default_agents_pass_validation(api: Api) -> None:
     registry = default_registry(
         api.state.services.database, api.state.services.settings, SystemClock(), serve=tool_server()
     )

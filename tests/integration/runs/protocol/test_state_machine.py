@@ -330,16 +330,20 @@ class _Protocol(RuleBasedStateMachine):
     async def _check(self) -> None:
         await check_any_time(self.world.database)
         for row in await self.world.database.fetch(
-            "SELECT id, r::text AS whole FROM runs r WHERE finished_at IS NOT NULL"
+            "SELECT id, fence, NULL AS whole FROM threads"
+            " UNION ALL SELECT id, fence, r::text FROM runs r WHERE finished_at IS NOT NULL"
         ):
-            assert self.over.setdefault(row["id"], row["whole"]) == row["whole"], "a run that was over changed"
-        for row in await self.world.database.fetch("SELECT id, fence FROM threads"):
-            assert row["fence"] >= self.fences.get(row["id"], 0), "a fence went back"
-            self.fences[row["id"]] = row["fence"]
+            if row["whole"] is not None:
+                assert self.over.setdefault(row["id"], row["whole"]) == row["whole"], "a run that was over changed"
+            else:
+                assert row["fence"] >= self.fences.get(row["id"], 0), "a fence went back"
+                self.fences[row["id"]] = row["fence"]
 
     async def _check_order(self) -> None:
         """A run that was just claimed was the first of its queue."""
-        for run in await self.world.database.fetch("SELECT * FROM runs WHERE status = 'running'"):
+        for run in await self.world.database.fetch(
+            "SELECT id, thread_id, fence, attempt, front, seq, cancel_requested_at FROM runs WHERE status = 'running'"
+        ):
             if (run["id"], run["fence"]) in self.begun:
                 continue
             self.begun.add((run["id"], run["fence"]))
@@ -387,6 +391,7 @@ class _Protocol(RuleBasedStateMachine):
         await check_settled(self.world.database, self.harness.engine)
 
 
+@pytest.mark.begins_first
 @pytest.mark.timeout(600 if _EXAMPLES == 0 else 0)
 @proves(
     "machine",

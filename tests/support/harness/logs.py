@@ -1,0 +1,40 @@
+"""What the processes of a fleet log, written by their own pipeline in the test process."""
+
+from __future__ import annotations
+
+import io
+import logging
+from collections.abc import Generator
+from contextlib import contextmanager
+from typing import Literal
+
+import structlog
+
+from nova_workers.config import TelemetrySettings
+from nova_workers.observability.logging import configure_logging
+
+__all__ = ["recorded_logs"]
+
+
+@contextmanager
+def recorded_logs(
+    process: str = "worker", *, log_format: Literal["json", "console"] = "json", log_level: str = "debug"
+) -> Generator[io.StringIO]:
+    """Log as a process of the fleet does for a block; the logging of the tests is restored after it."""
+    before = {logger: (logger.level, list(logger.handlers), logger.propagate) for logger in _loggers()}
+    stream = io.StringIO()
+    settings = TelemetrySettings.model_validate({"log_format": log_format, "log_level": log_level})
+    try:
+        configure_logging(settings, process, stream=stream)
+        yield stream
+    finally:
+        for logger in _loggers():
+            level, logger.handlers[:], logger.propagate = before.get(logger, (logging.NOTSET, [], True))
+            logger.setLevel(level)
+        logging.captureWarnings(False)
+        structlog.reset_defaults()
+
+
+def _loggers() -> list[logging.Logger]:
+    named = (each for each in logging.root.manager.loggerDict.values() if isinstance(each, logging.Logger))
+    return [logging.root, *named]
