@@ -112,7 +112,7 @@ async def _console(fleet: Fleet, home: Path, *, preloaded: bool) -> AsyncGenerat
         return True
 
     try:
-        await until(serves, "the console", timeout_s=60)
+        await until(serves, "the console")
         yield url, process
     finally:
         await probe.aclose()

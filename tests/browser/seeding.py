@@ -129,11 +129,11 @@ async def seed(fleet: NovaClient) -> None:
     await _fill_workspace(fleet)
     for agent, message in _MESSAGES:
         run = await fleet.runs.create(StatelessRunCreate(message=message, agent_id=agent))
-        await until(lambda run=run: _is_settled(fleet, run), f"the run of {agent}", timeout_s=60)
+        await until(lambda run=run: _is_settled(fleet, run), f"the run of {agent}")
     tree = await fleet.orchestrations.start(
         OrchestrationCreate(task="Compare the regions of this week.", agent_id="planner")
     )
-    await until(lambda: _asks(fleet, tree.id), "the question of South", timeout_s=60)
+    await until(lambda: _asks(fleet, tree.id), "the question of South")
 
 
 async def _fill_workspace(fleet: NovaClient) -> None:

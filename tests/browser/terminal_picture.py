@@ -60,7 +60,7 @@ async def _screen_of_chat(nova: Site) -> str:
             async def is_there() -> bool:
                 return text in await tmux("capture-pane", "-p")
 
-            await until(is_there, f"{text!r} on the terminal", timeout_s=60)
+            await until(is_there, f"{text!r} on the terminal")
 
         await tmux("new-session", "-d", "-x", str(_COLUMNS), "-y", str(_LINES), command)
         try:

@@ -82,7 +82,7 @@ async def test_a_list_shows_a_new_run_without_a_reload(page: Page, nova: Site) -
     await page.goto(f"{nova.url}/runs?agent=nova")
     await page.evaluate("window.untouched = true")
     run = await nova.fleet.runs.create(StatelessRunCreate(message="A message of a moment ago", agent_id="nova"))
-    await expect(page.get_by_role("row", name=re.compile("A message of a moment ago"))).to_be_visible(timeout=15_000)
+    await expect(page.get_by_role("row", name=re.compile("A message of a moment ago"))).to_be_visible(timeout=60_000)
     assert await page.evaluate("window.untouched") is True
     await nova.fleet.threads.delete(run.thread_id)
 
@@ -91,6 +91,7 @@ async def test_shortcuts_go_to_pages_and_are_listed(page: Page, nova: Site) -> N
     await page.keyboard.press("g")
     await page.keyboard.press("r")
     await expect(page).to_have_url(f"{nova.url}/runs")
+    await page.wait_for_load_state()
     await page.keyboard.press("?")
     await expect(page.get_by_role("dialog", name="Keyboard shortcuts")).to_be_visible()
     await page.keyboard.press("Escape")
@@ -107,6 +108,7 @@ async def test_the_palette_finds_pages_and_ids(page: Page, nova: Site) -> None:
     await page.keyboard.type("runs")
     await page.keyboard.press("Enter")
     await expect(page).to_have_url(f"{nova.url}/runs")
+    await page.wait_for_load_state()
     await page.keyboard.press("Control+k")
     await page.keyboard.type("run_01AAAAAAAAAAAAAAAAAAAAAAAA")
     await page.keyboard.press("Enter")

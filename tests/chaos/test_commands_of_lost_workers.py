@@ -18,7 +18,6 @@ from tests.support.servers.model_server import Part, Stream, model_server
 
 pytestmark = [
     pytest.mark.fleet,
-    pytest.mark.timeout(150),
     pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="Commands have a supervisor on Linux only"),
 ]
 
@@ -48,7 +47,7 @@ async def _start_command(fleet: Fleet, file: Path) -> tuple[RunView, set[int]]:
     await fleet.client.agents.create(AgentCreate(id="shell", name="Shell", engine="anthropic", trust="unrestricted"))
     run = await fleet.client.runs.create(StatelessRunCreate(agent_id="shell", message="go"))
     pids: list[str] = []
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         while len(pids) < 3:
             await asyncio.sleep(0.05)
             pids = _lines(file)

@@ -18,7 +18,7 @@ from tests.support.harness.run_reader import RunReader, committed_texts
 from tests.support.processes.fleet import Fleet
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.fleet
 
 _WORDS = " ".join(f"w{at}" for at in range(45))
 _IN_STEP = json.dumps(
@@ -82,16 +82,16 @@ async def test_followers_of_killed_and_frozen_workers_and_of_a_wiped_valkey_get_
         fleet.workers[0].kill()
         await fleet.start_worker()
 
-        await until(lambda: in_step.seen.count("step") > 1 and in_step.last.attempt > 1, timeout_s=40)
+        await until(lambda: in_step.seen.count("step") > 1 and in_step.last.attempt > 1)
         await redis.flushdb()
         late = [readers.add(run_id, cut) for run_id in runs for cut in (None, 5)]
 
-        await until(lambda: any(reader.seen for reader in late), timeout_s=40)
+        await until(lambda: any(reader.seen for reader in late))
         frozen = fleet.workers[1]
         frozen.send_signal(signal.SIGSTOP)
         try:
             await fleet.start_worker()
-            await until(lambda: all(reader.is_over for reader in readers.all), timeout_s=60)
+            await until(lambda: all(reader.is_over for reader in readers.all))
         finally:
             frozen.send_signal(signal.SIGCONT)
     attempts = await database.fetch("SELECT attempt FROM runs")

@@ -15,7 +15,7 @@ from tests.requirements import proves
 from tests.support.harness.run_reader import RunReader
 from tests.support.processes.fleet import Fleet
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 
 async def _send(fleet: Fleet, seconds: float, count: int) -> list[RunView]:

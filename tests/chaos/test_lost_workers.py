@@ -16,7 +16,7 @@ from tests.requirements import proves
 from tests.support.processes.fleet import Fleet
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.fleet
 
 _RUNS = 6
 _NOTE = json.dumps(
@@ -35,7 +35,7 @@ async def _send(fleet: Fleet, seconds: float, count: int = _RUNS) -> list[RunVie
 
 async def _until_steps(database: Database, runs: Sequence[RunView], steps: int) -> None:
     """Wait until each run has committed a number of steps."""
-    async with asyncio.timeout(40):
+    async with asyncio.timeout(60):
         while True:
             done = await database.fetchval(
                 "SELECT count(*) FROM turns WHERE run_id = ANY(:run_ids) AND steps >= :steps",
@@ -100,10 +100,10 @@ async def test_a_worker_that_wakes_up_after_its_lease_writes_nothing(env: dict[s
             # The tools of both workers wait for this lock when they write.
             await connection.execute("LOCK TABLE notes IN SHARE ROW EXCLUSIVE MODE")
             noting = await fleet.client.runs.create(StatelessRunCreate(message=_NOTE))
-            await until(lambda: _writers_waiting(connection, 1), timeout_s=20)
+            await until(lambda: _writers_waiting(connection, 1))
             zombie.send_signal(signal.SIGSTOP)
             await fleet.start_worker()
-            await until(lambda: _writers_waiting(connection, 2), timeout_s=30)
+            await until(lambda: _writers_waiting(connection, 2))
         try:
             await _check_each_ended_once(fleet, database, runs)
             assert (await fleet.client.runs.result(noting.id, timeout_s=60)).text == "Noted."

@@ -27,7 +27,7 @@ from tests.support.processes.fleet import Fleet
 from tests.support.servers.model_server import Hang, ModelServer, Part, Stream, model_server
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.fleet
 
 
 @dataclass(frozen=True)
@@ -219,8 +219,8 @@ async def _kill_at_every_moment(fleet: Fleet, model: ModelServer, held: Connecti
         reached = {row["number"] for row in await held.fetch(_BLOCKED)}
         return [moment.name for number, moment in enumerate(_HELD) if number not in reached]
 
-    await until(lambda: any(_asks(body, '"call"') for body in model.requests), "the call", timeout_s=30)
-    async with asyncio.timeout(25):
+    await until(lambda: any(_asks(body, '"call"') for body in model.requests), "the call")
+    async with asyncio.timeout(60):
         while missed := await missing():
             assert worker.exit_code is None, missed
             await asyncio.sleep(0.05)
@@ -250,7 +250,7 @@ async def test_orders_of_a_worker_that_is_killed_at_any_write_get_one_result_and
             results = {moment: await client.submit(order) for moment, order in orders.items()}
     for moment, result in results.items():
         assert result.trace_id == traces[moment]
-        await until(lambda moment=moment: _all_runs_ended(database, traces[moment]), moment.name, timeout_s=20)
+        await until(lambda moment=moment: _all_runs_ended(database, traces[moment]), moment.name)
         _check_result(result, moment)
         await _check_charges(fleet, database, moment, result)
         await _check_trails(fleet, database, result)

@@ -20,7 +20,7 @@ from tests.support.harness.trees import call, complete, script
 from tests.support.harness.workers import Doorbells
 from tests.support.processes.fleet import Fleet
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.fleet
 
 _KILLED_AFTER = (0, 1, 3, 4)
 """Each time so many of the seven agents have ended, the worker is killed while one works."""

@@ -19,7 +19,7 @@ from tests.support.processes.clock_skew import skewed_clock
 from tests.support.processes.fleet import Fleet
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 EVERY_SECOND = TriggerCreate(
     agent_id="nova", kind="cron", schedule="* * * * * *", prompt="hello", overlap="queue", catchup="each"
@@ -112,7 +112,7 @@ async def test_a_postgres_that_is_killed_and_comes_back_costs_no_occurrence(own_
             await _occurrences(database, 3)
             await own_servers.postgres.kill()
             # Occurrences that no process can fire.
-            await until(lambda: _failed_ticks(fleet) >= 3, timeout_s=30)
+            await until(lambda: _failed_ticks(fleet) >= 3)
             await own_servers.postgres.start()
             await _occurrences(database, 8)
             await _check_each_once(database)

@@ -14,7 +14,7 @@ from tests.chaos.conftest import OwnServers
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 _ASK = {"tool": {"name": "ask_user", "input": {"question": "Shall I?", "options": ["yes", "no"]}}}
 

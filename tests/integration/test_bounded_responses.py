@@ -101,7 +101,7 @@ async def test_a_response_without_end_is_cut_off_and_others_are_served(rude: str
 
 
 async def _read_lines(client: httpx2.AsyncClient, url: str) -> None:
-    async with asyncio.timeout(30), client.stream("GET", url) as response:
+    async with asyncio.timeout(60), client.stream("GET", url) as response:
         async for _ in response.aiter_lines():
             pass
 

@@ -20,7 +20,7 @@ from nova_workers.devstack.commands import flower_command
 from nova_workers.ledger.database import Database
 from tests.support.processes.fleet import Fleet, FleetProcess, fleet_env, free_port
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.fleet
 
 SCRIPT = json.dumps({"script": [{"tool": {"name": "memory_list", "input": {}}}, {"say": "Nothing is remembered."}]})
 

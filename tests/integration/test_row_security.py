@@ -123,7 +123,7 @@ async def test_a_statement_that_forgets_its_tenant_sees_and_changes_that_of_its_
 
 @proves("security.shares")
 async def test_one_tenant_leaves_a_connection_of_each_pool_to_others(database_url: str) -> None:
-    database = Database(database_url, pool_size=4, access="tenants", reserved=2, per_tenant=8, command_timeout_s=0.2)
+    database = Database(database_url, pool_size=4, access="tenants", reserved=2, per_tenant=8, command_timeout_s=1)
     async with AsyncExitStack() as held:
         working_for(ONE)
         with all_tenants():

@@ -16,7 +16,7 @@ _POLL_S = 0.01
 
 
 async def until(
-    condition: Callable[[], _T | Awaitable[_T]], what: str = "the condition", *, timeout_s: float = 10.0
+    condition: Callable[[], _T | Awaitable[_T]], what: str = "the condition", *, timeout_s: float = 60.0
 ) -> _T:
     """Wait until a condition is true, and return its value.
 

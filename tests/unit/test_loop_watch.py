@@ -13,10 +13,10 @@ from tests.support.loop_watch import watched_loop
 async def test_a_loop_that_is_held_until_the_end_of_the_block_is_seen() -> None:
     async with watched_loop() as watch:
         await asyncio.sleep(0)
-        until_s = time.monotonic() + 0.2
-        while time.monotonic() < until_s:
+        until_s = time.thread_time() + 0.2
+        while time.thread_time() < until_s:
             pass
-    assert watch.late_s > 0.1
+    assert watch.held_s > 0.1
 
 
 async def test_memory_that_is_freed_before_the_loop_runs_again_is_seen() -> None:

@@ -18,7 +18,7 @@ DONE = Answer("Done.")
 
 async def test_a_turn_that_waits_too_long_for_its_model_ends_as_timeout(stage: Stage, recorder: TurnRecorder) -> None:
     options = stage.options([Answer("So far", stalls=True)], reasoning_timeout_s=0.3)
-    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks()), 20)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks()), 60)
     assert (result.stop_reason, result.text) == ("timeout", "So far")
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("timeout", True)
@@ -28,7 +28,7 @@ async def test_a_turn_that_waits_too_long_for_its_model_ends_as_timeout(stage: S
 async def test_the_waits_of_all_steps_add_up(stage: Stage, bench: Bench) -> None:
     step = Answer("Again.", wait_s=0.6, calls=(Call("count"),))
     options = stage.options([step, step, step, DONE], reasoning_timeout_s=1.5, mcp_servers=bench.servers())
-    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 20)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 60)
     assert result.stop_reason == "timeout"
     # No single wait was too long.
     assert bench.runs in (["count"], ["count", "count"])
@@ -38,10 +38,10 @@ async def test_the_waits_of_all_steps_add_up(stage: Stage, bench: Bench) -> None
 async def test_the_time_of_tools_is_not_the_models(stage: Stage, bench: Bench) -> None:
     options = stage.options([HANGS, DONE], reasoning_timeout_s=1.5, mcp_servers=bench.servers())
     running = asyncio.create_task(stage.engine.run("hi", options, "sandbox"))
-    await asyncio.wait_for(bench.began.wait(), 10)
+    await asyncio.wait_for(bench.began.wait(), 60)
     await stays(lambda: not running.done(), for_s=2)
     bench.release.set()
-    result = await asyncio.wait_for(running, 20)
+    result = await asyncio.wait_for(running, 60)
     assert (result.stop_reason, result.text) == ("end_turn", "Done.")
 
 
@@ -49,7 +49,7 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_gets_an_error
     stage: Stage, bench: Bench, recorder: TurnRecorder
 ) -> None:
     options = stage.options([HANGS, DONE], tool_timeout_s=0.2, mcp_servers=bench.servers())
-    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks()), 20)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks()), 60)
     assert (result.stop_reason, result.text) == ("end_turn", "Done.")
     assert bench.canceled.is_set()
     call = result.tool_calls[0]
@@ -61,5 +61,5 @@ async def test_a_tool_that_takes_too_long_is_stopped_and_the_model_gets_an_error
 async def test_a_slow_tool_does_not_stop_the_others_of_its_step(stage: Stage, bench: Bench) -> None:
     both = Answer("", calls=(Call("hang"), Call("add", {"a": 1, "b": 2})))
     options = stage.options([both, DONE], tool_timeout_s=1.0, mcp_servers=bench.servers())
-    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 20)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 60)
     assert [call.status for call in result.tool_calls] == ["failed", "completed"]

@@ -105,7 +105,7 @@ async def test_calls_are_committed_before_the_first_of_them_runs(
 
 async def test_calls_of_one_step_run_concurrently(stage: Stage, bench: Bench) -> None:
     options = stage.options([Answer(calls=(Call("meet"), Call("meet"))), Answer("ok")], mcp_servers=bench.servers())
-    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 10)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox"), 60)
     assert [call.result for call in result.tool_calls] == [(text_block("met"),)] * 2
 
 
@@ -116,7 +116,7 @@ async def test_a_result_is_committed_before_the_others_of_its_step_end(stage: St
     answers = [Answer(calls=(Call("hang"), Call("add", {"a": 1, "b": 1}))), Answer("ok")]
     options = stage.options(answers, mcp_servers=bench.servers())
     callbacks = EngineCallbacks(on_tool_result=on_tool_result)
-    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks), 10)
+    result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=callbacks), 60)
     assert [call.status for call in result.tool_calls] == ["completed", "completed"]
 
 

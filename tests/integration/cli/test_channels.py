@@ -139,7 +139,7 @@ async def test_each_conversation_has_one_thread_and_each_message_its_answer(stag
     channel.says("2", "again")
     channel.says("3", "elsewhere", conversation="x" * 300)
     channel.incoming.put_nowait(None)
-    await asyncio.wait_for(serving, 30)
+    await asyncio.wait_for(serving, 60)
     answers = {reply.update_id: (reply.conversation[:7], reply.text) for reply in channel.of("answer")}
     assert answers == {
         "1": ("kitchen", "You said: hello"),
@@ -216,7 +216,7 @@ async def test_the_message_of_a_waiting_run_that_comes_again_is_no_answer_to_it(
     assert len({reply.id for reply in channel.of("question")}) == 1
     channel.incoming.put_nowait(None)
     # The run waits for a person, so the relay ends with its channel, and the update comes again.
-    await asyncio.wait_for(serving, 30)
+    await asyncio.wait_for(serving, 60)
     assert channel.finished == []
     (run,) = await stage.runs()
     assert run.status == "waiting"

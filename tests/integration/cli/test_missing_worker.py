@@ -43,7 +43,7 @@ async def test_a_waiting_command_reports_once_that_no_worker_is_alive(tmp_path: 
             *command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
         )
         assert process.stderr is not None
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             assert LACKS in (await process.stderr.readline()).decode()
             noted.set()
             out, rest = await process.communicate()

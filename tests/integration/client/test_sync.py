@@ -110,7 +110,7 @@ async def test_a_stream_that_is_left_early_closes_its_connection(server: ApiStub
             next(events)
 
     await asyncio.to_thread(follow)
-    await asyncio.wait_for(left.wait(), 20)
+    await asyncio.wait_for(left.wait(), 60)
 
 
 async def _on_leave(request: Request, left: asyncio.Event) -> None:

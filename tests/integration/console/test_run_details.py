@@ -70,7 +70,7 @@ async def test_news_of_an_open_run_replace_the_page_until_its_end(
     reading = asyncio.create_task(read())
     await turn.commit("First part.")
     await turn.finish("The answer.")
-    seen = await asyncio.wait_for(reading, 20)
+    seen = await asyncio.wait_for(reading, 60)
     assert "The answer." in seen
     assert "event: done" in seen
 

@@ -23,7 +23,7 @@ from nova_workers.devstack.home import StackState, read_state
 from tests.requirements import proves
 from tests.support.processes.inspection import descendants, is_alive, wait_until_gone
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.fleet
 
 START_S = 120.0
 STOP_S = 60.0

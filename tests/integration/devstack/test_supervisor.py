@@ -131,13 +131,13 @@ async def test_a_process_that_ignores_sigterm_is_killed_after_its_bound() -> Non
     pid = supervisor.pids["app"]
     began_s = time.monotonic()
     await supervisor.stop()
-    assert 0.3 <= time.monotonic() - began_s < 30
+    assert 0.3 <= time.monotonic() - began_s < 60
     assert not is_alive(pid)
     assert lines.said == ["app did not stop within 0.3 s; killing it"]
 
 
 async def test_the_rest_of_a_dead_processs_group_is_killed_before_the_restart() -> None:
-    supervisor = Supervisor(RecordingSink(), RestartPolicy(first_delay_s=60.0))
+    supervisor = Supervisor(RecordingSink(), RestartPolicy(first_delay_s=600.0))
     code = f"{LEAVES_A_CHILD}; import time; time.sleep(300)"
     await supervisor.start([program("app", code)])
     parent = supervisor.pids["app"]
@@ -149,13 +149,13 @@ async def test_the_rest_of_a_dead_processs_group_is_killed_before_the_restart() 
 
 
 async def test_stopping_does_not_wait_for_the_pause_before_a_restart() -> None:
-    supervisor = Supervisor(RecordingSink(), RestartPolicy(first_delay_s=60.0))
+    supervisor = Supervisor(RecordingSink(), RestartPolicy(first_delay_s=600.0))
     await supervisor.start([program("app", SLEEPS)])
     os.kill(supervisor.pids["app"], signal.SIGKILL)
     await until(lambda: supervisor.pids == {}, "its end")
     began_s = time.monotonic()
     await supervisor.stop()
-    assert time.monotonic() - began_s < 20
+    assert time.monotonic() - began_s < 60
 
 
 async def test_kill_ends_a_stop_that_takes_long() -> None:
@@ -165,17 +165,17 @@ async def test_kill_ends_a_stop_that_takes_long() -> None:
     async def ready() -> bool:
         return "deaf" in lines.of.get("app", [])
 
-    await supervisor.start([program("app", IGNORES_SIGTERM, ready=ready, stop_timeout_s=60.0)])
+    await supervisor.start([program("app", IGNORES_SIGTERM, ready=ready, stop_timeout_s=600.0)])
     stopping = asyncio.create_task(supervisor.stop())
     await asyncio.sleep(0)
     supervisor.kill()
-    await asyncio.wait_for(stopping, 5)
+    await asyncio.wait_for(stopping, 60)
 
 
 async def test_lines_are_whole_also_without_a_final_newline_and_with_odd_bytes() -> None:
     lines = RecordingSink()
     code = r"import sys; sys.stdout.buffer.write(b'one\ntwo \xff\n' + b'x' * 40000 + b'\nlast'); sys.stdout.flush()"
-    supervisor = Supervisor(lines, RestartPolicy(first_delay_s=60.0))
+    supervisor = Supervisor(lines, RestartPolicy(first_delay_s=600.0))
     await supervisor.start([program("app", code)])
     await until(lambda: "last" in lines.of.get("app", []), "the last line")
     await supervisor.stop()

@@ -221,7 +221,7 @@ async def test_a_thread_that_is_deleted_during_embedding_leaves_no_vectors(
 
 
 async def _until_kept(database: Database, run: SeededRun, kept: tuple[int, int]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while await _kept(database, run) != kept:  # noqa: ASYNC110 - it waits for rows
             await asyncio.sleep(0.01)
 

@@ -61,7 +61,7 @@ async def test_a_tool_that_only_reads_begins_before_the_response_is_whole(
         room.log.append("committed")
 
     callbacks = recorder.callbacks(on_tool_calls=on_tool_calls)
-    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks), 10)
+    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks), 60)
     assert room.log == ["look began", "committed", "write began"]
     assert [call.result for call in result.tool_calls] == [
         (text_block("look saw {'n': 1}"),),
@@ -100,7 +100,7 @@ async def test_a_call_is_authorized_once_and_before_it_runs(server: ModelServer,
 async def test_calls_of_an_interrupted_response_are_canceled(server: ModelServer, engine: AnthropicEngine) -> None:
     room, recorder = TwoTools(), TurnRecorder()
     server.reply(Stream((LOOK, Part("wait", room.began), Part("cut"))))
-    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks()), 30)
+    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=recorder.callbacks()), 60)
     assert result.stop_reason == "error"
     assert room.log[-1] == "look canceled"
     assert (result.tool_calls, recorder.results) == ((), [])
@@ -110,9 +110,9 @@ async def test_an_abort_in_mid_response_cancels_eager_calls(server: ModelServer,
     room, abort = TwoTools(), AbortSignal()
     server.reply(Stream((Part("text", ["So"]), LOOK, Part("stall"))))
     running = asyncio.create_task(engine.run("hi", room.options(), "sandbox", abort=abort))
-    await asyncio.wait_for(room.began.wait(), 10)
+    await asyncio.wait_for(room.began.wait(), 60)
     abort.abort("cancel")
-    result = await asyncio.wait_for(running, 10)
+    result = await asyncio.wait_for(running, 60)
     assert room.log == ["look began", "look canceled"]
     assert (result.stop_reason, result.text, result.tool_calls) == ("aborted", "So", ())
 
@@ -128,7 +128,7 @@ async def test_an_abort_after_the_response_interrupts_the_eager_call(
         asyncio.get_running_loop().call_later(0.05, abort.abort, "cancel")
 
     callbacks = recorder.callbacks(on_tool_calls=on_tool_calls)
-    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks, abort=abort), 10)
+    result = await asyncio.wait_for(engine.run("hi", room.options(), "sandbox", callbacks=callbacks, abort=abort), 60)
     assert room.log == ["look began", "look canceled"]
     assert [call.status for call in result.tool_calls] == ["interrupted"]
     assert_valid(result.messages)

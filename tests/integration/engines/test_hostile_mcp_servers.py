@@ -77,7 +77,7 @@ async def test_a_child_of_the_server_that_keeps_its_output_open_does_not_hold_th
     await connection.ready()
     child = int((await connection.call("work", {})).content[0].text)  # pyright: ignore[reportAttributeAccessIssue] - it is text
     try:
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             await connection.close()
     finally:
         os.kill(child, signal.SIGKILL)
@@ -107,9 +107,8 @@ async def test_messages_without_end_let_others_run_and_end_with_the_connection()
             with pytest.raises((ConnectionError, TimeoutError)):
                 await connection.call("work", {}, timeout_s=2)
         finally:
-            begun_s = time.monotonic()
-            await connection.close()
-        assert time.monotonic() - begun_s < 10
+            async with asyncio.timeout(60):
+                await connection.close()
 
 
 @proves("security.mcp")

@@ -8,7 +8,6 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import replace
@@ -234,10 +233,9 @@ async def test_the_model_gets_the_names_of_silent_servers(server: ModelServer, e
 async def test_an_abort_while_connecting_stops_the_child(play: Player) -> None:
     abort = AbortSignal()
     asyncio.get_running_loop().call_later(0.3, abort.abort, "cancel")
-    started_s = time.monotonic()
-    result = await play({"mute": StdioMcpServer(command="sleep", args=("60",))}, {"name": "echo"}, abort=abort)
+    mute = StdioMcpServer(command="sleep", args=("600",), timeout_s=600.0)
+    result = await play({"mute": mute}, {"name": "echo"}, abort=abort)
     assert result.stop_reason == "aborted"
-    assert time.monotonic() - started_s < 10
 
 
 async def test_an_abort_cancels_the_call_at_the_server(play: Player) -> None:
@@ -270,16 +268,14 @@ async def test_a_blocked_server_delays_neither_an_abort_nor_later_turns(
 ) -> None:
     monkeypatch.setattr("nova_workers.engines.mcp.pool._CHECK_TIMEOUT_S", 0.3)
     pids = tmp_path / "pids"
-    rude = replace(MISBEHAVING, args=(*MISBEHAVING.args, str(pids)))
+    rude = replace(MISBEHAVING, args=(*MISBEHAVING.args, str(pids)), timeout_s=600.0)
     abort = AbortSignal()
     # After the first it reads no more, and the pipe is full: to tell it of a canceled call takes for ever.
     calls = [{"name": "sulk"}, {"name": "sulk", "input": {"text": "x" * 500_000}}, {"name": "sulk"}]
     running = asyncio.create_task(play({"rude": rude}, calls, abort=abort))
     await until(lambda: pids.exists() and (pid := pids.read_text()) and _is_full(int(pid)))
-    aborted_s = time.monotonic()
     abort.abort("cancel")
     assert (await running).stop_reason == "aborted"
-    assert time.monotonic() - aborted_s < 5
     await play({"rude": rude, "child": CHILD}, PID)
     first, second = (int(pid) for pid in pids.read_text().split())
     assert first != second
@@ -301,10 +297,10 @@ async def test_a_server_that_blocks_costs_a_turn_one_timeout_and_the_next_turn_a
 ) -> None:
     rude = replace(MISBEHAVING, timeout_s=2.0)
     pid = await play.pid(rude)
-    started_s = time.monotonic()
     at_once: list[Json] = [{"name": "sulk"}, {"name": "sulk", "input": blocked_by}, PID]
-    result = await play({"rude": rude, "child": CHILD}, at_once, {"name": "sulk"}, PID, {"name": "count"})
-    assert time.monotonic() - started_s < 8
+    with capture_logs() as logs:
+        result = await play({"rude": rude, "child": CHILD}, at_once, {"name": "sulk"}, PID, {"name": "count"})
+    assert 1 <= len([line for line in logs if line["event"] == "mcp_server_blocked"]) <= len(at_once)
     assert [call.status for call in result.tool_calls] == ["failed"] * 5 + ["completed"]
     assert all("does not answer" in (call.error or "") for call in result.tool_calls[:5])
     assert await play.pid(rude) != pid
@@ -427,13 +423,12 @@ async def test_an_http_server_that_hangs_is_a_tool_error(play: Player, web: Web)
 
 async def test_an_abort_reaches_an_http_server(play: Player, web: Web) -> None:
     abort = AbortSignal()
-    running = asyncio.create_task(play({"web": HttpMcpServer(web.url)}, {"name": "hang"}, abort=abort))
-    await asyncio.wait_for(web.hung.wait(), 10)
-    started_s = time.monotonic()
+    server = HttpMcpServer(web.url, timeout_s=600.0)
+    running = asyncio.create_task(play({"web": server}, {"name": "hang"}, abort=abort))
+    await asyncio.wait_for(web.hung.wait(), 60)
     abort.abort("cancel")
     assert (await running).stop_reason == "aborted"
-    assert time.monotonic() - started_s < 5
-    await asyncio.wait_for(web.canceled.wait(), 10)
+    await asyncio.wait_for(web.canceled.wait(), 60)
 
 
 async def test_an_http_server_is_reached_again_after_a_restart(web: Web) -> None:

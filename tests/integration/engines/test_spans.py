@@ -12,7 +12,7 @@ Json = dict[str, Any]
 
 def _spans(*arguments: str) -> list[Json]:
     command = (sys.executable, "-m", "tests.support.processes.print_turn_spans", *arguments)
-    ended = subprocess.run(command, check=True, capture_output=True, timeout=120)
+    ended = subprocess.run(command, check=True, capture_output=True, timeout=280)
     return json.loads(ended.stdout.splitlines()[-1])
 
 

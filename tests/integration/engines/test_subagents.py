@@ -60,7 +60,7 @@ class Watch:
 
 async def _run(engine: AnthropicEngine, bench: Bench, watch: Watch | None = None, **more: Any) -> EngineResult:
     options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS, **more)
-    return await asyncio.wait_for(engine.run("hi", options, "sandbox", callbacks=(watch or Watch()).callbacks()), 20)
+    return await asyncio.wait_for(engine.run("hi", options, "sandbox", callbacks=(watch or Watch()).callbacks()), 60)
 
 
 @pytest.fixture
@@ -213,9 +213,9 @@ async def test_an_abort_reaches_the_tools_of_subagents(
     server.reply_to("one", Stream((Part("tool", ("toolu_n", "hang", {})),)))
     options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS)
     running = asyncio.create_task(engine.run("hi", options, "sandbox", callbacks=watch.callbacks(), abort=abort))
-    await asyncio.wait_for(bench.began.wait(), 10)
+    await asyncio.wait_for(bench.began.wait(), 60)
     abort.abort("cancel")
-    result = await asyncio.wait_for(running, 10)
+    result = await asyncio.wait_for(running, 60)
     assert bench.canceled.is_set()
     assert (result.stop_reason, result.tool_calls[0].status) == ("aborted", "interrupted")
     # What the subagent had used by then is counted.
@@ -244,7 +244,7 @@ async def test_a_subagents_usage_is_counted_if_an_abort_cuts_its_response(
     callbacks = watch.main.callbacks(subagent=subagent)
     options = EngineOptions(mcp_servers=bench.servers(), agents=AGENTS)
     running = engine.run("hi", options, "sandbox", callbacks=callbacks, abort=abort)
-    result = await asyncio.wait_for(running, 10)
+    result = await asyncio.wait_for(running, 60)
     assert (result.stop_reason, result.tool_calls[0].status) == ("aborted", "interrupted")
     assert watch.main.records[0].tool_usage.total_tokens == 501
     assert result.usage.tokens.total_tokens == 15 + 501

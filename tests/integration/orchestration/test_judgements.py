@@ -259,7 +259,7 @@ async def test_a_question_ends_with_the_drain_of_its_worker(court: Court) -> Non
     court.server.reply(Hang())
     judge = court.judge()
     asking = asyncio.create_task(judge.tick())
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not court.server.requests:
             await asyncio.wait((asking,), timeout=0.02)
         judge.drain()

@@ -53,7 +53,7 @@ async def test_an_order_survives_a_fault_at_each_write(desk: OrderDesk, write: s
     accepted = await desk.accept(desk.order(), policy(_TREE))
     failing, healthy = desk.harness.worker(), desk.harness.worker()
     failing.faults.plan(fault, write)
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while (await desk.row(accepted.trace_id)).state == "running":
             worker = healthy if failing.faults.dead else failing
             # A claim whose reply was lost is repeated by the next doorbell.

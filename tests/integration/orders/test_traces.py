@@ -27,7 +27,7 @@ async def test_the_spans_of_an_order_have_none_of_its_content(
         [*program, database_url, redis_url, str(tmp_path), CANARY, *words],
         check=True,
         capture_output=True,
-        timeout=100,
+        timeout=280,
     )
     printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     # The general's call was refused with a message that quotes the order.

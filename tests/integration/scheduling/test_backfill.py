@@ -258,9 +258,9 @@ async def test_it_stops_when_the_worker_drains_and_releases_its_tenant(harness: 
     await harness.talk(3)
     backfill = harness.backfill(Slow())
     tick = asyncio.create_task(backfill.tick())
-    await asyncio.wait_for(begun.wait(), 10)
+    await asyncio.wait_for(begun.wait(), 60)
     backfill.drain()
-    await asyncio.wait_for(tick, 10)
+    await asyncio.wait_for(tick, 60)
     assert (await backfill.tick()).runs == 0
     assert (await harness.backfill(SeededEmbeddings()).tick()).runs == 3, "at once, and not after the lease"
 

@@ -39,7 +39,7 @@ async def test_concurrent_changes_start_nothing_twice_and_do_not_deadlock(task_h
             await asyncio.sleep(0)
 
     with capture_logs() as logs:
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(60):
             await asyncio.gather(look(), look(), look(), change(0), change(1), work())
             await task_harness.work()
             await task_harness.work()

@@ -15,7 +15,7 @@ from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet, fleet_env
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.fleet
 
 _PATIENCE_S = 60.0
 

@@ -12,7 +12,7 @@ from tests.requirements import proves
 from tests.support.processes.fleet import Fleet, fleet_env
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 
 @proves("backfill.finds", "retention.whole")
@@ -32,13 +32,13 @@ async def test_messages_of_a_time_without_effects_are_indexed_and_later_deleted(
             hits = await fleet.client.history.search("Pericles")
             return bool(hits.items) and hits.items[0].thread_id == accepted.thread_id
 
-        await until(found, timeout_s=60)
-        await until(lambda: _is(database, "embeddings", "dimensions = 384"), timeout_s=60)
+        await until(found)
+        await until(lambda: _is(database, "embeddings", "dimensions = 384"))
         await database.execute(
             """UPDATE agents SET spec = spec || '{"retention": {"after_days": 7, "keep": "none"}}'"""
         )
         await age_thread(database, accepted.thread_id, 8)
-        await until(lambda: _is_not(database, "threads"), timeout_s=60)
+        await until(lambda: _is_not(database, "threads"))
         assert await count(database, "messages") == await count(database, "message_texts") == 0
         assert await count(database, "usage") == 1
 

@@ -62,7 +62,7 @@ async def test_a_gate_without_an_answer_is_closed_and_delays_no_other(
     plain = await triggers.make()
     await triggers.pass_time(60)
     ticking = asyncio.create_task(triggers.tick())
-    await until(lambda: triggers.runs(plain), timeout_s=3.5)
+    await until(lambda: triggers.runs(plain))
     assert not ticking.done()
     # Meanwhile no other worker evaluates it.
     assert (await triggers.ticker().tick()).skipped == 0
@@ -155,7 +155,7 @@ async def test_a_trigger_that_is_changed_while_its_gate_is_looked_at_begins_noth
     trigger_id = await triggers.make(gate={"kind": "url", "url": f"http://127.0.0.1:{server.port}/"})
     await triggers.pass_time(60)
     ticking = asyncio.create_task(triggers.tick())
-    await until(lambda: server.heads, timeout_s=3.5)
+    await until(lambda: server.heads)
     await triggers.patch(trigger_id, enabled=False)
     ticked = await ticking
     assert (ticked.fired, ticked.skipped) == (0, 0)

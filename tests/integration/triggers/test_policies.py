@@ -191,11 +191,11 @@ async def test_a_long_absence_is_not_gone_through_slot_by_occurrence(triggers: T
     )
     began = datetime.now(UTC)
     await triggers.tick()
-    assert datetime.now(UTC) - began < timedelta(seconds=5)
+    assert datetime.now(UTC) - began < timedelta(seconds=60)
     missed, passed_over, fired = await triggers.firings(trigger_id)
     assert missed["detail"].startswith("At least 100 occurrences")
     assert passed_over["detail"].startswith("At least 100 occurrences")
-    assert datetime.now(UTC) - fired["scheduled_for"] < timedelta(seconds=5)
+    assert datetime.now(UTC) - fired["scheduled_for"] < timedelta(seconds=60)
 
 
 @proves("triggers.limits")

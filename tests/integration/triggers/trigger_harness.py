@@ -69,7 +69,7 @@ class TriggerHarness:
         """Return a ticker of its own, behind a fault injector if one is given."""
         harness = self.harness
         database = harness.database if faults is None else FaultInjectingDatabase(harness.database, faults)
-        outbound = Outbound(OutboundRules(allow_hosts=("127.0.0.1",), timeout_s=4))
+        outbound = Outbound(OutboundRules(allow_hosts=("127.0.0.1",), timeout_s=8))
         return TriggerTicker(
             database,
             harness.bells,

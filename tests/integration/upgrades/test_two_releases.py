@@ -35,7 +35,7 @@ settings = load_settings()
 settings.home.mkdir(parents=True, exist_ok=True)
 print(asyncio.run(prepare_database(settings, settings.require_database_url())).read_text())
 """
-_START_S = 60.0
+_START_S = 120.0
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,6 @@ import os
 from collections.abc import Coroutine
 from typing import Any, TypeVar, cast
 
-import pytest
 from hypothesis import HealthCheck, Phase
 from hypothesis import settings as profile
 from hypothesis import strategies as st
@@ -174,7 +173,6 @@ class _Tree(RuleBasedStateMachine):
 
 
 @proves("tasks.tree")
-@pytest.mark.timeout(300)
 def test_a_tree_of_tasks_is_consistent_under_any_order_of_changes(database_url: str) -> None:
     with asyncio.Runner() as runner:
         database = Database(database_url, pool_size=2)

@@ -50,7 +50,7 @@ AGENT = "planned"
 """The agent that plays plans (`tests.support.harness.planned_engine.plan`). `scripted` plays scripts."""
 
 ENDED = frozenset({"succeeded", "failed", "canceled", "merged"})
-_PATIENCE_S = 10.0
+_PATIENCE_S = 60.0
 _LOOK_S = 0.005
 
 

@@ -131,7 +131,7 @@ class Child:
         return self._seen
 
 
-def wait_for(done: Callable[[], Any], timeout_s: float = 30.0, what: str = "it") -> Any:
+def wait_for(done: Callable[[], Any], timeout_s: float = 60.0, what: str = "it") -> Any:
     """Wait until `done` returns something true, and return that."""
     deadline_s = time.monotonic() + timeout_s
     while not (found := done()):

@@ -103,7 +103,7 @@ async def test_https_to_a_plain_port_is_refused_at_once_with_the_right_url(strea
 
     async with await asyncio.start_server(plain, "127.0.0.1", 0) as server:
         port = server.sockets[0].getsockname()[1]
-        async with NovaClient(f"https://127.0.0.1:{port}", "k") as nova, asyncio.timeout(5):
+        async with NovaClient(f"https://127.0.0.1:{port}", "k") as nova, asyncio.timeout(60):
             with pytest.raises(ConfigurationError, match=rf"Is it http://127\.0\.0\.1:{port}\?"):
                 await (anext(nova.runs.events("run_1")) if stream else nova.agents.get("nova"))
 

@@ -41,7 +41,7 @@ def _protocol() -> type[GuardedProtocol]:
 async def _answer(port: int, sent: bytes) -> tuple[int, bytes]:
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
     writer.write(sent)
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         head, _, body = (await reader.read()).partition(b"\r\n\r\n")
     writer.close()
     assert b"content-security-policy: default-src 'none'" in head

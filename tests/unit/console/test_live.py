@@ -57,7 +57,7 @@ async def test_the_first_change_after_a_pause_does_not_wait_for_others() -> None
 
     body = cast(AsyncIterator[bytes], stream(changes()).body_iterator)
     assert b"open" in await anext(body)
-    assert b"running" in await asyncio.wait_for(anext(body), 5)
+    assert b"running" in await asyncio.wait_for(anext(body), 60)
     more.set()
     assert [frame async for frame in body] == []
 
@@ -110,7 +110,7 @@ async def test_closing_the_page_closes_its_source() -> None:
     await anext(body)
     await anext(body)
     await body.aclose()
-    await asyncio.wait_for(closed.wait(), 5)
+    await asyncio.wait_for(closed.wait(), 60)
 
 
 async def _from(queue: asyncio.Queue[str | None]) -> AsyncGenerator[str]:

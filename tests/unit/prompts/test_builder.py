@@ -150,9 +150,9 @@ def test_entities_are_unchanged() -> None:
 def test_escaping_takes_linear_time() -> None:
     # Each a text that a pattern with two stars side by side would read again and again.
     for text in ("<" * 100_000, "<" + " " * 100_000, "< " * 50_000, "<" + "/" * 100_000, "<" + "\u200b" * 100_000):
-        began_s = time.perf_counter()
+        began_s = time.thread_time()
         build_system_prompt(AgentSpec(name="x", instructions=text + "x"))
-        assert time.perf_counter() - began_s < 1.0
+        assert time.thread_time() - began_s < 2.0
 
 
 def test_skills_are_at_the_end_of_the_instructions() -> None:

@@ -39,7 +39,7 @@ async def test_with_the_broker_down_a_message_is_accepted(serve: Serve, settings
     began_s = time.monotonic()
     answer = await api.http.post("/v1/runs", json={"message": "hello"})
     assert answer.status_code == 202
-    assert time.monotonic() - began_s < 5
+    assert time.monotonic() - began_s < 30
     row = await database.fetchrow("SELECT status FROM runs WHERE id = :run_id", run_id=answer.json()["id"])
     assert row is not None
     assert row["status"] == "queued"
@@ -75,7 +75,7 @@ async def test_a_stream_opened_without_redis_ends_from_the_ledger(
     api = await serve(_without_redis(settings))
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
-    async with asyncio.timeout(20), api.http.stream("GET", f"/v1/runs/{run_id}/events") as response:
+    async with asyncio.timeout(60), api.http.stream("GET", f"/v1/runs/{run_id}/events") as response:
         lines = response.aiter_lines()
         await worker.play(thread_id, "the answer")
         assert any("the answer" in line for line in [line async for line in lines])

@@ -47,7 +47,7 @@ async def _frames(response: httpx2.Response) -> AsyncGenerator[Frame]:
 
 async def whole(orchestrated: Orchestrated, orchestration_id: str, after: str | None = None) -> list[Frame]:
     """Return the events of an orchestration up to the end of its stream."""
-    async with asyncio.timeout(15), listening(orchestrated, orchestration_id, after) as feed:
+    async with asyncio.timeout(60), listening(orchestrated, orchestration_id, after) as feed:
         return [frame async for frame in feed]
 
 
@@ -64,7 +64,7 @@ async def test_one_stream_has_what_all_agents_do(orchestrated: Orchestrated) -> 
     )
     async with listening(orchestrated, view["id"]) as feed:
         playing = asyncio.create_task(orchestrated.settle())
-        async with asyncio.timeout(15):
+        async with asyncio.timeout(60):
             frames = [frame async for frame in feed]
         await playing
     master, child = (await orchestrated.get(view["id"], "/tree"))["agents"]

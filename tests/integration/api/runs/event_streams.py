@@ -40,7 +40,7 @@ async def frames(response: httpx2.Response) -> AsyncGenerator[Frame]:
 
 async def whole(api: Api, run_id: str, after: str | None = None) -> list[Frame]:
     """Return the events of a run up to the end of its stream."""
-    async with asyncio.timeout(15), listening(api, run_id, after=after) as (response, feed):
+    async with asyncio.timeout(60), listening(api, run_id, after=after) as (response, feed):
         assert response.status_code == 200, await response.aread()
         return [frame async for frame in feed]
 

@@ -170,7 +170,7 @@ async def test_a_cursor_from_the_future_is_refused(api: Api, worker: ManualWorke
 
 async def test_a_stream_ends_even_if_its_end_was_never_pushed(api: Api, worker: ManualWorker) -> None:
     turn = await begun(api, worker)
-    async with asyncio.timeout(15), listening(api, turn.claim.run_id) as (_, feed):
+    async with asyncio.timeout(60), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         await turn.finish("silent", publish=False)
         assert [(frame.type, frame.data.get("text")) async for frame in feed][-1] == ("stream_end", "silent")
@@ -180,7 +180,7 @@ async def test_what_was_lost_with_redis_in_mid_run_is_filled_from_the_ledger(
     api: Api, worker: ManualWorker, redis: Redis
 ) -> None:
     turn = await begun(api, worker)
-    async with asyncio.timeout(15), listening(api, turn.claim.run_id) as (_, feed):
+    async with asyncio.timeout(60), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         # A worker that could not reach Redis: ids of events that no follower got.
         turn.events.refused = True

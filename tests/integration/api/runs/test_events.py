@@ -40,7 +40,7 @@ async def test_a_follower_of_a_queued_run_gets_heartbeats_until_it_starts(
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"heartbeat_s": 0.05})}))
     thread_id = await api.thread()
     run_id = await api.run(thread_id)
-    async with asyncio.timeout(10), api.http.stream("GET", f"/v1/runs/{run_id}/events") as response:
+    async with asyncio.timeout(60), api.http.stream("GET", f"/v1/runs/{run_id}/events") as response:
         lines = response.aiter_lines()
         heard = [await anext(lines) for _ in range(4)]
         assert heard == [": heartbeat", "", ": heartbeat", ""]
@@ -57,7 +57,7 @@ async def test_a_stream_resumes_exactly_after_the_last_event(api: Api, worker: M
     path = f"/v1/runs/{turn.claim.run_id}/events"
     headers = {"Last-Event-ID": "1-3"} if parameter == "header" else {}
     params = {} if parameter == "header" else {"after": "1-3"}
-    async with asyncio.timeout(10), api.http.stream("GET", path, headers=headers, params=params) as response:
+    async with asyncio.timeout(60), api.http.stream("GET", path, headers=headers, params=params) as response:
         async with aclosing(frames(response)) as feed:
             assert [(await anext(feed)).id for _ in range(3)] == ["1-4", "1-5", "1-6"]
             await turn.finish()
@@ -76,7 +76,7 @@ async def test_the_header_wins_over_the_query_since_a_browser_repeats_its_url(ap
 
 async def test_a_follower_of_a_queued_run_learns_that_it_was_withdrawn(api: Api) -> None:
     run_id = await api.run(await api.thread())
-    async with asyncio.timeout(10), listening(api, run_id) as (_, feed):
+    async with asyncio.timeout(60), listening(api, run_id) as (_, feed):
         await api.http.delete(f"/v1/runs/{run_id}")
         assert [frame.data["status"] async for frame in feed] == ["canceled"]
 
@@ -84,7 +84,7 @@ async def test_a_follower_of_a_queued_run_learns_that_it_was_withdrawn(api: Api)
 @proves("events.gap")
 async def test_a_burst_larger_than_the_follower_s_queue_arrives_whole(api: Api, worker: ManualWorker) -> None:
     turn = await begun(api, worker)
-    async with asyncio.timeout(30), listening(api, turn.claim.run_id) as (_, feed):
+    async with asyncio.timeout(60), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         for number in range(700):
             # Alternating, since pieces of one kind are joined.
@@ -123,7 +123,7 @@ async def test_a_key_has_a_limit_of_open_streams(serve: Serve, settings: Setting
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"max_streams_per_key": 2})}))
     turn = await begun(api, worker)
     run_id = turn.claim.run_id
-    async with asyncio.timeout(10), listening(api, run_id) as (_, one), listening(api, run_id) as (_, two):
+    async with asyncio.timeout(60), listening(api, run_id) as (_, one), listening(api, run_id) as (_, two):
         await anext(one)
         await anext(two)
         refused = await api.http.get(f"/v1/runs/{run_id}/events")
@@ -144,7 +144,7 @@ async def test_the_count_of_streams_holds_over_two_processes(
     tight = settings.model_copy(update={"api": settings.api.model_copy(update={"max_streams_per_key": 1})})
     one, two = await serve(tight), await serve(tight)
     turn = await begun(one, worker)
-    async with asyncio.timeout(10), listening(one, turn.claim.run_id) as (_, feed):
+    async with asyncio.timeout(60), listening(one, turn.claim.run_id) as (_, feed):
         await anext(feed)
         assert (await two.http.get(f"/v1/runs/{turn.claim.run_id}/events")).status_code == 429
 
@@ -162,7 +162,7 @@ async def test_create_and_stream_names_the_run_and_gives_its_events(
 ) -> None:
     thread_id = await api.thread()
     path = f"/v1/threads/{thread_id}/runs/stream"
-    async with asyncio.timeout(10), api.http.stream("POST", path, json={"message": "hello"}) as response:
+    async with asyncio.timeout(60), api.http.stream("POST", path, json={"message": "hello"}) as response:
         assert response.status_code == 200
         run_id = response.headers["nova-run-id"]
         assert response.headers["location"] == f"/v1/runs/{run_id}"
@@ -177,7 +177,7 @@ async def test_create_and_stream_again_under_the_same_key_replays_the_first_run(
     thread_id = await api.thread()
     path = f"/v1/threads/{thread_id}/runs/stream"
     key = {"Idempotency-Key": "k"}
-    async with asyncio.timeout(10), api.http.stream("POST", path, json={"message": "hello"}, headers=key) as first:
+    async with asyncio.timeout(60), api.http.stream("POST", path, json={"message": "hello"}, headers=key) as first:
         await worker.play(thread_id)
         await first.aread()
     again = await api.http.post(path, json={"message": "hello"}, headers=key)
@@ -188,7 +188,7 @@ async def test_create_and_stream_again_under_the_same_key_replays_the_first_run(
 
 async def test_a_stopping_server_ends_the_requests_of_followers_and_waiters(api: Api, worker: ManualWorker) -> None:
     turn = await begun(api, worker)
-    async with asyncio.timeout(5), listening(api, turn.claim.run_id) as (_, feed):
+    async with asyncio.timeout(60), listening(api, turn.claim.run_id) as (_, feed):
         await anext(feed)
         waiting = asyncio.create_task(api.http.get(f"/v1/runs/{turn.claim.run_id}/wait"))
         await until(lambda: api.state.services.hub.open_feeds == 2)

@@ -12,7 +12,7 @@ from tests.support.data.media_samples import JPEG
 from tests.support.servers.telegram_server import BotApiError, Shown
 from tests.support.waiting import stays
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 TEA = {"tool": {"name": "ask_user", "input": {"question": "Tea?", "options": ["tea", "coffee"]}}}
 FREE = {"tool": {"name": "ask_user", "input": {"question": "Which cup?"}}}

@@ -11,7 +11,7 @@ from tests.requirements import proves
 from tests.support.servers.telegram_server import BOT_ID, BotApiError
 from tests.support.waiting import stays
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 
 async def test_a_message_is_answered_in_its_chat_and_confirmed(served: Stage) -> None:

@@ -12,7 +12,7 @@ from tests.requirements import proves
 from tests.support.processes.fleet import free_port
 from tests.support.servers.telegram_server import Shown
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.fleet
 
 SUBMIT, ANSWER = "POST /v1/threads/{id}/runs", "POST /v1/runs/{id}/answers"
 

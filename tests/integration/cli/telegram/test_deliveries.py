@@ -9,7 +9,7 @@ import pytest
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from tests.integration.cli.telegram.conftest import ANN, BEN, Script, Stage, soon
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 
 @pytest.mark.long

@@ -43,7 +43,7 @@ async def nova(fleet: Fleet, api: ApiProxy) -> AsyncIterator[NovaClient]:
 async def test_a_holder_stops_before_its_lease_ends_when_the_api_does_not_answer(
     nova: NovaClient, api: ApiProxy
 ) -> None:
-    journal = Journal(nova, "channel:test", ttl_s=3.0)
+    journal = Journal(nova, "channel:test", ttl_s=6.0)
     await journal.acquire()
     acquired_s = time.monotonic()
 
@@ -51,8 +51,8 @@ async def test_a_holder_stops_before_its_lease_ends_when_the_api_does_not_answer
         await asyncio.Event().wait()
 
     api.after = hang
-    await asyncio.wait_for(journal.keep(), 20.0)
-    assert time.monotonic() - acquired_s < 3.0
+    await asyncio.wait_for(journal.keep(), 60)
+    assert time.monotonic() - acquired_s < 6.0
 
 
 async def test_items_that_could_not_be_recorded_are_as_if_they_had_not_been_read(nova: NovaClient) -> None:
@@ -88,7 +88,7 @@ async def test_many_items_are_taken_in_bounded_portions_the_oldest_first(
     taken: list[OpenUpdate] = []
     reading = asyncio.create_task(feed.run(taken.append))
     try:
-        await until(lambda: len(taken) == len(wanted), timeout_s=30)
+        await until(lambda: len(taken) == len(wanted))
     finally:
         reading.cancel()
     # The texts are read when they are delivered, so that the journal stays small.
@@ -111,7 +111,7 @@ async def test_a_fault_of_the_api_delays_a_reply_and_loses_none(nova: NovaClient
 
     api.after = fail_once
     channel.says("1", "hello")
-    await until(lambda: [reply.text for reply in channel.of("answer")] == ["You said: hello"], timeout_s=30)
+    await until(lambda: [reply.text for reply in channel.of("answer")] == ["You said: hello"])
     await until(lambda: journal.open_updates == ())
     assert len(faults) == 1
     serving.cancel()

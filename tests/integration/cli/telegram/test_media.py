@@ -12,7 +12,7 @@ from tests.integration.cli.telegram.conftest import Stage, soon
 from tests.support.data.media_samples import JPEG, PDF, png
 from tests.support.servers.asgi import serving
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 
 async def test_photos_documents_and_texts_reach_the_agent(served: Stage) -> None:

@@ -24,7 +24,7 @@ from tests.requirements import proves
 from tests.support.processes.fleet import free_port
 from tests.support.servers.telegram_server import TOKEN, telegram_server
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.fleet
 
 PROOF = b"x-telegram-bot-api-secret-token"
 

@@ -19,7 +19,7 @@ from tests.support.servers.asgi import serving
 
 __all__ = ["env"]
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(150)]
+pytestmark = pytest.mark.fleet
 
 _ASKER = {
     "id": "asker",
@@ -62,12 +62,12 @@ async def test_a_call_is_approved_and_a_question_answered_where_they_are_asked(t
     ask = {"tool": {"name": "ask_user", "input": {"question": "**Which** tea?", "options": ["green", "black"]}}}
     thread = await talk.begin([{"say": "I note it."}, save, ask, {"say": "Done."}], agent="asker")
     card = talk.page.locator(".ask")
-    await expect(card).to_contain_text("needs permission for memory_save", timeout=20_000)
+    await expect(card).to_contain_text("needs permission for memory_save", timeout=60_000)
     await expect(card).to_contain_text("Tea is green")
     await card.get_by_role("button", name="Approve").click()
-    await expect(card.locator("strong")).to_have_text("Which", timeout=20_000)
+    await expect(card.locator("strong")).to_have_text("Which", timeout=60_000)
     await card.get_by_role("button", name="black").click()
-    await expect(talk.page.locator(".turn-foot")).to_be_visible(timeout=20_000)
+    await expect(talk.page.locator(".turn-foot")).to_be_visible(timeout=60_000)
     await expect(card).to_have_count(0)
     assert [memory.content for memory in (await talk.fleet.client.memories.list()).items] == ["Tea is green"]
     calls = (await talk.fleet.client.threads.turns(thread)).items[0].tool_calls
@@ -88,7 +88,7 @@ async def test_a_killed_worker_s_stream_ends_with_exactly_the_text_of_the_ledger
         {"say": "The **end**."},
     ]
     thread = await talk.begin(script)
-    await expect(talk.page.locator(".streamed")).to_contain_text("word20", timeout=20_000)
+    await expect(talk.page.locator(".streamed")).to_contain_text("word20", timeout=60_000)
     talk.fleet.workers[0].kill()
     await talk.fleet.start_worker()
     await expect(talk.page.locator(".turn-foot")).to_be_visible(timeout=60_000)

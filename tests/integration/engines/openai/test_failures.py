@@ -18,7 +18,7 @@ SO_FAR = Part("text", ["So far"])
 
 async def _fails(engine: OpenAIEngine, server: ModelServer, *replies: Reply) -> tuple[EngineResult, EngineError]:
     server.reply(*replies)
-    result = await asyncio.wait_for(engine.run("hi", EngineOptions(model="sonnet"), "sandbox"), 30)
+    result = await asyncio.wait_for(engine.run("hi", EngineOptions(model="sonnet"), "sandbox"), 60)
     assert result.stop_reason == "error"
     assert result.error is not None
     return result, result.error
@@ -156,7 +156,7 @@ async def test_the_words_of_a_server_are_kept_wherever_they_are(
 async def test_a_response_that_does_not_end_is_given_up(server: ModelServer, engine: OpenAIEngine) -> None:
     server.reply(Stream((Part("text", ["again "] * 12_000), Part("stall"))))
     options = EngineOptions(model="sonnet", max_tokens=100)
-    result = await asyncio.wait_for(engine.run("hi", options, "sandbox"), 30)
+    result = await asyncio.wait_for(engine.run("hi", options, "sandbox"), 60)
     assert result.error is not None
     assert result.error.message == "The model provider did not end its response, whose limit is 100 tokens."
     assert result.text.startswith("again again")

@@ -23,7 +23,7 @@ OPENAI = OpenAIProvider()
 
 async def _turn(engine: OpenAIEngine, **given: Any) -> EngineResult:
     options = replace(EngineOptions(model="sonnet"), **given)
-    return await asyncio.wait_for(engine.run("hi", options, "sandbox"), 20)
+    return await asyncio.wait_for(engine.run("hi", options, "sandbox"), 60)
 
 
 @pytest.mark.parametrize(

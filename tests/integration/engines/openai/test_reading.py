@@ -37,7 +37,7 @@ async def _turn(
 ) -> EngineResult:
     server.reply(*replies)
     options = EngineOptions(model="local/some-model", mcp_servers=Bench().servers(), **given)
-    return await asyncio.wait_for(engine.run(message, options, "sandbox"), 20)
+    return await asyncio.wait_for(engine.run(message, options, "sandbox"), 60)
 
 
 @proves("engine.origin")
@@ -228,5 +228,5 @@ async def test_a_call_that_only_reads_begins_while_the_response_streams(
     # The second call begins, so the first is whole; the stream goes on only when the first has begun to run.
     first, second = (Part("tool", (f"c{number}", "look", {})) for number in (1, 2))
     server.reply(Stream((first, second, Part("wait", began))), DONE)
-    result = await asyncio.wait_for(engine.run("hi", EngineOptions(model="local/m", mcp_servers=tools), "sandbox"), 10)
+    result = await asyncio.wait_for(engine.run("hi", EngineOptions(model="local/m", mcp_servers=tools), "sandbox"), 60)
     assert [call.status for call in result.tool_calls] == ["completed"] * 2

@@ -27,7 +27,7 @@ async def test_a_subagent_has_a_program_beside_that_of_its_turn_in_the_only_slot
         stage.says("It counted."),
     )
     engine = stage.engine(max_processes=1)
-    result = await asyncio.wait_for(engine.run("hi", stage.options(agents={"counter": helper}), "sandbox"), 30)
+    result = await asyncio.wait_for(engine.run("hi", stage.options(agents={"counter": helper}), "sandbox"), 60)
     assert (result.error, result.text) == (None, "It counted.")
     assert "One, two, three." in text_of(result.tool_calls[0].result or ())
     assert not list(program_processes())
@@ -39,13 +39,13 @@ async def test_a_turn_waits_for_a_slot(stage: ProgramStage) -> None:
     stage.server.reply(stage.calls(("hang", {})), stage.says("After it."))
     options = stage.options(mcp_servers=bench.servers())
     first = asyncio.create_task(engine.run("one", options, "sandbox", abort=abort))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await bench.began.wait()
     second = asyncio.create_task(engine.run("two", options, "sandbox"))
     await stays(lambda: len(stage.server.requests) == 1, for_s=0.5)
     abort.abort("cancel")
     assert (await first).stop_reason == "aborted"
-    assert (await asyncio.wait_for(second, 30)).text == "After it."
+    assert (await asyncio.wait_for(second, 60)).text == "After it."
 
 
 async def test_another_model_of_the_vendor_answers_where_the_first_is_gone(stage: ProgramStage) -> None:

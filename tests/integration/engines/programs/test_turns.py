@@ -113,12 +113,12 @@ async def test_an_abort_ends_the_program_with_all_its_processes(stage: ProgramSt
     turn = asyncio.create_task(
         stage.engine().run("hi", stage.options(mcp_servers=bench.servers()), "sandbox", abort=abort)
     )
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await bench.began.wait()
     running = list(program_processes())
     assert len(running) >= 2, "the program and its relay"
     abort.abort("cancel")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         result = await turn
     assert (result.stop_reason, bench.canceled.is_set()) == ("aborted", True)
     assert not [process for process in running if process.is_running() and process.status() != psutil.STATUS_ZOMBIE]
@@ -128,9 +128,9 @@ async def test_an_abort_while_the_model_thinks_ends_the_program(stage: ProgramSt
     abort = AbortSignal()
     stage.server.reply(Stream((Part("stall"),)))
     turn = asyncio.create_task(stage.engine().run("hi", stage.options(), "sandbox", abort=abort))
-    await until(lambda: bool(stage.server.requests), timeout_s=20)
+    await until(lambda: bool(stage.server.requests))
     abort.abort("cancel")
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         result = await turn
     assert result.stop_reason == "aborted"
     assert not list(program_processes())

@@ -85,7 +85,7 @@ async def turn(
     """Run a turn, in bounded time."""
     wanted: dict[str, Any] = {"model": "claude-sonnet-5-5", **options}
     running = engine.run(message, EngineOptions(**wanted), "sandbox", callbacks=callbacks, abort=abort)
-    return await asyncio.wait_for(running, 30)
+    return await asyncio.wait_for(running, 60)
 
 
 def error_of(result: EngineResult) -> EngineError:

@@ -129,7 +129,7 @@ async def test_an_abort_ends_the_wait_for_a_key(server: ModelServer, make: MakeE
     running = asyncio.create_task(turn(make(), abort=abort))
     await until(lambda: counts.cooldowns)
     abort.abort("cancel")
-    assert (await asyncio.wait_for(running, 20)).stop_reason == "aborted"
+    assert (await asyncio.wait_for(running, 60)).stop_reason == "aborted"
 
 
 async def test_without_redis_a_process_keeps_its_own_rests(server: ModelServer, make: MakeEngine) -> None:
@@ -152,7 +152,7 @@ async def test_a_hanging_redis_delays_turns_only_briefly(server: ModelServer, ma
     away = Redis(port=hole.sockets[0].getsockname()[1])
     server.reply(FINE)
     engine = make(redis=away, policy=replace(HASTY, redis_timeout_s=0.05, redis_away_s=60.0))
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         for _ in range(5):
             assert (await turn(engine)).text == "Well done"
     await away.aclose()

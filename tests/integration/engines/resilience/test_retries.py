@@ -166,7 +166,7 @@ async def test_an_abort_ends_a_pause_at_once(server: ModelServer, make: MakeEngi
     running = asyncio.create_task(turn(make(policy=slow), abort=abort))
     await until(lambda: counts.retries)
     abort.abort("cancel")
-    result = await asyncio.wait_for(running, 20)
+    result = await asyncio.wait_for(running, 60)
     assert (result.stop_reason, len(server.requests)) == ("aborted", 1)
 
 

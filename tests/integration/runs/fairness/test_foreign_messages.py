@@ -17,7 +17,7 @@ from tests.support.data.foreign_messages import DOORBELLS, FANOUT
 from tests.support.processes.fleet import Fleet, fleet_env, free_port
 from tests.support.waiting import until
 
-pytestmark = [pytest.mark.fleet, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.fleet
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ async def test_a_worker_drops_and_counts_what_is_no_doorbell_and_no_inspection(
         return int(sum(float(line.rsplit(" ", 1)[1]) for line in counts))
 
     async def says(text: str) -> str:
-        run = await fleet.client.runs.wait(StatelessRunCreate(message=text), timeout_s=30)
+        run = await fleet.client.runs.wait(StatelessRunCreate(message=text), timeout_s=60)
         return str(run.text)
 
     await redis.lpush(broker_queue("interactive"), *DOORBELLS.values())

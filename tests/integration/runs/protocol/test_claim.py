@@ -110,7 +110,7 @@ async def test_a_lock_that_redis_did_not_release_is_released_once_it_answers(har
     await slot
     assert await harness.redis.exists(thread_lock(run.thread_id))
     worker.faults.redis_away = False
-    await until(lambda: _is_free(harness, run.thread_id), timeout_s=5)
+    await until(lambda: _is_free(harness, run.thread_id))
 
 
 async def _is_free(harness: Harness, thread_id: str) -> bool:

@@ -131,7 +131,7 @@ async def test_a_run_that_another_transaction_locks_is_left_to_the_next_pass(har
     await harness.expire_leases()
     async with harness.database.transaction() as connection:
         await connection.execute("SELECT 1 FROM runs WHERE id = :run_id FOR UPDATE", run_id=run.run_id)
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             assert (await harness.reconciler.reconcile()).recovered == 0
     assert (await harness.reconciler.reconcile()).recovered == 1
     await worker.crash()

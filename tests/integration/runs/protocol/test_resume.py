@@ -283,7 +283,7 @@ async def test_a_worker_that_claims_its_own_lost_run_stops_the_old_attempt_and_r
 
 
 async def _until_results(harness: Harness, count: int) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             if await harness.database.fetchval("SELECT count(*) FROM tool_calls WHERE result IS NOT NULL") == count:
                 return

@@ -91,7 +91,7 @@ async def test_a_real_turn_continues_after_a_kill_between_any_two_writes(
     await harness.recover()
     await harness.age_doorbells()
     await harness.reconciler.reconcile()
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         await harness.settle(other)
     row = await harness.run(run.run_id)
     assert (row["status"], row["stop_reason"], row["result_text"]) == ("succeeded", "end_turn", "All is well.")

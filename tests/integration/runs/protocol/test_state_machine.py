@@ -89,7 +89,7 @@ class _Slot:
         if self.task is None:
             return
         stopped = asyncio.create_task(self.worker.faults.stopped.wait())
-        async with asyncio.timeout(10):
+        async with asyncio.timeout(60):
             await asyncio.wait({self.task, stopped}, return_when=asyncio.FIRST_COMPLETED)
         stopped.cancel()
         if self.task.done():

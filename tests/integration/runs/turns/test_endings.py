@@ -68,7 +68,7 @@ async def _stop_midway(harness: Harness, server: ModelServer, *parts: Part) -> A
 
 
 async def _until_seen(harness: Harness, run_id: str, kind: str) -> None:
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         while True:
             if f'"{kind}"' in str(await harness.redis.xrange(run_events(run_id))):
                 return

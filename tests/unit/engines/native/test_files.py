@@ -66,7 +66,7 @@ async def test_failures_are_reported_to_the_model(
     (caller.workdir / "binary.dat").write_bytes(b"\xff\xfe\x00")
     (caller.workdir / "twice.txt").write_text("a a")
     os.mkfifo(caller.workdir / "pipe")
-    message = await asyncio.wait_for(caller.failure(name, **given), 5)
+    message = await asyncio.wait_for(caller.failure(name, **given), 60)
     assert message.startswith(f"{name}: ")
     assert says in message
 

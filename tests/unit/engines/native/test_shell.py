@@ -3,7 +3,6 @@
 import asyncio
 import json
 import os
-import time
 from pathlib import Path
 
 import psutil
@@ -61,11 +60,10 @@ async def test_variables_that_the_operator_names_are_passed_on(tmp_path: Path, m
 
 
 async def test_a_command_over_its_time_limit_is_stopped_and_its_output_kept(caller: NativeToolCaller) -> None:
-    began_s = time.monotonic()
-    outcome = await caller.outcome("Bash", command="echo so far; sleep 60", timeout_ms=300)
+    command = "echo so far; sleep 600"
+    outcome = await asyncio.wait_for(caller.outcome("Bash", command=command, timeout_ms=300), 60)
     assert outcome.content[0]["text"] == "so far\n[stopped: it took longer than 0.3 s]"
     assert outcome.failed
-    assert time.monotonic() - began_s < 10
 
 
 async def test_no_command_may_take_longer_than_the_turns_tools(caller: NativeToolCaller) -> None:
@@ -87,7 +85,7 @@ def _family(workdir: Path) -> list[psutil.Process]:
 
 
 async def _gone(workdir: Path) -> bool:
-    return await until(lambda: not _family(workdir), timeout_s=5)
+    return await until(lambda: not _family(workdir))
 
 
 async def _born(workdir: Path) -> None:

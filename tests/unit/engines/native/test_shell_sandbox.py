@@ -180,7 +180,7 @@ async def test_no_process_of_a_confined_command_outlives_it(caller: NativeToolCa
     if end == "cancel":
         call.cancel()
     await asyncio.wait((call,))
-    await until(lambda: not _sleepers(), timeout_s=5)
+    await until(lambda: not _sleepers())
 
 
 async def test_a_confined_command_does_not_see_the_workers_environment(
