@@ -12,6 +12,7 @@ from typing import Any
 import structlog
 from celery import Celery
 from kombu.entity import Queue
+from redis.exceptions import ResponseError
 
 from nova_workers.broker.celery_app import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
 from nova_workers.broker.unsent import Ring, UnsentRings
@@ -38,7 +39,8 @@ _EFFECTS_GATHER_S = 0.1
 class CeleryDispatcher:
     """Sends doorbells for runs, effects and deliveries.
 
-    What the broker does not take is sent again for a while. The reconciler sends lost ones again from the ledger.
+    What the broker does not take is sent again for a while, unless it refuses that message. The reconciler sends lost
+    ones again from the ledger.
     """
 
     def __init__(self, celery: Celery, metrics: Metrics, *, threads: int) -> None:
@@ -127,6 +129,7 @@ class CeleryDispatcher:
             self._unsent.add(ring)
 
     def _send(self, ring: Ring) -> bool:
+        """Return whether the message is settled: the broker took it, or refuses this message."""
         try:
             if ring.queue not in self._celery.amqp.queues:
                 # A pool's: operators name pools while the fleet runs.
@@ -134,15 +137,28 @@ class CeleryDispatcher:
             self._celery.send_task(ring.task, kwargs=ring.kwargs, queue=ring.queue, ignore_result=True)
         except Exception as error:
             # No broker failure is raised: the run is in the ledger.
-            self._rest_until_s = time.monotonic() + _REST_S
             why = f"{type(error).__name__}: {error}"
             _log.warning("doorbell.not_sent", task=ring.task, queue=ring.queue, error=why, **ring.kwargs)
+            if _is_refusal(error):
+                self._count_lost(ring)
+                return True
+            self._rest_until_s = time.monotonic() + _REST_S
             return False
         self._metrics.doorbells.labels(ring.queue, "rung").inc()
         return True
 
     def _count_lost(self, ring: Ring) -> None:
         self._metrics.doorbells.labels(ring.queue, "lost").inc()
+
+
+def _is_refusal(error: Exception) -> bool:
+    """Whether the broker serves, but not this message: its queue's key has another type, or an ACL denies it.
+
+    Messages for other queues are neither to rest nor to wait for repetitions. The reply of a server that does not serve
+    now is a `ServerNotReady`, which is no `ResponseError`.
+    """
+    # kombu wraps what the client of Redis raised.
+    return isinstance(error.__cause__ or error, ResponseError)
 
 
 def _names(bell: Doorbell) -> dict[str, Any]:

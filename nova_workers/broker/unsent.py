@@ -32,7 +32,7 @@ class UnsentRings:
         """Take the callbacks.
 
         Args:
-            send: Sends a message, and returns whether the broker took it.
+            send: Sends a message, and returns whether it is settled. If not, the broker is away: later messages wait.
             on_lost: Called with each message that is not sent again.
         """
         self._send = send

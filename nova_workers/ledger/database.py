@@ -20,7 +20,7 @@ from nova_workers.ledger.failures import (
     write_something,
 )
 from nova_workers.ledger.named_sql import bind
-from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE, RoleRefused, open_pool
+from nova_workers.ledger.sessions import CANCELLATION_S, FLEET_ROLE, TENANT_ROLE, RoleRefused, open_pool
 from nova_workers.ledger.shares import Shares
 from nova_workers.ledger.visibility import bound_tenant, visible_tenant
 
@@ -33,9 +33,6 @@ context that is bound to a tenant those of that one (workers); only those of the
 
 Row = asyncpg.Record
 """One row; values by column name."""
-
-_CANCELLATION_S = 1.0
-"""For the cancellation of a statement that exceeded its time; then its connection is closed."""
 
 
 class Connection(Protocol):
@@ -271,13 +268,11 @@ class Database:
                 await pool.expire_connections()
                 connection = await pool.acquire(timeout=self._command_timeout_s)
             yield connection
-        except TimeoutError:
-            # A release waits for the end of the statement's cancellation. On a lost connection no answer comes.
-            with suppress(TimeoutError):
-                await pool.release(connection, timeout=_CANCELLATION_S)
-            raise
         finally:
-            await pool.release(connection)
+            # A release waits for the end of an interrupted statement's cancellation. On a lost connection no answer
+            # comes: the pool closes it, and the caller gets what interrupted the statement, a cancellation too.
+            with suppress(TimeoutError):
+                await pool.release(connection, timeout=CANCELLATION_S)
 
     async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
         """Run one statement in its own transaction and return its rows."""

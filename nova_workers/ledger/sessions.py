@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import suppress
+from types import TracebackType
 
 import asyncpg
 import orjson
+from asyncpg.transaction import Transaction
 
 from nova_workers.contracts.content import storable_json
+from nova_workers.ledger.failures import UNAVAILABLE
 from nova_workers.ledger.named_sql import bind
 from nova_workers.sockets import TCP_OPTIONS
 
-__all__ = ["FLEET_ROLE", "TENANT_ROLE", "RoleRefused", "open_pool"]
+__all__ = ["CANCELLATION_S", "FLEET_ROLE", "TENANT_ROLE", "RoleRefused", "open_pool"]
 
 FLEET_ROLE = "nova_fleet"
 """Sees and changes the rows of all tenants (`models/rights/row_security.py`)."""
 TENANT_ROLE = "nova_tenant"
 """Sees and changes the rows of the tenant that the setting `nova.tenant` names."""
 
+CANCELLATION_S = 1.0
+"""For the cancellation of a statement that was interrupted, by its timeout or with its task; then its connection is
+closed."""
 _IDLE_S = 5.0
 _PROBE_S = 2.0
 _IDLE_TRANSACTION = "20s"
@@ -42,6 +49,27 @@ class RoleRefused(Exception):
     """The user of the URL cannot take on a role; says what to do."""
 
 
+class _Transaction(Transaction):
+    """A transaction whose rollback is bounded, and does not replace the error or the cancellation that caused it.
+
+    Before the rollback asyncpg waits for the cancellation of an interrupted statement, for as long as a statement may
+    take. The server rolls back by itself once the connection is closed.
+    """
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        if error is None:
+            await super().__aexit__(kind, error, trace)
+            return
+        with suppress(*UNAVAILABLE):
+            try:
+                async with asyncio.timeout(CANCELLATION_S):
+                    await super().__aexit__(kind, error, trace)
+            except TimeoutError:
+                self._connection.terminate()
+
+
 class _Session(asyncpg.Connection):  # type: ignore[type-arg]
     """A connection that is not reset when it returns to the pool: its only session state is set at each checkout.
 
@@ -55,6 +83,11 @@ class _Session(asyncpg.Connection):  # type: ignore[type-arg]
 
     def get_reset_query(self) -> str:
         return ""
+
+    def transaction(
+        self, *, isolation: str | None = None, readonly: bool = False, deferrable: bool = False
+    ) -> Transaction:
+        return _Transaction(self, isolation, readonly, deferrable)
 
     def watch_peer(self) -> None:
         """Let the kernel close a TCP connection whose other end is silent.

@@ -11,7 +11,7 @@ a slot became free. Here the end of a task makes the hub tick.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
 import structlog
@@ -37,7 +37,7 @@ CONSUMER = f"{__name__}:BatchingConsumer"
 broker_connected: Final = Signal(name="broker_connected")
 """Sent after each connection to the broker."""
 broker_awaited: Final = Signal(name="broker_awaited")
-"""Sent every second while there is none: the hub waits for it, and sends no heartbeats."""
+"""Sent before each attempt to connect, and every second until it succeeds. Meanwhile the hub sends no heartbeats."""
 
 _GATHER_S = 0.5
 """How long task events are collected. Flower shows seconds."""
@@ -61,12 +61,16 @@ class BatchingConsumer(Consumer):
     """All worker slots are busy, as far as the hub knows, so it does not listen."""
 
     class Blueprint(Consumer.Blueprint):
-        """Celery's parts of a consumer, with our remote control, and without talk between workers."""
+        """Celery's parts of a consumer, with our remote control, and without messages between workers."""
 
         default_steps = (
             *_without(Consumer.Blueprint.default_steps, "control:Control", "gossip:Gossip"),
             _REMOTE_CONTROL,
         )
+
+    def __init__(self, *args: Any, worker_options: Mapping[str, Any], **options: Any) -> None:
+        # Tasks requires Mingle, so it is in the list. At each connection it would wait a second for the other workers.
+        super().__init__(*args, worker_options={**worker_options, "without_mingle": True}, **options)
 
     def create_task_handler(self, *args: Any, **options: Any) -> Callable[..., None]:
         """Return the function that takes a message of a queue."""
@@ -105,6 +109,8 @@ class BatchingConsumer(Consumer):
 
     def ensure_connected(self, conn: Any) -> Any:
         """Connect to the broker, however long it is away."""
+        # A broker may accept connections and refuse writes: then each attempt fails after this, before heartbeats.
+        _await_broker()
         conn.ensure_connection(_log_attempt, callback=_await_broker, **RECONNECT)
         self.first_connection_attempt = False
         return conn
@@ -112,6 +118,9 @@ class BatchingConsumer(Consumer):
     def register_with_event_loop(self, hub: Any) -> None:
         """Join the hub. Called by Celery at each connection to the broker."""
         super().register_with_event_loop(hub)
+        # A failed attempt to connect cancels the timers that were set during it, also that of a flush.
+        self._flush_due = False
+        self.on_send_event_buffered()
         broker_connected.send(sender=self)
         if not self._wakes:
             self._wakes = True

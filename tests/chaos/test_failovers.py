@@ -17,6 +17,7 @@ from nova_workers.errors import Unavailable
 from tests.chaos.conftest import OwnServers, long_run
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet
+from tests.support.servers.databases import replica_of_nothing
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import stays, until
 
@@ -92,10 +93,9 @@ async def _check_replica(fleet: Fleet, redis: Redis) -> None:
     """Make Redis a replica of nothing, so that it takes no writes for 3 s."""
     running = await fleet.client.runs.create(StatelessRunCreate(message=long_run(2)))
     await until(lambda: _is(fleet, running, "running"))
-    await redis.execute_command("REPLICAOF", "127.0.0.1", "1")
-    accepted = [await fleet.client.runs.create(_play({"say": "x"})) for _ in range(3)]
-    await stays(lambda: not any(process.has_ended for process in fleet.processes), for_s=3)
-    await redis.execute_command("REPLICAOF", "NO", "ONE")
+    async with replica_of_nothing(redis):
+        accepted = [await fleet.client.runs.create(_play({"say": "x"})) for _ in range(3)]
+        await stays(lambda: not any(process.has_ended for process in fleet.processes), for_s=3)
     for run in (*accepted, running):
         await until(lambda run=run: _is(fleet, run, "succeeded"))
     assert (await fleet.client.runs.get(running.id)).attempt == 1

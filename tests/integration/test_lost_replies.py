@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AbstractAsyncContextManager
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -11,7 +13,7 @@ import pytest
 
 from nova_workers.errors import Unavailable
 from nova_workers.ledger import sessions
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until
@@ -146,6 +148,25 @@ async def test_a_statement_on_a_lost_connection_holds_its_place_in_the_pool_for_
             await hanging
         assert await pool.fetchval("SELECT 1") == 1
     await pool.close()
+
+
+@pytest.mark.parametrize("lend", [Database.connection, Database.transaction])
+async def test_a_caller_that_stops_waiting_for_a_silent_database_continues_within_a_second(
+    far: Database, wire: FaultProxy, lend: Callable[[Database], AbstractAsyncContextManager[Connection]]
+) -> None:
+    async def ask() -> None:
+        async with lend(far) as connection:
+            await connection.fetchval("SELECT 1")
+            wire.blocks_answers = True
+            await connection.fetchval("SELECT 2")
+
+    asked_s = time.monotonic()
+    with pytest.raises(TimeoutError):
+        async with asyncio.timeout(0.2):
+            await ask()
+    assert time.monotonic() - asked_s < 30
+    wire.heal()
+    assert await far.fetchval("SELECT 1") == 1
 
 
 async def test_postgres_asks_within_a_minute_whether_a_silent_client_is_there(database: Database) -> None:

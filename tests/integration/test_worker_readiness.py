@@ -12,6 +12,7 @@ from nova_workers.broker.redis_connections import connect
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.worker.readiness import Readiness
+from tests.support.servers.databases import replica_of_nothing
 
 
 async def test_a_worker_is_ready_while_both_servers_take_writes(
@@ -28,11 +29,8 @@ async def test_a_worker_is_ready_while_both_servers_take_writes(
     assert (tmp_path / "ready").exists()
     (tmp_path / "ready").unlink()
 
-    await redis.execute_command("REPLICAOF", "127.0.0.1", "1")
-    try:
+    async with replica_of_nothing(redis):
         assert not await readiness.look()
-    finally:
-        await redis.execute_command("REPLICAOF", "NO", "ONE")
     assert (serves("postgres"), serves("redis")) == (True, False)
     assert await readiness.look()
 

@@ -15,13 +15,23 @@ from pathlib import Path
 from urllib.parse import urlsplit
 
 import asyncpg
+from redis.asyncio import Redis
 
 from models import migrate
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.postgres import THROWAWAY, EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 
-__all__ = ["TEMPLATE", "create_database", "drop_database", "own_database", "own_postgres", "own_valkey", "running"]
+__all__ = [
+    "TEMPLATE",
+    "create_database",
+    "drop_database",
+    "own_database",
+    "own_postgres",
+    "own_valkey",
+    "replica_of_nothing",
+    "running",
+]
 
 TEMPLATE = "nova_template"
 """The migrated database that every test's own is cloned from."""
@@ -145,3 +155,13 @@ def _throwaway_home() -> Generator[Path]:
         yield home
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@asynccontextmanager
+async def replica_of_nothing(redis: Redis) -> AsyncGenerator[None]:
+    """Make a server the replica of one that does not exist, for a block: it takes connections and refuses writes."""
+    await redis.execute_command("REPLICAOF", "127.0.0.1", "1")
+    try:
+        yield
+    finally:
+        await redis.execute_command("REPLICAOF", "NO", "ONE")

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Coroutine
 from typing import Any, cast
 
 import pytest
@@ -18,6 +17,7 @@ from nova_workers.broker import redis_connections
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.redis_connections import ServerNotReady, connect
 from nova_workers.keys import broker_queue
+from tests.support.servers.databases import replica_of_nothing
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until
 
@@ -71,20 +71,10 @@ def test_of_forgotten_connections_only_the_first_costs_a_timeout(
     play(scenario)
 
 
-@asynccontextmanager
-async def _demoted(redis: Redis) -> AsyncGenerator[None]:
-    """Make the server the replica of one that does not exist, for a block."""
-    await redis.execute_command("REPLICAOF", "127.0.0.1", "1")
-    try:
-        yield
-    finally:
-        await redis.execute_command("REPLICAOF", "NO", "ONE")
-
-
 async def test_a_server_that_became_a_replica_is_one_that_is_away(redis: Redis, redis_url: str):
     client = connect(redis_url)
     script = client.register_script("return redis.call('SET', KEYS[1], 1, 'EX', 60)")
-    async with _demoted(redis):
+    async with replica_of_nothing(redis):
         with pytest.raises(ServerNotReady):
             await client.set("nova:test", 1, ex=60)
         with pytest.raises(ServerNotReady):
@@ -116,7 +106,7 @@ async def test_a_doorbell_for_a_server_that_became_a_replica_is_a_connection_err
         celery.send_task("nova.reconcile", queue="system", ignore_result=True)
 
     ring()
-    async with _demoted(redis):
+    async with replica_of_nothing(redis):
         with pytest.raises((OperationalError, RedisError)) as caught:
             await asyncio.to_thread(ring)
     assert "read only replica" in str(caught.value)

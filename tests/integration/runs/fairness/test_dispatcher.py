@@ -24,9 +24,15 @@ _MANY = 2_500
 
 
 @pytest.fixture
-async def dispatcher(settings: Settings) -> AsyncIterator[CeleryDispatcher]:
+def registry() -> CollectorRegistry:
+    """The metrics of the dispatcher."""
+    return CollectorRegistry()
+
+
+@pytest.fixture
+async def dispatcher(settings: Settings, registry: CollectorRegistry) -> AsyncIterator[CeleryDispatcher]:
     celery = build_celery(settings.require_redis_url(), fail_fast=True)
-    dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=2)
+    dispatcher = CeleryDispatcher(celery, Metrics(registry), threads=2)
     yield dispatcher
     await asyncio.to_thread(dispatcher.close)
 
@@ -65,6 +71,17 @@ async def test_doorbells_that_a_broken_broker_did_not_take_are_sent_when_it_is_b
         link.heal()
         await until(lambda: _has(redis, 4))
         await asyncio.to_thread(dispatcher.close)
+
+
+async def test_a_queue_that_refuses_doorbells_delays_those_of_no_other_queue(
+    dispatcher: CeleryDispatcher, registry: CollectorRegistry, redis: Redis
+) -> None:
+    await redis.set(broker_queue("interactive.acme"), "not a list")
+    dispatcher.ring_runs([Doorbell(f"run_{at}", f"thr_{at}", "interactive").in_pool("acme") for at in range(3)])
+    lost = {"queue": "interactive.acme", "outcome": "lost"}
+    await until(lambda: registry.get_sample_value("nova_doorbells_total", lost) == 3)
+    dispatcher.ring_runs([Doorbell("run_3", "thr_3", "interactive")])
+    await until(lambda: redis.llen(broker_queue("interactive")))
 
 
 async def _has(redis: Redis, count: int) -> bool:
