@@ -7,6 +7,7 @@ schemas are derived here once, when the process starts.
 
 import asyncio
 from dataclasses import replace
+from itertools import chain, repeat
 from typing import Any
 
 import structlog
@@ -43,7 +44,7 @@ __all__ = ["ToolServer"]
 _log = structlog.get_logger(__name__)
 
 _PAUSES_S = (0.1, 0.5, 2.0, 5.0)
-"""Between two tries of an idempotent tool."""
+"""Between two tries of an idempotent tool, and between two questions for the result of a call in doubt."""
 
 
 class ToolServer:
@@ -106,26 +107,40 @@ class ToolServer:
 
     async def _write(self, tool: ToolDeclaration[Any], context: CapabilityContext, given: ToolInput) -> ToolReply:
         """Run a tool in a transaction; again while the database does not answer, if it then has no second effect."""
-        in_doubt = False
+        doubt: Unavailable | None = None
         for pause_s in (*_PAUSES_S, None):
             call = None
             try:
-                before = await self._calls.find_result(context) if in_doubt else None
-                if before is not None:
-                    return before
                 async with self._calls.open(context) as call:
                     reply = await tool.run(context, given)
                     call.result = reply if isinstance(reply, str) else None
                 return reply
             except Unavailable as error:
-                doubtful = call is not None and bool(error.fields.get("may_be_written", True))
-                in_doubt = in_doubt or doubtful
-                known = tool.idempotent or not doubtful or (call is not None and call.journalled)
-                if pause_s is None or not tool.is_repeatable or not known:
-                    raise
+                may_repeat = tool.is_repeatable
+                if call is not None and bool(error.fields.get("may_be_written", True)):
+                    doubt = error
+                    if call.journalled and (result := await self._find_result(tool, context)) is not None:
+                        return result
+                    may_repeat = may_repeat and (tool.idempotent or call.journalled)
+                if pause_s is None or not may_repeat:
+                    # A later try that could not connect does not know of an earlier one that may be committed.
+                    raise doubt or error from error
                 _log_wait(tool, context, pause_s, error)
                 await asyncio.sleep(pause_s)
         raise AssertionError("unreachable: the last try returns or raises")
+
+    async def _find_result(self, tool: ToolDeclaration[Any], context: CapabilityContext) -> str | None:
+        """Return the result that a call in doubt has committed, if it has: asks until the database answers.
+
+        The loss of the run's lease cancels the call, and with it this wait.
+        """
+        for pause_s in chain(_PAUSES_S, repeat(_PAUSES_S[-1])):
+            try:
+                return await self._calls.find_result(context)
+            except Unavailable as error:
+                _log_wait(tool, context, pause_s, error)
+                await asyncio.sleep(pause_s)
+        raise AssertionError("unreachable: the pauses do not end")
 
 
 async def _read(tool: ToolDeclaration[Any], context: CapabilityContext, given: ToolInput) -> ToolReply:

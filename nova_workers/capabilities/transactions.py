@@ -9,6 +9,7 @@ either nothing of a call or all of it and its result.
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from contextvars import ContextVar
@@ -24,12 +25,15 @@ from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection, Database, Row, Snapshot
 from nova_workers.ledger.failures import writes
 from nova_workers.ledger.runs.journal import seal_call
-from nova_workers.ledger.runs.resume import find_result
+from nova_workers.ledger.runs.resume import find_results
 from nova_workers.observability.redaction import hide
 
 __all__ = ["CallTransaction", "CallTransactions"]
 
 _log = structlog.get_logger(__name__)
+
+_Action = Callable[[], Awaitable[None]]
+"""What follows a commit."""
 
 
 class CallTransaction:
@@ -41,17 +45,19 @@ class CallTransaction:
         is_open: Whether its tool works. Tasks that the tool left behind do not belong to it.
     """
 
-    def __init__(self, database: Database, context: CapabilityContext) -> None:
+    def __init__(self, database: Database, context: CapabilityContext, tasks: set[asyncio.Task[None]]) -> None:
+        """Take the database, the call's context, and where to keep a task that may outlive the call."""
         self.result: str | None = None
         self.journalled = False
         self.is_open = True
         self._database = database
         self._context = context
+        self._tasks = tasks
         self._transaction = AsyncExitStack()
         self._connection: Connection | None = None
         self._blocks = 0
         self._failure: BaseException | None = None
-        self._following: list[Callable[[], Awaitable[None]]] = []
+        self._following: list[_Action] = []
 
     @property
     def has_begun(self) -> bool:
@@ -77,12 +83,15 @@ class CallTransaction:
             raise
         self._blocks += self.has_begun
 
-    def follow(self, action: Callable[[], Awaitable[None]]) -> None:
+    def follow(self, action: _Action) -> None:
         """Do something after the commit. It must not raise."""
         self._following.append(action)
 
     async def commit(self) -> None:
         """Check the fence, record the result, and commit; then do what follows. Nothing to do if nothing was written.
+
+        A cancellation from the commit on returns at once, and leaves the commit and what follows to a task: otherwise
+        doorbells of what was written would wait for the reconciler.
 
         Raises:
             RunLost: The run is not this claim's any more.
@@ -96,10 +105,21 @@ class CallTransaction:
             result = None if self.result is None else (text_block(hide(storable(self.result))),)
             async with self.block():
                 self.journalled = await seal_call(self._connection, claim.run_id, claim.fence, claim.call_id, result)
-            self._connection = None
-            await self._transaction.aclose()
-        for action in self._following:
+        conclusion = asyncio.create_task(self._conclude(*self._take()), name="conclude-call")
+        self._tasks.add(conclusion)
+        conclusion.add_done_callback(self._tasks.discard)
+        await asyncio.shield(conclusion)
+
+    async def _conclude(self, transaction: AsyncExitStack, following: Sequence[_Action]) -> None:
+        await transaction.aclose()
+        for action in following:
             await action()
+
+    def _take(self) -> tuple[AsyncExitStack, list[_Action]]:
+        """Return the transaction and what follows it, of which this call then has none."""
+        taken = self._transaction, self._following
+        self._transaction, self._following, self._connection = AsyncExitStack(), [], None
+        return taken
 
     async def roll_back(self, error: BaseException) -> None:
         """Roll back what was written, if the transaction has begun.
@@ -108,9 +128,7 @@ class CallTransaction:
             Unavailable: `error` is the driver's for an unavailable database.
             Unstorable: `error` is the driver's for a value that the database refuses.
         """
-        transaction, self._transaction = self._transaction, AsyncExitStack()
-        self._connection = None
-        self._following.clear()
+        transaction, _ = self._take()
         await transaction.__aexit__(type(error), error, error.__traceback__)
 
 
@@ -133,6 +151,7 @@ class CallTransactions:
 
     def __init__(self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier) -> None:
         self._database = database
+        self._tasks: set[asyncio.Task[None]] = set()
         self.database: Database = _CallDatabase(database)
         self.dispatcher: Dispatcher = _CallDispatcher(dispatcher)
         self.notifier: CancelNotifier = _CallNotifier(notifier)
@@ -144,7 +163,7 @@ class CallTransactions:
         Raises:
             RunLost, Conflict, Unavailable: See `CallTransaction.commit`.
         """
-        call = CallTransaction(self._database, context)
+        call = CallTransaction(self._database, context, self._tasks)
         token = _open_call.set(call)
         try:
             yield call
@@ -162,8 +181,9 @@ class CallTransactions:
         if context.call_id is None:
             return None
         async with self._database.connection() as connection:
-            found = await find_result(connection, context.run_id, context.fence, context.call_id)
-        return None if found is None else text_of(found)
+            found = await find_results(connection, context.run_id, context.fence, [context.call_id])
+        call = found.get(context.call_id)
+        return None if call is None or call.result is None else text_of(call.result)
 
 
 class _CallDatabase(Database):

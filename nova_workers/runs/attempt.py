@@ -18,7 +18,7 @@ from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import RunLost
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.finish import finish_run, requeue_run
-from nova_workers.ledger.runs.resume import Journal, load_journal
+from nova_workers.ledger.runs.resume import Journal, find_results, load_journal
 from nova_workers.ledger.waits.suspend import Suspended, suspend_run
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
@@ -28,7 +28,7 @@ from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.persist import persist
 from nova_workers.runs.reports import RunReports
 from nova_workers.runs.suspend import new_waits, waiting_event
-from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored
+from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored, with_results
 from nova_workers.runs.turns.recorder import TurnRecorder
 from nova_workers.runs.turns.runner import TurnRunner
 from nova_workers.streams.publisher import EventPublisher, RunEvents, TreeSource
@@ -173,6 +173,7 @@ class AttemptRunner:
         self, run: HeldRun, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, duration_s: float
     ) -> Doorbell | None:
         parts = self._parts
+        outcome = await self._with_recorded_results(run, outcome)
         recorder.close(outcome.step)
         finish = self._describe(run.claim, outcome, recorder, events, duration_s)
         run.ending = True
@@ -198,6 +199,17 @@ class AttemptRunner:
         if finished.effects:
             parts.dispatcher.ring_effects()
         return finished.next_run
+
+    async def _with_recorded_results(self, run: HeldRun, outcome: Outcome) -> Outcome:
+        """Return the outcome with the results that calls of its step had recorded when they were interrupted."""
+        claim, step = run.claim, outcome.step
+        interrupted = [call.id for call in step.tool_calls if call.status == "interrupted"] if step is not None else []
+        if step is None or not interrupted:
+            return outcome
+        recorded = await persist(
+            self._parts.database, run.abort, lambda c: find_results(c, claim.run_id, claim.fence, interrupted)
+        )
+        return replace(outcome, step=with_results(step, recorded))
 
     def _describe(
         self, claim: Claim, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, duration_s: float

@@ -11,7 +11,7 @@ from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["Journal", "find_result", "load_journal"]
+__all__ = ["Journal", "find_results", "load_journal"]
 
 _LOAD_MESSAGES = """
 SELECT seq, step, kind, role, content, run_id FROM messages WHERE turn_id = :turn_id AND seq > 0 ORDER BY seq
@@ -29,11 +29,12 @@ SELECT call_id, step, sequence, tool_name, params, status, result, error, starte
   FROM tool_calls c WHERE turn_id = :turn_id ORDER BY sequence
 """
 
-# Waits for a transaction that may still be committing the result.
-_FIND_RESULT = """
-SELECT c.result
+# Waits for transactions that may still be committing results, so the results are not part of the condition.
+_FIND_RESULTS = """
+SELECT c.call_id, c.step, c.sequence, c.tool_name, c.params, c.status, c.result, c.error, c.started_at, c.completed_at
   FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id
- WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND c.call_id = :call_id
+ WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND c.call_id = ANY(:call_ids::text[])
+ ORDER BY c.id
    FOR UPDATE OF c
 """
 
@@ -99,12 +100,10 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
     )
 
 
-async def find_result(connection: Connection, run_id: str, fence: int, call_id: str) -> tuple[ContentBlock, ...] | None:
-    """Return the result that a call of this claim has committed, if it has."""
-    result: list[ContentBlock] | None = await connection.fetchval(
-        _FIND_RESULT, run_id=run_id, fence=fence, call_id=call_id
-    )
-    return None if result is None else tuple(result)
+async def find_results(connection: Connection, run_id: str, fence: int, call_ids: Sequence[str]) -> dict[str, ToolCall]:
+    """Return those calls of this claim that have a result in the ledger, by id."""
+    rows = await connection.fetch(_FIND_RESULTS, run_id=run_id, fence=fence, call_ids=list(call_ids))
+    return {row["call_id"]: _call(row) for row in rows if row["result"] is not None}
 
 
 def _empty_step(index: int, calls: Sequence[Row]) -> StepRecord:

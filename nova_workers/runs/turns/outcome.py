@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
-from nova_workers.contracts.content import Message, text_block, text_of
-from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason
+from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
+from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
 from nova_workers.contracts.runs import FinishStatus
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import RunLost
@@ -14,7 +15,16 @@ from nova_workers.ledger.runs.resume import Journal
 from nova_workers.threads.lease import HeldRun
 from nova_workers.threads.transcript import INTERRUPTED
 
-__all__ = ["Outcome", "close_journal", "ended_before_start", "failed", "judge", "not_stored", "out_of_time"]
+__all__ = [
+    "Outcome",
+    "close_journal",
+    "ended_before_start",
+    "failed",
+    "judge",
+    "not_stored",
+    "out_of_time",
+    "with_results",
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,17 +128,43 @@ def close_journal(journal: Journal) -> StepRecord | None:
         else replace(call, status="interrupted", error=INTERRUPTED, result=(text_block(INTERRUPTED),))
         for call in last.tool_calls
     )
-    results = tuple(
-        {
-            "type": "tool_result",
-            "tool_use_id": call.id,
-            "content": list(call.result or ()),
-            "is_error": call.status != "completed",
-        }
-        for call in calls
-    )
-    messages = (*last.messages, Message("user", results))
+    messages = (*last.messages, Message("user", tuple(_result_block(call) for call in calls)))
     return replace(last, messages=messages, tool_calls=calls, final=True, usage=TokenUsage())
+
+
+def with_results(step: StepRecord, recorded: Mapping[str, ToolCall]) -> StepRecord:
+    """Return a step with the recorded results of its interrupted calls, in the calls and in what the model reads.
+
+    Args:
+        step: The last step of a turn.
+        recorded: Calls that the ledger has results of, by id.
+    """
+    calls = {
+        call.id: replace(
+            call, status=known.status, result=known.result, error=known.error, completed_at=known.completed_at
+        )
+        for call in step.tool_calls
+        if call.status == "interrupted" and (known := recorded.get(call.id)) is not None
+    }
+    messages = tuple(
+        replace(message, content=tuple(_with_result(block, calls) for block in message.content))
+        for message in step.messages
+    )
+    return replace(step, messages=messages, tool_calls=tuple(calls.get(call.id, call) for call in step.tool_calls))
+
+
+def _with_result(block: ContentBlock, calls: Mapping[str, ToolCall]) -> ContentBlock:
+    call = calls.get(str(block.get("tool_use_id")))
+    return block if call is None or block.get("type") != "tool_result" else _result_block(call)
+
+
+def _result_block(call: ToolCall) -> ContentBlock:
+    return {
+        "type": "tool_result",
+        "tool_use_id": call.id,
+        "content": list(call.result or ()),
+        "is_error": call.status != "completed",
+    }
 
 
 def _partial_text(journal: Journal) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -15,7 +16,7 @@ from mcp.types import TextContent
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
-from nova_workers.capabilities import CapabilityContext, CapabilityRegistry, default_registry
+from nova_workers.capabilities import CapabilityContext, CapabilityRegistry, default_registry, serving
 from nova_workers.capabilities.serving import ToolServer
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import SystemClock
@@ -167,7 +168,7 @@ class _Hand:
         self.harness = harness
         self.faults = FaultInjector()
         database = FaultInjectingDatabase(harness.database, self.faults)
-        calls = CallTransactions(database, harness.bells, harness.canceller)
+        calls = self.transactions = CallTransactions(database, harness.bells, harness.canceller)
         parts = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.registry: CapabilityRegistry = default_registry(
             calls.database,
@@ -322,6 +323,38 @@ async def test_a_tool_of_an_agent_of_a_tree_writes_nothing_without_the_fence(han
         assert await hand.ledger() == before, tool
 
 
+@proves("tools.recorded")
+async def test_the_model_gets_the_result_of_a_committed_call_however_long_the_database_is_away(
+    hand: _Hand, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(serving, "_PAUSES_S", (0.0, 0.0))
+    accepted = await hand.harness.submit("go", agent_id=_BOSS)
+    _, held = await _claims(hand.harness, accepted.thread_id)
+    call_id = await hand.journal(held, 0, "task_create", _TASK)
+    hand.faults.plan("lose_reply", "seal_call")
+    for _ in range(10):
+        hand.faults.plan("refuse", "find_results")
+    done = await hand.call(held, "task_create", call_id, **_TASK)
+    assert not done.failed, done.text
+    assert await hand.recorded(held, call_id) == ("completed", done.text)
+    assert await hand.harness.database.fetchval("SELECT count(*) FROM tasks") == 1
+
+
+@proves("tools.recorded")
+async def test_a_call_that_may_be_committed_does_not_fail_as_one_that_wrote_nothing(
+    hand: _Hand, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(serving, "_PAUSES_S", (0.0,))
+    accepted = await hand.harness.submit("go", agent_id=_BOSS)
+    _, held = await _claims(hand.harness, accepted.thread_id)
+    # The journal does not know the call, like that of a subagent. The second try is refused.
+    hand.faults.plan("lose_reply", "seal_call")
+    hand.faults.plan("refuse", "seal_call")
+    done = await hand.call(held, "self_set_instructions", "unknown", instructions="Be brief.")
+    assert done.failed
+    assert done.text == "The test dropped the reply."
+
+
 @pytest.mark.parametrize("fault", ["crash_before", "crash_after"])
 @proves("tools.recorded")
 async def test_a_tool_takes_effect_once_although_its_worker_crashes_around_its_commit(hand: _Hand, fault: Fault):
@@ -348,6 +381,64 @@ async def test_a_tool_takes_effect_once_although_its_worker_crashes_around_its_c
         "completed"
     ]
     await check_any_time(harness.database)
+
+
+@proves("tools.recorded")
+async def test_a_call_that_is_canceled_after_its_commit_keeps_its_result(hand: _Hand):
+    harness = hand.harness
+    worker = harness.worker()
+    # The reply to the commit is lost, and the cancel comes before the call knows that it was committed.
+    worker.faults.plan("lose_reply", "seal_call")
+    worker.faults.hold("find_results")
+    run = await harness.submit(script(scripted_call("note_create", title="T", content="C")), agent_id=_BOSS)
+    slot = await harness.start_next(worker)
+    await worker.faults.reached()
+    worker.faults.stopped.clear()
+    assert worker.keeper.cancel(run.run_id, "cancel")
+    await worker.faults.reached()
+    worker.faults.step()
+    await slot
+    assert await harness.status(run.run_id) == "canceled"
+    text = f"Created {await harness.database.fetchval('SELECT id FROM notes')}."
+    (call,) = await harness.database.fetch("SELECT status, result->0->>'text' AS text, error FROM tool_calls")
+    assert tuple(call) == ("completed", text, None)
+    *_, results = await harness.transcript(run.run_id)
+    assert [block["content"][0]["text"] for block in results["content"]] == [text]
+    await worker.publisher.drain(5)
+    assert await _statuses(harness, run.run_id, attempt=1) == ["started", "completed"]
+
+
+@proves("tools.recorded")
+async def test_a_call_that_is_canceled_in_its_commit_is_committed_and_followed(hand: _Hand):
+    accepted = await hand.harness.submit("go", agent_id=_BOSS)
+    _, held = await _claims(hand.harness, accepted.thread_id)
+    call_id = await hand.journal(held, 0, "task_create", _TASK)
+    reached, go, followed = asyncio.Event(), asyncio.Event(), asyncio.Event()
+
+    async def wait() -> None:
+        reached.set()
+        await go.wait()
+
+    async def follow() -> None:
+        followed.set()
+
+    async def write() -> None:
+        context = CapabilityContext("ten_test", _BOSS, held.thread_id, held.run_id, fence=held.fence, call_id=call_id)
+        async with hand.transactions.open(context) as call, hand.transactions.database.transaction() as connection:
+            call.result = "Done."
+            call.follow(wait)
+            call.follow(follow)
+            await connection.execute("UPDATE agents SET updated_at = now()")
+
+    writing = asyncio.create_task(write())
+    await reached.wait()
+    writing.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await writing
+    go.set()
+    async with asyncio.timeout(60):
+        await followed.wait()
+    assert await hand.recorded(held, call_id) == ("completed", "Done.")
 
 
 async def _statuses(harness: Harness, run_id: str, *, attempt: int) -> list[str]:

@@ -183,7 +183,7 @@ class FaultInjector:
             self.dead = True
         self.check()
         if fault == "refuse":
-            raise Unavailable("The test made the database unavailable.")
+            raise Unavailable("The test made the database unavailable.", may_be_written=False)
         result = await execute()
         self.log.append(name)
         return result, fault
@@ -194,7 +194,7 @@ class FaultInjector:
             self.dead = True
             raise Crashed
         if fault == "lose_reply":
-            raise Unavailable("The test dropped the reply.")
+            raise Unavailable("The test dropped the reply.", may_be_written=True)
 
     async def _wait(self, name: str) -> Fault | None:
         if not (name in self._held or (self.stepping and name not in self.free)):
