@@ -14,10 +14,12 @@ from nova_workers.config import Settings
 from nova_workers.ledger.database import Access, Database
 from nova_workers.stopping import stop_tasks
 
-__all__ = ["Background", "connect_database", "connect_redis"]
+__all__ = ["Background", "connect_database", "connect_redis", "connect_session"]
 
 _RESERVED_SHARE = 4
 """A quarter of the API's pool is for what sees all tenants: the check of keys, health, operators."""
+_LOOK_TIMEOUT_S = 2.0
+"""For Postgres to answer whether other workers live. While it does not, others look at this one too."""
 
 
 @dataclass
@@ -44,6 +46,17 @@ def connect_database(settings: Settings, access: Access, *, per_tenant: int | No
         access=access,
         reserved=size // _RESERVED_SHARE,
         per_tenant=per_tenant,
+    )
+
+
+def connect_session(url: str) -> Database:
+    """Return a database of one session, in which a worker holds its lock. It connects at first use."""
+    return Database(
+        url,
+        pool_size=1,
+        access="fleet",
+        command_timeout_s=_LOOK_TIMEOUT_S,
+        keeps_sessions=True,
     )
 
 

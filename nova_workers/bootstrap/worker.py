@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
+from nova_workers.bootstrap.connections import Background, connect_database, connect_redis, connect_session
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
 from nova_workers.bootstrap.engines import build_engines, find_shell
@@ -65,8 +65,6 @@ from nova_workers.upkeep.tenant_end import TenantEnd
 __all__ = ["WorkerServices", "build_worker"]
 
 _DRAIN_EVENTS_S = 2.0
-_LOOK_TIMEOUT_S = 5.0
-"""For Postgres to answer whether other workers live."""
 
 
 @dataclass(frozen=True)
@@ -242,7 +240,9 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         executor=executor,
         reconciler=reconciler,
         lost_workers=LostWorkers(
-            Database(settings.require_database_url(), pool_size=1, access="fleet", command_timeout_s=_LOOK_TIMEOUT_S),
+            connect_session(settings.require_database_url()),
+            database,
+            keeper,
             reconciler,
             worker_id=worker_id,
             every_s=settings.runs.lost_workers_every_s,

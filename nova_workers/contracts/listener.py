@@ -118,6 +118,12 @@ class TurnListener:
         """
         return _ALLOWED
 
+    async def confirm_run(self) -> None:
+        """A call that may run begins right after this. Awaited; raises `RunLost` if the run may be another worker's.
+
+        Not called for a call that began while the response still streamed: its tool is read-only.
+        """
+
     def subagent(self, call_id: str, name: str) -> TurnListener:
         """Return the listener for a subagent's turn that begins. Plain.
 
@@ -127,7 +133,7 @@ class TurnListener:
             call_id: The call that runs the subagent.
             name: The subagent.
         """
-        return EngineCallbacks(authorize_tool=self.authorize_tool)
+        return EngineCallbacks(authorize_tool=self.authorize_tool, confirm_run=self.confirm_run)
 
 
 _METHODS = tuple(name for name in vars(TurnListener) if not name.startswith("_"))
@@ -168,6 +174,7 @@ class EngineCallbacks(TurnListener):
         on_step: Callable[[StepRecord], Awaitable[StepVerdict]] | None = None,
         take_steering: Callable[[], Awaitable[tuple[Message, ...]]] | None = None,
         authorize_tool: Callable[[str, JsonObject], Awaitable[ToolAuthorization]] | None = None,
+        confirm_run: Callable[[], Awaitable[None]] | None = None,
         subagent: Callable[[str, str], TurnListener] | None = None,
     ) -> None:
         """Take the callables. Each replaces the method of `TurnListener` of the same name, under the same contract.

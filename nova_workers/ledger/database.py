@@ -118,6 +118,7 @@ class Database:
         reserved: int = 0,
         per_tenant: int | None = None,
         command_timeout_s: float = 30.0,
+        keeps_sessions: bool = False,
     ) -> None:
         """Take where it is, and its bounds.
 
@@ -129,6 +130,7 @@ class Database:
                 further ones for contexts that are bound to a tenant.
             per_tenant: Most of each pool that the tasks of one tenant hold at once (see `shares`).
             command_timeout_s: For a statement, and for a connection.
+            keeps_sessions: Never end a session that works, since it holds locks.
         """
         self._url = url
         self._access: Access = access
@@ -144,6 +146,7 @@ class Database:
             if per_tenant is not None
         }
         self._command_timeout_s = command_timeout_s
+        self._keeps_sessions = keeps_sessions
         self._pools: dict[str | None, asyncpg.Pool] = {}  # type: ignore[type-arg]
         self._opening = asyncio.Lock()
 
@@ -307,7 +310,11 @@ class Database:
                 if role not in self._pools:
                     try:
                         self._pools[role] = await open_pool(
-                            self._url, size=self._sizes[role], role=role, command_timeout_s=self._command_timeout_s
+                            self._url,
+                            size=self._sizes[role],
+                            role=role,
+                            command_timeout_s=self._command_timeout_s,
+                            keeps_sessions=self._keeps_sessions,
                         )
                     except RoleRefused as error:
                         raise Unavailable(str(error), server="postgres", may_be_written=False) from error

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from contextlib import suppress
 from types import TracebackType
 
@@ -31,6 +32,8 @@ _PROBE_S = 2.0
 _IDLE_TRANSACTION = "20s"
 """Postgres ends a session whose transaction waits this long for its client: a process that was stopped in a transaction
 would hold its locks, and recovery would skip the runs and threads that it locked. Shorter than a lease."""
+
+_MOST_STATEMENTS = 50_000
 
 _SETTLE = f"""
 SET idle_in_transaction_session_timeout = '{_IDLE_TRANSACTION}';
@@ -129,8 +132,18 @@ class _Session(asyncpg.Connection):  # type: ignore[type-arg]
             self.bound_to = (tenant_id, actor)
 
 
-async def open_pool(url: str, *, size: int, role: str | None, command_timeout_s: float) -> asyncpg.Pool:  # type: ignore[type-arg]
+async def open_pool(  # type: ignore[type-arg]
+    url: str, *, size: int, role: str | None, command_timeout_s: float, keeps_sessions: bool
+) -> asyncpg.Pool:
     """Return a pool of sessions in a role; None keeps that of the URL's user.
+
+    Args:
+        url: Of the database.
+        size: Most sessions.
+        role: Of the sessions.
+        command_timeout_s: For a statement.
+        keeps_sessions: Whether a session lasts as long as its connection. Otherwise it ends after 50,000 statements,
+            which bounds what its server process caches.
 
     Raises:
         RoleRefused: The role does not exist yet, or the user may not take it on.
@@ -150,6 +163,7 @@ async def open_pool(url: str, *, size: int, role: str | None, command_timeout_s:
         connection_class=_Session,
         init=prepare,
         command_timeout=command_timeout_s,
+        max_queries=sys.maxsize if keeps_sessions else _MOST_STATEMENTS,
         max_inactive_connection_lifetime=0,
     )
 

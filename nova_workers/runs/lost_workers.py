@@ -11,6 +11,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.workers import forget_worker, hold_lock, look_for_lost_workers
 from nova_workers.runs.recover import Reconciler
+from nova_workers.threads.lease import LeaseKeeper
 
 __all__ = ["LostWorkers"]
 
@@ -19,23 +20,47 @@ _log = structlog.get_logger(__name__)
 
 _LOOKS = 3
 """Looks in a row that find a worker without a session before it counts as lost."""
+_WITHDRAW_S = 2.0
+"""For Postgres to delete this worker's row."""
 
 
 class LostWorkers:
     """Holds this worker's lock in a session of its own, and recovers the runs of workers whose session has ended.
 
-    The connection of a worker may break while the worker lives: it takes its lock again at its next look, which is
-    before others have looked three times. If it cannot, its runs go on elsewhere, and their fences refuse what it still
-    writes. When this worker's own session broke, as in a restart of Postgres, it counts looks anew: the sessions of all
-    others broke too.
+    The session of a worker may break while the worker lives. At its next look it deletes its row, over the pool that
+    renews its leases, so that its leases decide until it has its lock again. If others were faster, or it does not
+    reach Postgres at all, they requeue its runs: it renews its leases at once to learn that, and the fence refuses what
+    it still writes. When this worker's own session broke, as in a restart of Postgres, it counts looks anew: the
+    sessions of all others broke too.
     """
 
-    def __init__(self, database: Database, reconciler: Reconciler, *, worker_id: str, every_s: float) -> None:
-        """Take a database of one connection that nothing else uses, and how often to look."""
+    def __init__(
+        self,
+        session: Database,
+        database: Database,
+        keeper: LeaseKeeper,
+        reconciler: Reconciler,
+        *,
+        worker_id: str,
+        every_s: float,
+    ) -> None:
+        """Keep what is handed in; nothing is started.
+
+        Args:
+            session: A database of one connection that nothing else uses.
+            database: The database over which `keeper` renews leases.
+            keeper: Of this worker's leases.
+            reconciler: Recovers runs.
+            worker_id: This worker's id.
+            every_s: Pause between two looks.
+        """
+        self._session = session
         self._database = database
+        self._keeper = keeper
         self._reconciler = reconciler
         self._worker_id = worker_id
         self._every_s = every_s
+        self._may_have_row = False
         self._missing: Counter[str] = Counter()
         """Workers without a session, and how many looks in a row found them so."""
 
@@ -45,7 +70,7 @@ class LostWorkers:
         while True:
             try:
                 if not knows_pooler:
-                    if await self._database.is_shared():
+                    if await self._session.is_shared():
                         _log.info("lost_workers.pooler", found_by="their leases")
                         return
                     knows_pooler = True
@@ -55,7 +80,8 @@ class LostWorkers:
                 if not is_away:
                     _log.warning("lost_workers.cannot_look", error=error.message)
                 is_away = True
-                self._missing.clear()
+            except Exception:  # the loop head of looks: a defect here must not leave recovery to leases for good
+                _log.exception("lost_workers.crashed")
             await asyncio.sleep(self._every_s)
 
     async def look(self) -> int:
@@ -64,22 +90,45 @@ class LostWorkers:
         Raises:
             Unavailable: The database does not answer.
         """
-        async with self._database.connection() as connection:
-            look = await look_for_lost_workers(connection, self._worker_id)
-            if not look.held:
-                self._missing.clear()
-                # False while the server has not noticed yet that an earlier session of this worker broke.
-                await hold_lock(connection, self._worker_id)
-                return 0
+        try:
+            async with self._session.connection() as connection:
+                look = await look_for_lost_workers(connection, self._worker_id)
+                if not look.held:
+                    await self._withdraw()
+                    self._may_have_row = True
+                    # In vain while the server has not noticed yet that an earlier session of this worker broke.
+                    await hold_lock(connection, self._worker_id)
+        except Unavailable:
+            self._missing.clear()
+            await self._withdraw()
+            raise
+        if not look.held:
+            self._missing.clear()
+            return 0
         self._missing = Counter({worker_id: self._missing[worker_id] + 1 for worker_id in look.lost})
         lost = [worker_id for worker_id, looks in self._missing.items() if looks >= _LOOKS]
         return await self._reconciler.recover_from(lost) if lost else 0
 
     async def close(self) -> None:
         """Give the lock back, after this worker's runs have ended or were requeued. Best effort."""
+        await self._forget()
+        await self._session.close()
+
+    async def _withdraw(self) -> None:
+        """Leave this worker's runs to their leases, since its session broke. Best effort."""
+        if not self._may_have_row:
+            return
+        # Others may have requeued runs already, and may go on until the row is deleted.
+        self._keeper.doubt()
+        if await self._forget():
+            self._may_have_row = False
+        self._keeper.renew_soon()
+
+    async def _forget(self) -> bool:
         try:
-            async with self._database.connection() as connection:
+            async with asyncio.timeout(_WITHDRAW_S), self._database.connection() as connection:
                 await forget_worker(connection, self._worker_id)
-        except Unavailable as error:
-            _log.warning("lost_workers.not_withdrawn", error=error.message)
-        await self._database.close()
+        except (Unavailable, TimeoutError) as error:
+            _log.warning("lost_workers.not_withdrawn", error=str(error))
+            return False
+        return True

@@ -39,6 +39,8 @@ class HeldRun:
     """When the lease was last confirmed, on the monotonic clock."""
     trusted_s: float = math.inf
     """For so long after that no other worker can hold the run."""
+    doubted_s: float = -math.inf
+    """When another worker may have taken the run although its lease had not expired."""
     stop_at_step: bool = False
     """Set by a drain: requeue the run at its next step boundary."""
     ending: bool = False
@@ -47,6 +49,11 @@ class HeldRun:
     def is_trusted(self, now_s: float) -> bool:
         """Return whether no other worker can hold the run at a time of the monotonic clock."""
         return now_s - self.renewed_s <= self.trusted_s
+
+    @property
+    def is_doubted(self) -> bool:
+        """Whether another worker may have taken the run since its lease was last confirmed."""
+        return self.doubted_s >= self.renewed_s
 
 
 class LeaseKeeper:
@@ -129,6 +136,12 @@ class LeaseKeeper:
         while True:
             await asyncio.sleep(self._settings.lease_ttl_s / _LOOKS_A_LEASE)
             self._fence_self()
+
+    def doubt(self) -> None:
+        """Note that others may take the runs of this process, until each is confirmed by a later renewal."""
+        now_s = self._clock.monotonic_s()
+        for run in self.held:
+            run.doubted_s = now_s
 
     def renew_soon(self) -> None:
         """Renew ahead of time, since the answer has the cancel requests whose notification was missed."""

@@ -37,6 +37,7 @@ AWAITED: dict[str, tuple[Any, ...]] = {
     "on_content_refused": (text_block("a"), "note"),
     "take_steering": (),
     "authorize_tool": ("send", {}),
+    "confirm_run": (),
 }
 
 
@@ -61,6 +62,7 @@ async def test_default_callbacks_continue_the_turn(listener: TurnListener) -> No
     assert await listener.on_step(STEP) == "continue"
     assert await listener.take_steering() == ()
     assert (await listener.authorize_tool("send", {})).allowed
+    await listener.confirm_run()
     assert listener.can_restart(text=True, reasoning=True)
     assert await listener.subagent("c1", "scout").on_step(STEP) == "continue"
 

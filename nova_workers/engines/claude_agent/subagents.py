@@ -47,5 +47,12 @@ class Subagents:
                     pass
 
     async def authorize(self, name: str, given: JsonObject) -> ToolAuthorization:
-        """Return whether a subagent may make a call. The same rules apply as for the turn itself."""
-        return await self._listener.authorize_tool(name, given)
+        """Return whether a subagent may make a call. The same rules apply as for the turn itself.
+
+        Raises:
+            RunLost: The run may be another worker's.
+        """
+        verdict = await self._listener.authorize_tool(name, given)
+        if verdict.allowed:
+            await self._listener.confirm_run()
+        return verdict

@@ -168,9 +168,11 @@ class CallRunner:
                 for at, call in step.unfinished():
                     if await self._refused(step, at, call):
                         continue
+                    started = self._started(call)
+                    if started is None:
+                        await self._listener.confirm_run()
                     self._interruption.check()
                     begun = self._begin(step, at, call)
-                    started = self._started(call)
                     runs[started.outcome if started else group.create_task(self._perform(begun))] = at
                 await self._collect(step, runs)
         except BaseExceptionGroup as failures:

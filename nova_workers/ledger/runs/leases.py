@@ -11,7 +11,7 @@ from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 from nova_workers.ledger.runs.claim import PAUSED
 
-__all__ = ["Renewal", "recover_expired", "recovering", "renew_leases", "take_overdue_doorbells"]
+__all__ = ["Renewal", "is_held", "recover_expired", "recovering", "renew_leases", "take_overdue_doorbells"]
 
 # Renews leases that are still this process's, by fence. Rows are locked in the order of their ids, as in a bulk cancel,
 # so the two cannot deadlock.
@@ -30,6 +30,8 @@ UPDATE runs r
  WHERE r.id = mine.id AND r.status = 'running'
 RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
 """
+
+_IS_HELD = "SELECT EXISTS (SELECT FROM runs WHERE id = :run_id AND fence = :fence AND status = 'running')"
 
 _EXPIRED = "r.lease_expires_at < now()"
 
@@ -112,6 +114,12 @@ async def renew_leases(connection: Connection, claims: Sequence[Claim], lease_tt
         lease_ttl=timedelta(seconds=lease_ttl_s),
     )
     return [Renewal(row["id"], (row["cancel_reason"] or "cancel") if row["canceled"] else None) for row in rows]
+
+
+async def is_held(connection: Connection, run_id: str, fence: int) -> bool:
+    """Return whether a claim still holds its run."""
+    held: bool = await connection.fetchval(_IS_HELD, run_id=run_id, fence=fence)
+    return held
 
 
 async def recover_expired(connection: Connection, *, limit: int) -> list[Doorbell]:

@@ -28,23 +28,27 @@ def _lock_of(worker_id: str) -> str:
     )
 
 
-_HOLD = f"SELECT pg_try_advisory_lock({_LOCK_CLASS}, hashtext(:worker_id))"
-_ADD = """
-INSERT INTO worker_sessions (worker_id) VALUES (:worker_id)
+# A failed insert leaves the lock with the session; then the next look finds no row, and this is repeated.
+_HOLD = f"""
+INSERT INTO worker_sessions (worker_id)
+SELECT :worker_id WHERE pg_try_advisory_lock({_LOCK_CLASS}, hashtext(:worker_id))
 ON CONFLICT (worker_id) DO UPDATE SET began_at = now()
 """
 
 _LOOK = f"""
-SELECT EXISTS (SELECT FROM pg_locks l WHERE {_lock_of(":worker_id")} AND l.pid = pg_backend_pid()) AS held,
+SELECT EXISTS (SELECT FROM worker_sessions s WHERE s.worker_id = :worker_id)
+       AND EXISTS (SELECT FROM pg_locks l WHERE {_lock_of(":worker_id")} AND l.pid = pg_backend_pid()) AS held,
        ARRAY(SELECT s.worker_id
                FROM worker_sessions s
               WHERE s.worker_id <> :worker_id
                 AND NOT EXISTS (SELECT FROM pg_locks l WHERE {_lock_of("s.worker_id")})) AS lost
 """
 
-# A worker that was found to be lost may have a session again by now.
+# A worker that was found to be lost may have a session again by now, or may have withdrawn: then its leases decide.
 _RECOVER = recovering(
-    f"r.worker_id = ANY(:worker_ids::text[]) AND NOT EXISTS (SELECT FROM pg_locks l WHERE {_lock_of('r.worker_id')})"
+    "r.worker_id = ANY(:worker_ids::text[]) "
+    "AND EXISTS (SELECT FROM worker_sessions s WHERE s.worker_id = r.worker_id) "
+    f"AND NOT EXISTS (SELECT FROM pg_locks l WHERE {_lock_of('r.worker_id')})"
 )
 
 _FORGET_LOST = f"""
@@ -61,7 +65,7 @@ class Look(NamedTuple):
     """What a worker sees.
 
     Attributes:
-        held: Whether this session holds its lock.
+        held: Whether this session holds its lock, and its row reports it.
         lost: Workers that had a session and have none now.
     """
 
@@ -69,12 +73,9 @@ class Look(NamedTuple):
     lost: frozenset[str]
 
 
-async def hold_lock(connection: Connection, worker_id: str) -> bool:
-    """Take a worker's lock in this session, and record that the worker has one. False if another session holds it."""
-    if not await connection.fetchval(_HOLD, worker_id=worker_id):
-        return False
-    await connection.execute(_ADD, worker_id=worker_id)
-    return True
+async def hold_lock(connection: Connection, worker_id: str) -> None:
+    """Take a worker's lock in this session, and record that the worker has one; nothing if another session holds it."""
+    await connection.execute(_HOLD, worker_id=worker_id)
 
 
 async def look_for_lost_workers(connection: Connection, worker_id: str) -> Look:
@@ -93,5 +94,5 @@ async def recover_runs_of(connection: Connection, worker_ids: Sequence[str], *, 
 
 
 async def forget_worker(connection: Connection, worker_id: str) -> None:
-    """Record that a worker has ended by itself, after its runs."""
+    """Record that a worker has no session to judge it by: it ended after its runs, or its session broke."""
     await connection.execute(_FORGET, worker_id=worker_id)

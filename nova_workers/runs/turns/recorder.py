@@ -31,6 +31,7 @@ from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.orchestrations.permissions import is_allowed_always
 from nova_workers.ledger.runs import journal as ledger
+from nova_workers.ledger.runs.leases import is_held
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.facts import PermissionsUsed, turn_facts
@@ -156,14 +157,7 @@ class TurnRecorder(TurnListener):
         self._facts = replace(self._facts, tools_available=result.tools_available)
 
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
-        """Authorize a call by the tool policy. A call that needs approval waits for it if the engine supports waits.
-
-        Raises:
-            RunLost: The lease was not renewed for so long that another worker may hold the run: this process was
-                stopped. No statement would refuse a call with effects outside of the ledger.
-        """
-        if not self._run.is_trusted(self._clock.monotonic_s()):
-            raise RunLost("The lease may have expired before this call began.", run_id=self._claim.run_id)
+        """Authorize a call by the tool policy. A call that needs approval waits for it if the engine supports waits."""
         verdict = self._policy.judge(tool_name, params)
         if verdict.kind == "ask" and await self._is_allowed_always(tool_name, params):
             verdict = Verdict("allow", "always, for the whole orchestration")
@@ -177,6 +171,20 @@ class TurnRecorder(TurnListener):
         # An engine without waits treats the reason as a refusal.
         request = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
         return replace(answer, deferral=request.model_dump(mode="json"))
+
+    async def confirm_run(self) -> None:
+        """Check that no other worker can hold the run: no statement refuses effects outside of the ledger.
+
+        Raises:
+            RunLost: The lease was not renewed for so long that another worker may hold the run, since this process was
+                stopped; or another worker took it when this one lost its session with Postgres.
+        """
+        run, claim = self._run, self._claim
+        if run.is_doubted:
+            if not await persist(self._database, run.abort, lambda c: is_held(c, claim.run_id, claim.fence)):
+                raise RunLost("Another worker took the run before this call began.", run_id=claim.run_id)
+        if not run.is_trusted(self._clock.monotonic_s()):
+            raise RunLost("The lease may have expired before this call began.", run_id=claim.run_id)
 
     async def _is_allowed_always(self, tool_name: str, params: JsonObject) -> bool:
         """Whether a person allowed such calls for the tree. Read when it matters, so that it applies at once."""

@@ -53,6 +53,10 @@ class SubagentEvents(TurnListener):
         """Authorize a call like one of the turn itself."""
         return await self._turn.authorize_tool(tool_name, params)
 
+    async def confirm_run(self) -> None:
+        """Confirm the run of the turn."""
+        await self._turn.confirm_run()
+
     def _publish(
         self,
         call: ToolCall,

@@ -153,7 +153,9 @@ async def test_a_failure_of_the_model_is_a_value_and_keeps_the_text(stage: Stage
     assert_valid(result.messages)
 
 
-@pytest.mark.parametrize("where", ["on_tool_calls", "on_tool_result", "on_step", "take_steering", "authorize_tool"])
+@pytest.mark.parametrize(
+    "where", ["on_tool_calls", "on_tool_result", "on_step", "take_steering", "authorize_tool", "confirm_run"]
+)
 async def test_a_lost_run_stops_without_another_callback(
     stage: Stage, recorder: TurnRecorder, bench: Bench, where: str
 ) -> None:

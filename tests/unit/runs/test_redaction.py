@@ -131,7 +131,7 @@ async def test_no_callback_with_content_passes_a_secret() -> None:
     to.settle()
     told = {kind for kind, _ in recorder.heard}
     methods = {name for name in vars(TurnListener) if not name.startswith("_")}
-    quiet = {"on_thinking", "on_restart", "can_restart", "take_steering", "authorize_tool"}
+    quiet = {"on_thinking", "on_restart", "can_restart", "take_steering", "authorize_tool", "confirm_run"}
     assert len(told) == len(methods - quiet), "a method without a test"
     assert VALUE not in repr(recorder.heard)
     assert recorder.text("scout") == f"{HIDDEN} and tok_"

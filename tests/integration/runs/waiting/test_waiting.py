@@ -14,6 +14,7 @@ from nova_workers.ledger.threads.records import delete_thread
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.invariants import check_any_time
+from tests.support.harness.manual_clock import ManualClock
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness, Worker
 
@@ -519,3 +520,59 @@ async def _pass_time(fleet: Harness) -> None:
     """Let the deadlines of all waits pass."""
     await fleet.database.execute("UPDATE run_waits SET due_at = now() - interval '1 second' WHERE due_at IS NOT NULL")
     await fleet.reconciler.reconcile()
+
+
+async def _resume_approved_call(fleet: Harness, worker: Worker) -> Accepted:
+    """Block a worker in front of the commit that an approved call is about to begin."""
+    save = {"name": "memory_save", "input": {"content": "The sky is blue."}}
+    run = await _begin(fleet, {"tool": save}, {"say": "Saved."}, agent_id="careful")
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(approve=True))
+    worker.faults.hold("commit_calls")
+    return run
+
+
+@proves("keep.self-fence")
+async def test_an_approved_call_does_not_begin_after_its_worker_was_stopped_for_a_lease(fleet: Harness):
+    clock = ManualClock()
+    fleet.worker()
+    worker = fleet.worker(clock=clock)
+    run = await _resume_approved_call(fleet, worker)
+    slot = await fleet.start_next(worker)
+    await worker.faults.reached()
+    clock.advance(fleet.settings.runs.lease_ttl_s)
+    worker.faults.step()
+    await slot
+    assert "seal_call" not in worker.faults.log
+    assert await fleet.status(run.run_id) == "running"
+
+
+@proves("keep.taken")
+async def test_a_call_does_not_begin_if_the_run_was_taken_since_its_worker_lost_its_session(fleet: Harness):
+    fleet.worker()
+    worker = fleet.worker()
+    run = await _resume_approved_call(fleet, worker)
+    slot = await fleet.start_next(worker)
+    await worker.faults.reached()
+    worker.keeper.doubt()
+    worker.faults.hold("is_held")
+    worker.faults.step()
+    await worker.faults.reached()
+    await fleet.recover()
+    worker.faults.step()
+    await slot
+    assert "seal_call" not in worker.faults.log
+    assert (await fleet.run(run.run_id))["attempt"] == 3
+
+
+@proves("keep.taken")
+async def test_a_call_begins_if_the_run_is_still_held_by_a_worker_that_lost_its_session(fleet: Harness):
+    fleet.worker()
+    worker = fleet.worker()
+    run = await _resume_approved_call(fleet, worker)
+    slot = await fleet.start_next(worker)
+    await worker.faults.reached()
+    worker.keeper.doubt()
+    worker.faults.step()
+    await slot
+    assert await fleet.status(run.run_id) == "succeeded"
+    assert worker.faults.log.count("is_held") == 1
