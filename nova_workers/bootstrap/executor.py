@@ -6,10 +6,10 @@ from collections.abc import Mapping
 
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.engines import EngineWindows
+from nova_workers.bootstrap.deferred import DeferredToolServer
 from nova_workers.bootstrap.orders import with_order_engine
+from nova_workers.bootstrap.windows import EngineWindows
 from nova_workers.capabilities import default_registry
-from nova_workers.capabilities.serving import ToolServer
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
@@ -86,7 +86,7 @@ def build_executor(
         embedder=embedder,
         dispatcher=calls.dispatcher,
         orchestrations=orchestrations,
-        serve=ToolServer(calls),
+        serve=DeferredToolServer(calls),
     )
     capabilities.add(orchestrator)
     turns = TurnRunner(

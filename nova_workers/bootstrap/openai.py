@@ -1,4 +1,4 @@
-"""Builds the engine `openai`. Its SDK is imported by name, and only where the engine is configured."""
+"""Providers and models of the engine `openai`. Its SDK is imported by name, and only where the engine is configured."""
 
 from __future__ import annotations
 
@@ -9,44 +9,14 @@ from typing import Any
 
 from nova_workers.bootstrap.pricing import model_price
 from nova_workers.config import OpenAIProviderSetting, OpenAISettings, Settings
-from nova_workers.contracts.engine import Engine
-from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import ALIASES
-from nova_workers.engines.native import NativeTools
 from nova_workers.engines.prices import listed_provider
-from nova_workers.engines.resilience import Resilience
 from nova_workers.errors import ConfigurationError
 
-__all__ = ["build_openai", "openai_catalog"]
+__all__ = ["openai_catalog"]
 
 _DEFAULT = "openai"
 _URL = "https://api.openai.com/v1"
-
-
-def build_openai(
-    settings: Settings, catalog: Any, resilience: Resilience, native: NativeTools, connections: ConnectionPool
-) -> Engine:
-    """Return the engine.
-
-    Args:
-        settings: The fleet's settings.
-        catalog: From `openai_catalog`.
-        resilience: The shared state of keys and models.
-        native: The native tools.
-        connections: The process's MCP connections.
-    """
-    model = settings.model
-    return import_module("nova_workers.engines.openai").OpenAIEngine(
-        catalog,
-        fallbacks=settings.openai.fallbacks,
-        max_tokens=model.max_tokens,
-        request_timeout_s=model.request_timeout_s,
-        first_byte_timeout_s=model.first_byte_timeout_s,
-        max_connections=model.max_connections,
-        resilience=resilience,
-        native=native,
-        connections=connections,
-    )
 
 
 def openai_catalog(settings: Settings) -> Any:

@@ -1,4 +1,4 @@
-"""Builds the engines that run a vendor's program."""
+"""Settings of the engines that run a vendor's program."""
 
 from __future__ import annotations
 
@@ -8,19 +8,14 @@ from dataclasses import dataclass
 
 from nova_workers.bootstrap.pricing import model_price
 from nova_workers.config import Settings, VendorProgramSettings
-from nova_workers.contracts.engine import Engine
 from nova_workers.engines.codex import Codex
 from nova_workers.engines.gemini import Gemini
-from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import ALIASES
-from nova_workers.engines.native import NativeTools
-from nova_workers.engines.programs.engine import ProgramEngine
 from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.programs.models import ProgramModels
 from nova_workers.engines.programs.vendor import ProgramSettings, Vendor
-from nova_workers.engines.resilience import Resilience
 
-__all__ = ["PROGRAMS", "build_program", "program_key", "program_models"]
+__all__ = ["PROGRAMS", "program_models", "program_settings"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,42 +34,22 @@ PROGRAMS: Mapping[str, _Program] = {
 """By the engine's name."""
 
 
-def build_program(
-    name: str, settings: Settings, resilience: Resilience, native: NativeTools, connections: ConnectionPool
-) -> Engine:
-    """Return an engine.
+def program_settings(settings: Settings, name: str) -> ProgramSettings:
+    """Return how a program is started.
 
     Args:
-        name: A key of `PROGRAMS`.
         settings: The fleet's settings.
-        resilience: The shared state of the key and its models.
-        native: The native tools.
-        connections: The process's MCP connections.
+        name: A key of `PROGRAMS`.
     """
     known, own = PROGRAMS[name], _section(settings, name)
-    return ProgramEngine(
-        known.vendor,
-        ProgramSettings(
-            environment=inherited(os.environ),
-            program=own.program,
-            api_key=program_key(settings, name),
-            base_url=own.base_url or os.environ.get(known.url_variable) or None,
-            max_processes=own.max_processes,
-            fallbacks=own.fallbacks,
-        ),
-        program_models(settings, name),
-        request_timeout_s=settings.model.request_timeout_s,
-        resilience=resilience,
-        native=native,
-        connections=connections,
+    return ProgramSettings(
+        environment=inherited(os.environ),
+        program=own.program,
+        api_key=_key(settings, name),
+        base_url=own.base_url or os.environ.get(known.url_variable) or None,
+        max_processes=own.max_processes,
+        fallbacks=own.fallbacks,
     )
-
-
-def program_key(settings: Settings, name: str) -> str | None:
-    """Return the key of a program's provider."""
-    own = _section(settings, name)
-    given = None if own.api_key is None else own.api_key.get_secret_value()
-    return given or os.environ.get(PROGRAMS[name].vendor.key_variable) or None
 
 
 def program_models(settings: Settings, name: str) -> ProgramModels:
@@ -91,6 +66,13 @@ def program_models(settings: Settings, name: str) -> ProgramModels:
         windows=own.context_windows,
         unknown_tokens=settings.model.context_window_tokens,
     )
+
+
+def _key(settings: Settings, name: str) -> str | None:
+    """Return the key of a program's provider."""
+    own = _section(settings, name)
+    given = None if own.api_key is None else own.api_key.get_secret_value()
+    return given or os.environ.get(PROGRAMS[name].vendor.key_variable) or None
 
 
 def _section(settings: Settings, name: str) -> VendorProgramSettings:

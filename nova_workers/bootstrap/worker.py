@@ -29,7 +29,7 @@ from nova_workers.contracts.engine import Engine
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.effects.setup import embedding_provider
-from nova_workers.engines.native import CommandRunner
+from nova_workers.engines.commands import CommandRunner
 from nova_workers.errors import ConfigurationError
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database

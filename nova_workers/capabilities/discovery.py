@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pkgutil import iter_modules
 
@@ -26,7 +26,7 @@ def default_registry(
     embedder: Embedder | None = None,
     dispatcher: Dispatcher | None = None,
     orchestrations: OrchestrationControl | None = None,
-    serve: Callable[[DeclaredServer], McpServer] | None = None,
+    serve: Callable[[DeclaredServer], Awaitable[McpServer]] | None = None,
 ) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet.
 

@@ -1,6 +1,6 @@
 """The registry: resolves the names in an agent's configuration to the MCP servers of a run."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from pydantic import BaseModel, ValidationError
@@ -61,7 +61,7 @@ class CapabilityRegistry:
         self,
         capabilities: Iterable[Capability] = (),
         *,
-        serve: Callable[[DeclaredServer], McpServer] | None = None,
+        serve: Callable[[DeclaredServer], Awaitable[McpServer]] | None = None,
     ) -> None:
         """Register capabilities; `add` registers more.
 
@@ -186,23 +186,23 @@ class CapabilityRegistry:
             if capability.injected is not None and capability.injected(context):
                 resolved = await capability.resolve(capability.config(), context)
                 servers = open_ended if capability.tools is None else declared
-                servers |= self._named(name, resolved)
+                servers |= await self._named(name, resolved)
         for name, grant in spec.capabilities.items():
             capability, config = self._check(name, grant)
             resolved = await capability.resolve(config, context)
-            named = self._named(name, resolved)
+            named = await self._named(name, resolved)
             servers = open_ended if capability.tools is None else declared
             servers |= {key: _only(server, grant) for key, server in named.items()}
         return declared | open_ended
 
-    def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
+    async def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
         if isinstance(resolved, Mapping):
             return resolved
         if not isinstance(resolved, DeclaredServer):
             return {name: resolved}
         if self._serve is None:
             raise ConfigurationError("This process describes capabilities and does not serve them.")
-        return {name: self._serve(resolved)}
+        return {name: await self._serve(resolved)}
 
     async def revealed(self, connection: Connection, spec: AgentSpec, tenant_id: str) -> tuple[Revealed, ...]:
         """Return the secrets that a run of this agent may see. No query if no capability reveals any.

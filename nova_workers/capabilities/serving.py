@@ -55,7 +55,7 @@ class ToolServer:
         self._calls = calls
         self._listings: dict[tuple[str, tuple[str, ...]], ListToolsResult] = {}
 
-    def __call__(self, declared: DeclaredServer) -> InProcessMcpServer:
+    async def __call__(self, declared: DeclaredServer) -> InProcessMcpServer:
         """Return a server whose tools work for the run in the declaration."""
         # Which tools a server has may depend on the run.
         key = (declared.name, tuple(tool.name for tool in declared.tools))

@@ -3,10 +3,8 @@
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from typing import Any, get_args
 
-from anthropic.types import Model
+from nova_workers.anthropic_models import sdk_model_ids
 
 __all__ = ["ALIASES", "ModelName", "known_models", "newest_models", "parse_model", "resolve_model"]
 
@@ -35,7 +33,7 @@ def parse_model(model_id: str) -> ModelName | None:
 
 def known_models() -> tuple[str, ...]:
     """Return the ids that the installed SDK lists."""
-    return tuple(_literals(Model))
+    return sdk_model_ids() or ()
 
 
 def newest_models(model_ids: Iterable[str]) -> dict[str, str]:
@@ -58,18 +56,12 @@ def resolve_model(alias_or_id: str, overrides: Mapping[str, str] | None = None) 
     """
     if overrides and alias_or_id in overrides:
         return overrides[alias_or_id]
-    return _default_aliases().get(alias_or_id, alias_or_id)
+    return _DEFAULT_ALIASES.get(alias_or_id, alias_or_id)
 
 
-@cache
 def _default_aliases() -> dict[str, str]:
     newest = newest_models(known_models())
     return {alias: newest[alias] for alias in ALIASES if alias in newest}
 
 
-def _literals(annotation: Any) -> Iterable[str]:
-    for part in get_args(annotation):
-        if isinstance(part, str):
-            yield part
-        else:
-            yield from _literals(part)
+_DEFAULT_ALIASES = _default_aliases()

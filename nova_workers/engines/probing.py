@@ -27,7 +27,7 @@ async def why_not_reached(keys: Mapping[str, _Request], judge: _Judge, *, timeou
 
     Args:
         keys: A request for each key, by the key's name.
-        judge: What an exception of the SDK means.
+        judge: What an exception of a request means.
         timeout_s: Longest wait for one answer.
     """
     reasons = await asyncio.gather(*(_why_not(request, judge, timeout_s) for request in keys.values()))
@@ -71,4 +71,5 @@ def _reason(error: Exception, failure: EngineFailure) -> tuple[str | None, bool]
         # Our defect, or the SDK's, says nothing about the provider.
         _log.warning("provider.not_tried", error=type(error).__name__, exc_info=error)
         return None, False
-    return f"it cannot be reached ({type(error).__name__})", True
+    # An SDK has one exception for all that fails in its HTTP client, whose own has the more precise name.
+    return f"it cannot be reached ({type(error.__cause__ or error).__name__})", True

@@ -7,7 +7,7 @@ The time is the machine's monotonic clock in nanoseconds, which its processes sh
 
 import time
 
-from nova_workers.bootstrap import engines
+from nova_workers.bootstrap.on_demand import scripted
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, EngineResult, ForwardingListener, TrustLevel, TurnListener
@@ -41,7 +41,6 @@ class StampingEngine(ScriptedEngine):
         return await super().run(message, options, trust, session_id, Stamping(callbacks or TurnListener()), abort)
 
 
-# `build_engines` makes its engines itself, as it should; this process has another one under the same name, before the
-# import that builds the app.
-engines.ScriptedEngine = StampingEngine
+# The module that builds the engine has another one under the same name in this process.
+scripted.ScriptedEngine = StampingEngine
 from nova_workers.worker.app import app  # noqa: E402

@@ -1,32 +1,17 @@
 """The process's API clients: one per credential profile, all with one connection pool."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 
 import httpx2
 from anthropic import AsyncAnthropic, CredentialsError, DefaultAsyncHttpxClient
 
+from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.errors import ConfigurationError
 from nova_workers.outbound import ResponseBounds, bound_responses
 
-__all__ = ["Clients", "Profile"]
+__all__ = ["Clients"]
 
 _CONNECT_TIMEOUT_S = 5.0
-
-
-@dataclass(frozen=True, slots=True)
-class Profile:
-    """A credential profile for the provider.
-
-    Attributes:
-        name: Appears in logs, messages and metrics.
-        api_key: None uses the SDK's environment variables.
-        base_url: None uses the engine's.
-    """
-
-    name: str = "default"
-    api_key: str | None = field(default=None, repr=False)
-    base_url: str | None = None
 
 
 class Clients:

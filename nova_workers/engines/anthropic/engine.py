@@ -36,11 +36,12 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME
 from nova_workers.contracts.summaries import tool_use_summary
-from nova_workers.engines.anthropic.catalog import Prices, Windows
-from nova_workers.engines.anthropic.credentials import Clients, Profile
+from nova_workers.engines.anthropic.catalog import Prices
+from nova_workers.engines.anthropic.credentials import Clients
 from nova_workers.engines.anthropic.failures import failure_of
 from nova_workers.engines.anthropic.request import fixed_part, takes_temperature
 from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
+from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, Toolset
@@ -48,6 +49,7 @@ from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
+from nova_workers.engines.windows import Windows
 
 __all__ = ["AnthropicEngine"]
 

@@ -10,7 +10,7 @@ from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.engines.anthropic.accumulator import Accumulator
-from nova_workers.engines.anthropic.catalog import Prices, Windows
+from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.anthropic.credentials import Clients
 from nova_workers.engines.anthropic.failures import failure_of
 from nova_workers.engines.anthropic.request import place_in, with_cap, with_messages, without_last_thoughts
@@ -18,6 +18,7 @@ from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
 from nova_workers.engines.tool_turns import OfferedTools
 from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Response
+from nova_workers.engines.windows import Windows
 from nova_workers.errors import EngineFailure
 
 __all__ = ["AnthropicResponder", "Reading"]

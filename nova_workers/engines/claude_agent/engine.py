@@ -41,18 +41,19 @@ from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import WebFetcher
-from nova_workers.engines.anthropic.catalog import Prices, Windows
-from nova_workers.engines.anthropic.credentials import Profile
+from nova_workers.engines.anthropic.catalog import Prices
+from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.claude_agent.home import make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
-from nova_workers.engines.claude_agent.program import why_not_started
+from nova_workers.engines.claude_program import why_not_started
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.resilience import Policy, Resilience
+from nova_workers.engines.windows import Windows
 from nova_workers.errors import EngineFailure
 
 __all__ = ["ClaudeAgentEngine"]

@@ -9,12 +9,12 @@ from pathlib import Path
 
 from nova_workers.contracts.engine import EngineOptions, TrustLevel
 from nova_workers.contracts.native import RESERVED_NAMES
-from nova_workers.engines.anthropic.credentials import Profile
+from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.names import BRIDGE
 from nova_workers.engines.claude_agent.process import Launch
-from nova_workers.engines.claude_agent.program import find_program
 from nova_workers.engines.claude_agent.trust import Permissions, permissions
+from nova_workers.engines.claude_program import find_program
 from nova_workers.engines.models import ALIASES, resolve_model
 from nova_workers.engines.resilience import Route
 from nova_workers.engines.turn.answer import answer_request

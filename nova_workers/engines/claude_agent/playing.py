@@ -16,8 +16,8 @@ from nova_workers.contracts.engine import (
     SubagentConfig,
     TurnListener,
 )
-from nova_workers.engines.anthropic.catalog import Prices, Windows
-from nova_workers.engines.anthropic.credentials import Profile
+from nova_workers.engines.anthropic.catalog import Prices
+from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.claude_agent.bridge import bridge_server
 from nova_workers.engines.claude_agent.conversation import Conversation, Parts
 from nova_workers.engines.claude_agent.gate import CallGate
@@ -34,6 +34,7 @@ from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
 from nova_workers.engines.native import Toolset, TurnTools
 from nova_workers.engines.resilience import Resilience, ResilientResponder, Route
 from nova_workers.engines.turn import Interruption, Turn
+from nova_workers.engines.windows import Windows
 
 __all__ = ["ClaudeTurn", "Shared"]
 

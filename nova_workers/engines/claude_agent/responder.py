@@ -15,8 +15,8 @@ from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, Message, text_block, text_of
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines.anthropic.catalog import Prices, Windows
-from nova_workers.engines.anthropic.credentials import Profile
+from nova_workers.engines.anthropic.catalog import Prices
+from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.claude_agent.conversation import Boundary, Conversation, Ended
 from nova_workers.engines.claude_agent.failures import failure_of, media_refusal_of, program_ended
 from nova_workers.engines.claude_agent.gate import CallGate
@@ -24,6 +24,7 @@ from nova_workers.engines.claude_agent.reading import ResponseReader, usage_of
 from nova_workers.engines.resilience import AttemptFailed, ModelLimits, Route, TokenEstimate
 from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.engines.turn.intake import admit
+from nova_workers.engines.windows import Windows
 from nova_workers.errors import EngineFailure
 
 __all__ = ["ClaudeProvider", "Opener"]

@@ -14,10 +14,10 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.codex.failures import verdict
 from nova_workers.engines.codex.settings import KEY_VARIABLE, settings_file
-from nova_workers.engines.programs.bridge import SERVER
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Frame, Reasoning, Text
 from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.process import Launch
+from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.strict_schemas import is_strict
 from nova_workers.engines.verdicts import Verdict

@@ -5,8 +5,8 @@ from collections.abc import Mapping
 from typing import Final
 
 from nova_workers.contracts.content import JsonObject
-from nova_workers.engines.programs.bridge import SERVER, relay_command
 from nova_workers.engines.programs.home import Home
+from nova_workers.engines.programs.tool_server import SERVER, relay_command
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
 
 __all__ = ["KEY_VARIABLE", "settings_file"]

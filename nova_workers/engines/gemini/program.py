@@ -12,10 +12,10 @@ from typing import Any, Final
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.gemini.failures import verdict
-from nova_workers.engines.programs.bridge import SERVER, relay_command
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Frame, Text
 from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.process import Launch
+from nova_workers.engines.programs.tool_server import SERVER, relay_command
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.verdicts import Verdict
 

@@ -1,35 +1,20 @@
-"""Bash: one process per call.
+"""Bash, the native tool: one process per call (`nova_workers.engines.commands`)."""
 
-The SDK's `BashSession` keeps one shell for a session. Ours keeps none: a run may continue in another worker after any
-step, where the shell's variables, directory and jobs would be lost without the model knowing. One shell per call has no
-state to lose, needs no cleanup between calls, and allows a step's calls to run concurrently.
-"""
-
-import os
-from collections.abc import Generator, Mapping, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Annotated
 
 from pydantic import Field
 
-from nova_workers.child_process import Bounds, ChildResult, run_child
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.native import SHELL_TOOL
-from nova_workers.contracts.ports import ShellOutcome
+from nova_workers.engines.commands import CommandRunner, ShellSettings
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
-from nova_workers.shell_sandbox import Enclosed, ShellSandbox
 
-__all__ = ["CommandRunner", "Shell", "ShellSettings"]
-
-_PASSED_ON = ("PATH", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR", "USER", "LOGNAME")
-"""Environment variables of the worker that commands get. An allow-list, so that unknown secrets stay out."""
-_DEFAULT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
-_SHELL = "/bin/bash"
+__all__ = ["Shell"]
 
 _DESCRIPTION = (
     "Run a command with bash in the working directory and return what it prints, errors included. Each call is a new "
@@ -38,95 +23,9 @@ _DESCRIPTION = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class ShellSettings:
-    """How commands are run.
-
-    Attributes:
-        timeout_s: Time limit of a command if the model sets none.
-        max_timeout_s: Longest time limit that the model may set.
-        output_bytes: Limit of the output for the model: half from its beginning, half from its end.
-        passed_on: Names of further environment variables for commands.
-        sandbox: Confines the commands of every tenant; None does not.
-        enclosing: Confines those of tenants with ceilings, and hides NOVA_HOME from those of others; None if this
-            worker has no sandbox.
-        why_none: Why it has none.
-    """
-
-    timeout_s: float = 120.0
-    max_timeout_s: float = 600.0
-    output_bytes: int = 32_768
-    passed_on: tuple[str, ...] = ()
-    sandbox: ShellSandbox | None = None
-    enclosing: ShellSandbox | None = None
-    why_none: str = "No sandbox is set up."
-
-
 class _BashInput(ToolInput):
     command: Annotated[str, Field(min_length=1, max_length=100_000, description="The command.")]
     timeout_ms: Annotated[int | None, Field(gt=0, description="Most time that it may take, in milliseconds.")] = None
-
-
-class CommandRunner:
-    """Runs commands. Implements `nova_workers.contracts.ports.ShellRunner`."""
-
-    def __init__(self, settings: ShellSettings) -> None:
-        self._settings = settings
-
-    async def run(
-        self,
-        command: str,
-        *,
-        cwd: str,
-        writable: Sequence[str],
-        timeout_s: float | None = None,
-        enclosure: Enclosure | None = None,
-    ) -> ShellOutcome:
-        """Run a command. See `ShellRunner.run`."""
-        if "\x00" in command:
-            raise ToolFailure(f"{SHELL_TOOL}: a command cannot contain NUL characters.", tool=SHELL_TOOL)
-        settings = self._settings
-        timeout_s = min(settings.timeout_s if timeout_s is None else timeout_s, settings.max_timeout_s)
-        half = settings.output_bytes // 2
-        try:
-            with self._confined([_SHELL, "--noprofile", "--norc", "-c", command], cwd, writable, enclosure) as line:
-                result = await run_child(
-                    line.command,
-                    Bounds(timeout_s, half, half),
-                    env=_environment(cwd, settings.passed_on, os.environ),
-                    cwd=cwd,
-                    passed=line.descriptors,
-                    with_errors=True,
-                )
-        except OSError as error:
-            raise ToolFailure(
-                f"{SHELL_TOOL}: the command cannot be started: {error.strerror}", tool=SHELL_TOOL
-            ) from error
-        except ValueError as error:
-            raise ToolFailure(f"{SHELL_TOOL}: {error}", tool=SHELL_TOOL) from error
-        return _outcome(result, timeout_s)
-
-    @contextmanager
-    def _confined(
-        self, line: list[str], cwd: str, writable: Sequence[str], enclosure: Enclosure | None
-    ) -> Generator[Enclosed]:
-        settings = self._settings
-        if enclosure is not None and enclosure.sandbox:
-            if settings.enclosing is None:
-                raise ToolFailure(
-                    f"{SHELL_TOOL}: commands of this tenant run in the sandbox, and this worker has none. "
-                    f"{settings.why_none}",
-                    tool=SHELL_TOOL,
-                )
-            with settings.enclosing.enclosed(line, enclosure, cwd=cwd, writable=(cwd, *writable)) as enclosed:
-                yield enclosed
-        elif settings.sandbox is not None:
-            with settings.sandbox.wrap(line, cwd, (cwd, *writable)) as wrapped:
-                yield wrapped
-        elif settings.enclosing is not None:
-            yield Enclosed(settings.enclosing.hide(line, cwd), ())
-        else:
-            yield Enclosed(line, ())
 
 
 class Shell:
@@ -163,19 +62,3 @@ class Shell:
             enclosure=self._enclosure,
         )
         return text_outcome(done.text, failed=done.failed)
-
-
-def _environment(cwd: str, passed_on: Sequence[str], ours: Mapping[str, str]) -> dict[str, str]:
-    env = {name: ours[name] for name in (*_PASSED_ON, *passed_on) if name in ours}
-    env.setdefault("PATH", _DEFAULT_PATH)
-    # Programs look for configuration and credentials in HOME, so HOME is the agent's directory, not the worker's home.
-    return {**env, "HOME": cwd, "TERM": "dumb", "SHELL": _SHELL}
-
-
-def _outcome(result: ChildResult, timeout_s: float) -> ShellOutcome:
-    text = result.text().rstrip("\n")
-    if result.exit_code is None:
-        return ShellOutcome(f"{text}\n[stopped: it took longer than {timeout_s:g} s]".lstrip("\n"), failed=True)
-    if result.exit_code != 0:
-        return ShellOutcome(f"{text}\n[exit code {result.exit_code}]".lstrip("\n"), failed=True)
-    return ShellOutcome(text, failed=False)

@@ -10,12 +10,13 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
 from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME, native_tools
 from nova_workers.contracts.ports import WebFetcher
+from nova_workers.engines.commands import ShellSettings
 from nova_workers.engines.mcp.toolbox import ReportProgress, Toolbox, ToolDefinition
 from nova_workers.engines.native.confined import Confinement
 from nova_workers.engines.native.files import Files
 from nova_workers.engines.native.seam import NativeTool
 from nova_workers.engines.native.search import Search
-from nova_workers.engines.native.shell import Shell, ShellSettings
+from nova_workers.engines.native.shell import Shell
 from nova_workers.engines.native.web import fetch_tool
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import ToolOutcome

@@ -9,7 +9,6 @@ environments of MCP servers never reach the program.
 import asyncio
 import contextlib
 import secrets
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any
@@ -30,24 +29,17 @@ from nova_workers.contracts.content import text_block
 from nova_workers.engines.lines import read_lines
 from nova_workers.engines.mcp.blocks import to_mcp
 from nova_workers.engines.mcp.toolbox import ToolDefinition
-from nova_workers.engines.programs import relay
 from nova_workers.engines.programs.frames import BridgeCall
+from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.turn import ToolOutcome
 
-__all__ = ["SERVER", "Bridge", "relay_command"]
+__all__ = ["Bridge"]
 
-SERVER = "nova"
-"""The program's only MCP server."""
 _CALL_ID = "callId"
 """Where a request's metadata has the id of the model's call, if the program passes it on."""
 
 _CLOSING_S = 2.0
 _STOPPED = ToolOutcome((text_block("The turn was stopped."),), failed=True)
-
-
-def relay_command(socket: Path) -> tuple[str, ...]:
-    """Return the command of the program's MCP server."""
-    return (sys.executable, "-I", "-S", "-B", str(relay.__file__), str(socket))
 
 
 class Bridge:

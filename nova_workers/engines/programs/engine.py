@@ -20,7 +20,7 @@ from nova_workers.engines.programs.home import sweep
 from nova_workers.engines.programs.models import ProgramModels
 from nova_workers.engines.programs.provider import ProgramProvider, Shared
 from nova_workers.engines.programs.slot import Slot
-from nova_workers.engines.programs.vendor import ProgramSettings, Vendor, find_program
+from nova_workers.engines.programs.vendor import ProgramSettings, Vendor, why_not_usable
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
 from nova_workers.errors import EngineFailure
@@ -93,13 +93,8 @@ class ProgramEngine:
             await programs.close()
 
     async def probe(self, *, timeout_s: float) -> Mapping[str, str | None]:
-        """See `ProbedEngine.probe`. Looks for the program and a key: starting a program may cost a second of CPU."""
-        vendor, settings = self._shared.vendor, self._shared.settings
-        try:
-            await asyncio.to_thread(find_program, vendor, settings)
-        except EngineFailure as failure:
-            return {"": failure.message}
-        return {"": None if settings.api_key else "it has no key"}
+        """Look for the program and a key. See `nova_workers.contracts.engine.ProbedEngine.probe`."""
+        return {"": await why_not_usable(self._shared.vendor, self._shared.settings)}
 
     async def close(self) -> None:
         """Close threads and connections. Programs end with their turns."""

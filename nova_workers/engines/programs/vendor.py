@@ -1,5 +1,6 @@
 """The seam to one vendor's program: above it what all programs share, below it one command line and its output."""
 
+import asyncio
 import os
 import shutil
 from collections.abc import Iterable, Mapping
@@ -15,7 +16,7 @@ from nova_workers.engines.programs.transcript import Prompt
 from nova_workers.engines.verdicts import Verdict
 from nova_workers.errors import EngineFailure
 
-__all__ = ["ProgramSettings", "Request", "Vendor", "find_program"]
+__all__ = ["ProgramSettings", "Request", "Vendor", "find_program", "why_not_usable"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,3 +120,12 @@ def find_program(vendor: Vendor, settings: ProgramSettings) -> str:
             retryable=False,
         )
     return found
+
+
+async def why_not_usable(vendor: Vendor, settings: ProgramSettings) -> str | None:
+    """Return why turns cannot use the program; None if it is there and has a key. Starts nothing: that may cost 1 s."""
+    try:
+        await asyncio.to_thread(find_program, vendor, settings)
+    except EngineFailure as failure:
+        return failure.message
+    return None if settings.api_key else "it has no key"

@@ -3,17 +3,15 @@
 Without the SDK, as where only the command line is installed, `genai-prices` gives Anthropic's ids too.
 """
 
-import ast
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Final
 
 from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import get_snapshot
 
+from nova_workers.anthropic_models import sdk_model_ids
 from nova_workers.orchestration.config.values import ResolvedModel
 from nova_workers.orchestration.models.capability import ModelCapability, infer_capability, infer_tier, version_of
 from nova_workers.vocabulary import ModelTier
@@ -78,16 +76,8 @@ def installed() -> tuple[ModelCapability, ...]:
 
 @cache
 def sdk_models() -> tuple[str, ...]:
-    """Return the ids that the installed Anthropic SDK lists; without it those of `genai-prices`.
-
-    The list is read from its source: to import the SDK takes 0.7 s and 40 MB, and the API does not need it otherwise.
-    """
-    spec = find_spec("anthropic")
-    if spec is None or spec.origin is None:
-        return tuple(_priced_ids("claude"))
-    tree = ast.parse((Path(spec.origin).parent / "types" / "model.py").read_text(encoding="utf-8"))
-    constants = (node.value for node in ast.walk(tree) if isinstance(node, ast.Constant))
-    return tuple(value for value in constants if isinstance(value, str) and value.startswith("claude-"))
+    """Return the ids that the installed Anthropic SDK lists; without it those of `genai-prices`."""
+    return sdk_model_ids() or tuple(_priced_ids("claude"))
 
 
 def _of_provider(provider: str) -> Iterator[ModelCapability]:

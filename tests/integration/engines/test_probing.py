@@ -10,6 +10,7 @@ import pytest
 from nova_workers.contracts.engine import ProbedEngine
 from nova_workers.engines import probing
 from nova_workers.engines.anthropic import AnthropicEngine, Profile
+from nova_workers.engines.anthropic_probe import AnthropicProbe
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.openai import Catalog, Key, OpenAIEngine, OpenAIProvider
 from nova_workers.engines.scripted import ScriptedEngine
@@ -17,7 +18,7 @@ from tests.requirements import proves
 from tests.support.servers.web_server import WebServer, reply, web_server
 
 SECRET = "sk-secret-of-the-operator"
-LISTS = {"anthropic": "/v1/models?limit=1", "openai": "/v1/models"}
+LISTS = {"anthropic": "/v1/models?limit=1", "anthropic without its SDK": "/v1/models?limit=1", "openai": "/v1/models"}
 
 
 @pytest.fixture
@@ -31,6 +32,8 @@ async def server(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[WebServer]:
 async def why_not(kind: str, port: int, *keys: str, timeout_s: float = 5.0) -> str | None:
     """Return what an engine says about the provider at a port."""
     url = f"http://127.0.0.1:{port}"
+    if kind == "anthropic without its SDK":
+        return await AnthropicProbe([Profile(key, key) for key in keys], url)(timeout_s)
     if kind == "anthropic":
         engine = AnthropicEngine(profiles=[Profile(key, key) for key in keys], base_url=url)
     else:
@@ -70,7 +73,7 @@ async def test_a_provider_that_is_down_or_silent_is_unavailable(server: WebServe
     assert await why_not(kind, server.port, SECRET, timeout_s=0.2) == "it does not answer within 0.2 s"
     async with web_server() as gone:
         port = gone.port
-    assert await why_not(kind, port, SECRET) == "it cannot be reached (APIConnectionError)"
+    assert await why_not(kind, port, SECRET) == "it cannot be reached (ConnectError)"
 
 
 @pytest.mark.parametrize("kind", LISTS)
@@ -88,6 +91,15 @@ async def test_one_key_that_is_accepted_suffices(server: WebServer, kind: str) -
     server.page(LISTS[kind], page)
     assert await why_not(kind, server.port, "bad", "good") is None
     assert await why_not(kind, server.port, "bad", "worse") == "it refuses the key (401)"
+
+
+async def test_the_request_without_the_sdk_is_that_of_the_sdk(server: WebServer) -> None:
+    for kind in ("anthropic", "anthropic without its SDK"):
+        assert await why_not(kind, server.port, SECRET) is None
+    by_sdk, without = ({line.lower() for line in head.splitlines()} for head in server.heads)
+    # Of the SDK's own headers, all others describe it.
+    assert {line.partition(":")[0] for line in without - by_sdk} == {"accept", "user-agent"}
+    assert f"authorization: bearer {SECRET}" in without
 
 
 async def test_engines_without_a_key_ask_no_server(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,6 +35,8 @@ _MODULES = (
     *("celery.__main__", "celery.bin.celery", "celery.fixups.django", "celery.concurrency.thread", "billiard.pool"),
     *("celery.apps.worker", "celery.apps.beat", "uvicorn.__main__", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.protocols.websockets.websockets_sansio_impl"),
+    *("nova_workers.bootstrap.on_demand.claude_agent", "nova_workers.bootstrap.on_demand.programs"),
+    *("nova_workers.bootstrap.on_demand.scripted", "nova_workers.capabilities.serving"),
     *("claude_agent_sdk", "genai_prices.data", "httpcore2", "jsonschema", "valkey.asyncio"),
 )
 """What these processes import sooner or later, except the modules that read the environment."""

@@ -51,7 +51,7 @@ class EchoCapability:
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> McpServer:
         self.seen.append((config, context))
-        return tool_server()(DeclaredServer(self.name, self.tools or (), context))
+        return await tool_server()(DeclaredServer(self.name, self.tools or (), context))
 
     async def _say(self, context: CapabilityContext, given: _Words) -> str:
         return f"{context.agent_id}: {given.words}"

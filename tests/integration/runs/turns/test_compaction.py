@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.engines import EngineWindows
+from nova_workers.bootstrap.windows import EngineWindows
 from nova_workers.config import ModelSettings, Settings
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.runs import Submission

@@ -2,10 +2,9 @@
 
 import shutil
 from collections.abc import Mapping
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
-
-import claude_agent_sdk
 
 from nova_workers.child_process import Bounds, run_child
 from nova_workers.errors import EngineFailure
@@ -21,9 +20,11 @@ def find_program() -> Path:
     Raises:
         EngineFailure: There is none.
     """
-    bundled = Path(claude_agent_sdk.__file__).parent / "_bundled" / "claude"
-    if bundled.is_file():
-        return bundled
+    sdk = find_spec("claude_agent_sdk")  # not imported, since the program is tried in processes without a turn of it
+    if sdk is not None and sdk.origin is not None:
+        bundled = Path(sdk.origin).parent / "_bundled" / "claude"
+        if bundled.is_file():
+            return bundled
     found = shutil.which("claude")
     if found is None:
         raise EngineFailure(

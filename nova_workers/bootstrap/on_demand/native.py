@@ -1,0 +1,38 @@
+"""The native tools of a worker."""
+
+from nova_workers.bootstrap.engine_parts import EngineParts
+from nova_workers.config import Settings
+from nova_workers.confined import PrivateFiles
+from nova_workers.engines.native import NativeTools, WebSearchSettings
+from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.tools import WebPages
+
+__all__ = ["fetcher", "native_tools"]
+
+
+def native_tools(parts: EngineParts) -> NativeTools:
+    """Return the tools that all engines on the turn loop share."""
+    tools = parts.settings.tools
+
+    def make() -> NativeTools:
+        return NativeTools(
+            fetcher=fetcher(parts.settings),
+            shell=parts.shell,
+            web_search=WebSearchSettings(max_uses=tools.web_search_max_uses) if tools.web_search else None,
+            private=PrivateFiles(parts.settings.home, parts.settings.workspace_root),
+        )
+
+    return parts.shared(NativeTools, make)
+
+
+def fetcher(settings: Settings) -> WebPages:
+    """Return what fetches pages for agents."""
+    tools = settings.tools
+    rules = OutboundRules(
+        ports=tools.fetch_ports,
+        allow_hosts=tools.fetch_allow_hosts,
+        max_redirects=tools.fetch_max_redirects,
+        max_bytes=tools.fetch_max_bytes,
+        timeout_s=tools.fetch_timeout_s,
+    )
+    return WebPages(Outbound(rules))

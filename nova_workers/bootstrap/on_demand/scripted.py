@@ -1,0 +1,13 @@
+"""Builds the engine `scripted`."""
+
+from nova_workers.bootstrap.engine_parts import EngineParts
+from nova_workers.bootstrap.on_demand.connections import connections
+from nova_workers.contracts.engine import Engine
+from nova_workers.engines.scripted import ScriptedEngine
+
+__all__ = ["build"]
+
+
+def build(_: str, parts: EngineParts) -> Engine:
+    """Return the engine."""
+    return ScriptedEngine(environment=parts.settings.environment, connections=connections(parts))
