@@ -3,3 +3,7 @@
 It holds no state that a restart would lose: what it accepts is in Postgres before it responds, and
 streams can be replayed from there.
 """
+
+from nova_workers.program import import_sparingly
+
+import_sparingly()

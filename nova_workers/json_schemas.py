@@ -12,16 +12,15 @@ import math
 import os
 import sys
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from importlib import import_module
+from pathlib import Path
+from typing import Any, Final, NamedTuple
 from urllib.parse import unquote
 from weakref import WeakKeyDictionary
 
-import jsonschema_rs
 import orjson
 
-from nova_workers import json_schema_child
 from nova_workers.child_process import Bounds, run_child
-from nova_workers.json_schema_child import STEPPED, SchemaProblem, compiled, find_problems
 
 __all__ = ["InvalidSchema", "JsonSchema", "SchemaProblem"]
 
@@ -31,18 +30,37 @@ _MAX_NODES: Final = 10_000
 _MAX_PATTERNS: Final = 100
 _MAX_PATTERN_CHARS: Final = 4_000
 """Of all patterns of a schema: compiling 100 near the limit of size takes 0.2 s."""
-_LINEAR: Final = jsonschema_rs.RegexOptions(size_limit=1 << 14, dfa_size_limit=1 << 20)
-"""At most 3 µs for a character of text (measured; most patterns take a thousandth of it)."""
 _PATTERN_WEIGHT: Final = 100
 _WORK_HERE: Final = 2_000_000
 """Weight of a schema times bytes of a value: 50 ms of CPU at worst."""
 _REFERENCES: Final = ("$ref", "$dynamicRef", "$recursiveRef")
 
-_COMMAND: Final = (sys.executable, "-I", "-B", json_schema_child.__file__)
+_CHECKS: Final = "nova_workers.json_schema_child"
+"""Imported by name with the first schema, which takes 10 ms: most processes get none."""
+_COMMAND: Final = (sys.executable, "-I", "-B", str(Path(__file__).with_name("json_schema_child.py")))
 _CHILD: Final = Bounds(10.0, 1_000_000)
 _CHILDREN: Final = 2
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 """All schemas of a process share its children, and a semaphore belongs to a loop."""
+
+
+class SchemaProblem(NamedTuple):
+    """Why a value does not fulfil a schema.
+
+    Attributes:
+        path: Where in the value.
+        message: What is wrong there, which may quote the value.
+        keyword: The keyword of the schema that requires something else.
+    """
+
+    path: tuple[str | int, ...]
+    message: str
+    keyword: str
+
+    @property
+    def place(self) -> str:
+        """The path as a text, as in ``$.items[0]``."""
+        return "$" + "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in self.path)
 
 
 class InvalidSchema(ValueError):
@@ -72,13 +90,14 @@ class JsonSchema:
         _check_bounds(self._schema)
         _check_references(self._schema)
         self._weight = _Weights(self._schema).whole()
+        self._checks = checks = import_module(_CHECKS)
         try:
             try:
-                self._validator = compiled(self._schema, _LINEAR)
-            except jsonschema_rs.ValidationError:
+                self._validator = checks.compiled(self._schema, checks.LINEAR)
+            except checks.ValidationError:
                 self._weight = math.inf
-                self._validator = _stepped(self._schema)
-        except jsonschema_rs.ReferencingError as error:
+                self._validator = _stepped(self._schema, checks)
+        except checks.ReferencingError as error:
             raise InvalidSchema(error.message) from error
 
     async def problems(self, value: Any, most: int = 1) -> list[SchemaProblem]:
@@ -88,7 +107,7 @@ class JsonSchema:
         except TypeError as error:
             return [SchemaProblem((), f"it cannot be written as JSON: {error}", "type")]
         if self._weight * len(text) <= _WORK_HERE:
-            return find_problems(self._validator, value, most)
+            return [SchemaProblem(*found) for found in self._checks.find_problems(self._validator, value, most)]
         gate = _gates.setdefault(asyncio.get_running_loop(), asyncio.Semaphore(_CHILDREN))
         async with gate:
             given = b'{"schema":%b,"value":%b,"most":%d}' % (orjson.dumps(self._schema), text, most)
@@ -219,8 +238,8 @@ def _part_of(schema: Any, ref: str) -> Any:
     return schema
 
 
-def _stepped(schema: dict[str, Any]) -> jsonschema_rs.Validator:
+def _stepped(schema: dict[str, Any], checks: Any) -> Any:
     try:
-        return compiled(schema, STEPPED)
-    except jsonschema_rs.ValidationError as error:
+        return checks.compiled(schema, checks.STEPPED)
+    except checks.ValidationError as error:
         raise InvalidSchema(error.message, tuple(error.instance_path)) from error

@@ -9,6 +9,7 @@ import signal
 import sys
 from collections.abc import Generator
 from contextlib import contextmanager
+from importlib.util import find_spec
 from types import FrameType
 from typing import Any, TextIO
 
@@ -19,6 +20,7 @@ __all__ = [
     "exclude_from_collections",
     "exit_on_failed_output",
     "guard_streams",
+    "import_sparingly",
     "importing_late",
     "leave_on_interrupt",
     "raise_on_interrupt",
@@ -35,6 +37,15 @@ _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
 _ALLOCATIONS_PER_COLLECTION = 10_000
 """Python's own 700 makes it walk all modules several times while they are imported: a tenth of the CPU of a start."""
+
+
+_WITHOUT = {
+    # Formats tracebacks for developers; our logs have their own format.
+    "structlog": "rich",
+    # Metrics of the client, which nothing switches on.
+    "redis": "opentelemetry.sdk.metrics",
+}
+"""Libraries, and what they import if it is installed. Both handle its absence."""
 
 
 class OutputFailed(Exception):
@@ -70,6 +81,22 @@ def exclude_from_collections() -> None:
     """Exclude what exists now from all later collections. For a process that has started: its modules stay."""
     gc.collect()
     gc.freeze()
+
+
+def import_sparingly() -> None:
+    """Import libraries that import optional packages wherever these are installed as if they were not.
+
+    For the packages of the fleet's processes, before all other imports: 6 MB and 0.2 s of CPU in each process.
+    """
+    for library, optional in _WITHOUT.items():
+        if library in sys.modules or optional in sys.modules or find_spec(library) is None:
+            continue
+        # Python's way to say that a module is missing.
+        sys.modules[optional] = None  # pyright: ignore[reportArgumentType] - documented, and missing in typeshed
+        try:
+            importlib.import_module(library)
+        finally:
+            del sys.modules[optional]
 
 
 @contextmanager

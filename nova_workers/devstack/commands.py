@@ -32,6 +32,8 @@ FLOWER_MAX_TASKS = 20_000
 FLOWER_CONFIG = Path(__file__).resolve().parents[1] / "worker" / "flowerconfig.py"
 """Shows the ids of run and thread on each task, and forbids what would bypass the fleet's own cancel and drain."""
 
+_CELERY = "nova_workers.devstack.run_celery"
+
 _UVICORN_DRAIN_S = 10
 _CONSOLE_DRAIN_S = 1
 """Its streams never end by themselves, and a browser opens them again."""
@@ -66,33 +68,26 @@ def console_is_installed() -> bool:
 def worker_command(
     *, concurrency: int, queues: tuple[str, ...], name: str | None = None, log_level: str = "warning"
 ) -> list[str]:
-    """Return the command line of one worker process.
-
-    Threads, since a slot of the pool only waits for a coroutine on the process's one loop; no gossip and no mingle,
-    since all state that workers share is in Postgres.
-    """
+    """Return the command line of one worker process."""
     return [
-        *_celery(WORKER_APP, "worker"),
-        *("--pool", "threads", "--concurrency", str(concurrency), "--queues", ",".join(queues)),
-        *("--without-gossip", "--without-mingle", "--loglevel", log_level),
+        *_module(_CELERY, WORKER_APP, "worker", "--concurrency", str(concurrency), "--queues", ",".join(queues)),
+        *("--loglevel", log_level),
         *(("--hostname", name if "@" in name else f"{name}@%h") if name else ()),
     ]
 
 
 def beat_command(*, log_level: str = "warning") -> list[str]:
     """Return the command line of beat. It keeps no schedule file: due times are in Postgres."""
-    return [*_celery(BEAT_APP, "beat"), "--pidfile=", "--loglevel", log_level]
+    return _module(_CELERY, BEAT_APP, "beat", "--loglevel", log_level)
 
 
 def flower_command(*, host: str, port: int) -> list[str]:
     """Return the command line of Flower. It loads the app of beat, the lightest that knows the broker."""
     # Otherwise it logs a warning for each inspection without an answer until the first worker is up.
     options = {"address": host, "port": port, "max-tasks": FLOWER_MAX_TASKS, "conf": FLOWER_CONFIG, "logging": "error"}
-    return [*_celery(BEAT_APP, "flower"), *(f"--{name}={value}" for name, value in options.items())]
-
-
-def _celery(app: str, program: str) -> list[str]:
-    return _module("celery", "--quiet", "--app", app, program)
+    return _module(
+        *("celery", "--quiet", "--app", BEAT_APP, "flower"), *(f"--{name}={value}" for name, value in options.items())
+    )
 
 
 def _module(name: str, *arguments: str) -> list[str]:

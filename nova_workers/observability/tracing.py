@@ -24,13 +24,11 @@ Without a collector nothing is recorded, and a caller's ``traceparent`` is still
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import datetime
+from importlib import import_module
+from typing import Any
 
 from opentelemetry import trace
 from opentelemetry.context import Context
-from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
-from opentelemetry.sdk.resources import Resource
-from opentelemetry.sdk.trace import TracerProvider
-from opentelemetry.sdk.trace.export import BatchSpanProcessor, SimpleSpanProcessor, SpanExporter
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
@@ -38,6 +36,8 @@ from nova_workers.observability.ports import TelemetryConfig
 from nova_workers.observability.redaction import redact
 
 __all__ = ["Attributes", "Tracing", "current_trace_id", "current_traceparent"]
+
+_RECORDING = "nova_workers.observability.recording"
 
 AttributeValue = str | bool | int | float | Sequence[str]
 Attributes = Mapping[str, AttributeValue | None]
@@ -62,23 +62,18 @@ def current_trace_id() -> str | None:
 class Tracing:
     """Makes spans. One object a process, built by bootstrap and handed on."""
 
-    def __init__(self, settings: TelemetryConfig, process: str, *, exporter: SpanExporter | None = None) -> None:
+    def __init__(self, settings: TelemetryConfig, process: str, *, exporter: object | None = None) -> None:
         """Set up the export of spans.
 
         Args:
             settings: The collector; without one nothing is recorded.
             process: What this process is (``api``, ``worker``, ``beat``).
-            exporter: Takes spans as they end, in place of the collector; for tests.
+            exporter: The SDK's `SpanExporter` that takes spans as they end, in place of the collector; for tests.
         """
-        self._sdk: TracerProvider | None = None
+        self._sdk: Any = None
         if exporter is not None or settings.otlp_endpoint is not None:
-            resource = Resource.create({"service.name": settings.service_name, "nova.process": process})
-            self._sdk = TracerProvider(resource=resource, shutdown_on_exit=False)
-            if exporter is not None:
-                self._sdk.add_span_processor(SimpleSpanProcessor(exporter))
-            else:
-                endpoint = f"{(settings.otlp_endpoint or '').rstrip('/')}/v1/traces"
-                self._sdk.add_span_processor(BatchSpanProcessor(OTLPSpanExporter(endpoint=endpoint)))
+            # The SDK is 4 MB, which a process without a collector does not load.
+            self._sdk = import_module(_RECORDING).recording_provider(settings, process, exporter)
         provider: trace.TracerProvider = self._sdk or trace.NoOpTracerProvider()
         self._tracer = provider.get_tracer("nova_workers")
 

@@ -109,17 +109,20 @@ class Outbound:
         Args:
             rules: What may be reached.
             resolver: Turns names into addresses.
-            verify: How servers' certificates are verified; None takes the usual authorities.
+            verify: How servers' certificates are verified; None takes the usual authorities, with the first request.
         """
         self._rules = rules
         self._resolver = resolver
-        self._ssl = verify or httpx2.create_ssl_context(trust_env=False)
+        self._ssl = verify
 
     def transport(self) -> httpx2.AsyncBaseTransport:
         """Return what carries requests under the guard, for a client that speaks a protocol of its own.
 
         Of the rules only those on addresses hold then: the client bounds times and sizes, and follows no redirect.
+        The first call may block for 40 ms, to read the certificates of all authorities.
         """
+        if self._ssl is None:
+            self._ssl = httpx2.create_ssl_context(trust_env=False)
         return _GuardedTransport(self._rules, self._resolver, self._ssl)
 
     async def request(
@@ -159,7 +162,8 @@ class Outbound:
 
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[httpx2.AsyncClient]:
-        transport = self.transport()
+        # In a thread where it would block.
+        transport = self.transport() if self._ssl else await asyncio.to_thread(self.transport)
         headers = {"User-Agent": self._rules.user_agent, "Accept-Encoding": "gzip, deflate"}
         timeout = httpx2.Timeout(self._rules.timeout_s, connect=self._rules.connect_timeout_s)
         async with httpx2.AsyncClient(

@@ -51,8 +51,8 @@ class BareCelery:
     slot_mb: float
 
 
-async def measure_bare_celery(servers: Servers, sizes: Sizes) -> BareCelery:
-    """Measure everything once."""
+async def measure_bare_celery(servers: Servers, sizes: Sizes, *, preloaded: bool = False) -> BareCelery:
+    """Measure everything once; for `preloaded` see `FleetProcess`."""
     url = servers.bare_redis_url
     await servers.empty_redis(url)
     celery = build_celery(url, fail_fast=True)
@@ -61,7 +61,7 @@ async def measure_bare_celery(servers: Servers, sizes: Sizes) -> BareCelery:
         # The queue is filled before there is a worker, so that the two do not compete for CPU.
         filled = _key()
         publishes_s = await asyncio.to_thread(_fill, celery, filled, sizes.bare_tasks)
-        async with _worker(url, slots=max(sizes.many_concurrent, sizes.in_flight) + 24) as worker:
+        async with _worker(url, slots=max(sizes.many_concurrent, sizes.in_flight) + 24, preloaded=preloaded) as worker:
             drained_s = await _recorded(redis, filled)
             pings_s = [await _ping(celery, redis) for _ in range(sizes.bare_pings)]
             idle_mb = pss_mb(worker.pid)
@@ -78,13 +78,13 @@ async def measure_bare_celery(servers: Servers, sizes: Sizes) -> BareCelery:
 
 
 @asynccontextmanager
-async def _worker(url: str, *, slots: int) -> AsyncGenerator[FleetProcess]:
+async def _worker(url: str, *, slots: int, preloaded: bool) -> AsyncGenerator[FleetProcess]:
     command = [
         *(sys.executable, "-m", "celery", "--app", _APP, "worker", "--pool", "threads", "--concurrency", str(slots)),
         *("--queues", _QUEUE, "--without-gossip", "--without-mingle", "--loglevel", "warning"),
     ]
     with TemporaryDirectory(prefix="nova-bench-") as logs:
-        worker = FleetProcess("bare-worker", command, {URL: url}, Path(logs) / "bare-worker.log", preloaded=False)
+        worker = FleetProcess("bare-worker", command, {URL: url}, Path(logs) / "bare-worker.log", preloaded=preloaded)
         try:
             yield worker
         except BaseException:

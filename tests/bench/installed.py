@@ -12,25 +12,35 @@ from functools import partial
 from pathlib import Path
 
 import httpx2
+import orjson
 
 from nova_workers.devstack.commands import API_APP, BEAT_APP, CONSOLE_APP, WORKER_APP
 from nova_workers.devstack.first_start import KEY_FILE
 from nova_workers.devstack.home import StackState, read_state
 from tests.bench.floor import DATABASE, REDIS
 from tests.bench.http import LoadClient
-from tests.bench.machine import CpuMeter, cpu_s, descendants, descendants_cpu_s, tree_cpu_s
+from tests.bench.machine import CpuMeter, cpu_s, descendants_cpu_s, tree_cpu_s
 from tests.bench.servers import Servers
-from tests.bench.stage import scripted
 from tests.support.processes.fleet import FleetProcess, free_port
+from tests.support.processes.inspection import command_lines, descendants
 from tests.support.servers.databases import own_database
 
-__all__ = ["Site", "floor", "installed_environment", "nova_up", "running_up"]
+__all__ = [
+    "PROCESSES",
+    "Site",
+    "floor",
+    "installed_environment",
+    "nova_up",
+    "running_up",
+    "show_log",
+    "until_it_serves",
+]
 
 _DEADLINE_S = 120.0
 _POLL_S = 0.02
 _FLOOR_SLOTS = 256
 """As many threads as the fleet's worker has slots."""
-_PROCESSES = {
+PROCESSES = {
     "api": API_APP,
     "worker": f"{WORKER_APP} worker",
     "beat": f"{BEAT_APP} beat",
@@ -83,8 +93,12 @@ async def running_up(home: Path, given: Mapping[str, str] | None = None) -> Asyn
     finally:
         if fleet.returncode is None:
             fleet.send_signal(signal.SIGINT)
-        async with asyncio.timeout(_DEADLINE_S):
-            await fleet.wait()
+        try:
+            async with asyncio.timeout(_DEADLINE_S):
+                await fleet.wait()
+        except TimeoutError:
+            fleet.kill()
+            raise
 
 
 @asynccontextmanager
@@ -105,13 +119,13 @@ async def nova_up(given: Mapping[str, str] | None = None) -> AsyncGenerator[Site
 
 
 def _scripted_sleep(seconds: float) -> str:
-    return scripted({"sleep_s": seconds}, {"say": "Done"})
+    return orjson.dumps({"script": [{"sleep_s": seconds}, {"say": "Done"}]}).decode()
 
 
 def _readers(pid: int) -> dict[str, Callable[[], float]]:
-    lines = descendants(pid)
+    lines = command_lines(descendants(pid))
     readers: dict[str, Callable[[], float]] = {"nova up": partial(cpu_s, pid)}
-    for name, part in _PROCESSES.items():
+    for name, part in PROCESSES.items():
         found = next((child for child, line in lines.items() if part in line), None)
         assert found is not None, f"`nova up` runs no {name}: {lines}"
         # Postgres is a process a connection; a worker's children are the embeddings.
@@ -122,8 +136,8 @@ def _readers(pid: int) -> dict[str, Callable[[], float]]:
 
 
 @asynccontextmanager
-async def floor(servers: Servers) -> AsyncGenerator[Site]:
-    """Run the floor."""
+async def floor(servers: Servers, *, preloaded: bool = False) -> AsyncGenerator[Site]:
+    """Run the floor; for `preloaded` see `FleetProcess`."""
     await servers.empty_redis(servers.bare_redis_url)
     port = free_port()
     api = ("uvicorn", "tests.bench.floor.api:app", "--port", str(port), "--log-level", "warning", "--no-access-log")
@@ -138,12 +152,12 @@ async def floor(servers: Servers) -> AsyncGenerator[Site]:
             pids: dict[str, int] = {}
             for name, command in {"api": api, "worker": worker}.items():
                 line = [sys.executable, "-m", *command]
-                process = FleetProcess(f"floor-{name}", line, env, Path(folder) / name, preloaded=False)
+                process = FleetProcess(f"floor-{name}", line, env, Path(folder) / name, preloaded=preloaded)
                 stack.callback(process.kill)
-                stack.push(partial(_show_log, process))
+                stack.push(partial(show_log, process))
                 pids[name] = process.pid
             base = f"http://127.0.0.1:{port}"
-            await _until_it_serves(f"{base}/docs")
+            await until_it_serves(f"{base}/docs")
             client = LoadClient(base, "none")
             stack.callback(client.close)
             readers = {
@@ -155,12 +169,14 @@ async def floor(servers: Servers) -> AsyncGenerator[Site]:
             yield Site(client, lambda seconds: f"sleep:{seconds}", readers)
 
 
-def _show_log(process: FleetProcess, kind: type[BaseException] | None, *_: object) -> None:
+def show_log(process: FleetProcess, kind: type[BaseException] | None, *_: object) -> None:
+    """Print the end of a process's log if a block ends with an error: for an exit stack."""
     if kind is not None:
         sys.stderr.write(process.tail() + "\n")
 
 
-async def _until_it_serves(url: str) -> None:
+async def until_it_serves(url: str) -> None:
+    """Wait until a GET succeeds."""
     async with httpx2.AsyncClient(trust_env=False) as client, asyncio.timeout(_DEADLINE_S):
         while True:
             try:

@@ -9,7 +9,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-__all__ = ["CpuMeter", "Machine", "cpu_s", "descendants", "descendants_cpu_s", "pss_mb", "rss_mb", "tree_cpu_s"]
+from tests.support.processes.inspection import children
+
+__all__ = ["CpuMeter", "Machine", "cpu_s", "descendants_cpu_s", "pss_mb", "rss_mb", "tree_cpu_s"]
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 _PROC = Path("/proc")
@@ -19,14 +21,6 @@ _AFTER_NAME = 3
 
 def _stat(pid: int) -> list[str]:
     return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
-
-
-def _children(pid: int) -> list[int]:
-    # Linux lists the children of each thread apart.
-    children: list[int] = []
-    for task in (_PROC / str(pid) / "task").iterdir():
-        children += [int(child) for child in (task / "children").read_text().split()]
-    return children
 
 
 def cpu_s(pid: int) -> float:
@@ -42,27 +36,10 @@ def tree_cpu_s(pid: int) -> float:
     """Return the CPU time of a process and its descendants, those that ended and were waited for included."""
     try:
         fields = _stat(pid)
-        children = _children(pid)
     except (FileNotFoundError, ProcessLookupError):
         return 0.0
     own = sum(int(fields[number - _AFTER_NAME]) for number in (14, 15, 16, 17)) / _TICKS_PER_S
-    return own + sum(tree_cpu_s(child) for child in children)
-
-
-def descendants(pid: int) -> dict[int, str]:
-    """Return the command lines of a process's descendants, by process id."""
-    found: dict[int, str] = {}
-    try:
-        children = _children(pid)
-    except (FileNotFoundError, ProcessLookupError):
-        return found
-    for child in children:
-        try:
-            found[child] = (_PROC / str(child) / "cmdline").read_bytes().replace(b"\0", b" ").decode()
-        except (FileNotFoundError, ProcessLookupError):
-            continue
-        found |= descendants(child)
-    return found
+    return own + sum(tree_cpu_s(child) for child in children(pid))
 
 
 def descendants_cpu_s(pid: int) -> float:

@@ -43,7 +43,9 @@ class Sizes:
     tree_latencies: int = 60
     orders: int = 100
     cached_orders: int = 500
-    starts: int = 3
+    warm_starts: int = 3
+    imports: int = 3
+    rounds: int = 3
     bare_tasks: int = 4_000
     bare_pings: int = 300
 
@@ -57,7 +59,8 @@ class Sizes:
             queued=10_000, beside_a_backlog=20, picks=50,
             searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
             idle_triggers=100_000, due_triggers=5_000, renamed_runs=500,
-            trees=8, tree_latencies=20, orders=40, cached_orders=200, starts=2, bare_tasks=1_000, bare_pings=100,
+            trees=8, tree_latencies=20, orders=40, cached_orders=200, bare_tasks=1_000, bare_pings=100,
+            warm_starts=2, imports=2,
         )  # fmt: skip
 
     @classmethod
@@ -70,5 +73,5 @@ class Sizes:
             queued=20, beside_a_backlog=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
             renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2, orders=2, cached_orders=3,
-            starts=1,
+            warm_starts=0, imports=1, rounds=1,
         )  # fmt: skip

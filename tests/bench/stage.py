@@ -2,9 +2,10 @@
 
 import asyncio
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import orjson
@@ -13,6 +14,7 @@ from nova_workers.devstack.commands import WORKER_APP
 from nova_workers.ledger.database import Database
 from tests.bench.bare import BareCelery
 from tests.bench.http import Answer, LoadClient
+from tests.bench.installed import Site, nova_up, running_up
 from tests.bench.machine import CpuMeter, cpu_s, descendants_cpu_s, tree_cpu_s
 from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
@@ -103,11 +105,27 @@ SELECT NOT EXISTS (SELECT 1 FROM runs WHERE status IN ('queued', 'running', 'wai
 
 @dataclass(frozen=True, slots=True)
 class Bench:
-    """The arguments of every measurement: servers, sizes, and bare Celery's figures."""
+    """The arguments of every measurement.
+
+    Attributes:
+        servers: Where fleets run.
+        sizes: How much is measured.
+        bare: Bare Celery's figures.
+        preloaded: See `FleetProcess`. Measured memory and starts want it off.
+    """
 
     servers: Servers
     sizes: Sizes
     bare: BareCelery | None = None
+    preloaded: bool = False
+
+    def up(self, home: Path) -> AbstractAsyncContextManager[object]:
+        """Run `nova up` on a home; it is up when the block begins."""
+        return running_up(home)
+
+    def site(self) -> AbstractAsyncContextManager[Site]:
+        """Lend the fleet as users start it."""
+        return nova_up()
 
     @asynccontextmanager
     async def stage(
@@ -122,7 +140,7 @@ class Bench:
         """
         async with self.servers.fresh_database() as url:
             variables = {"NOVA_DATABASE_URL": url, "NOVA_REDIS_URL": self.servers.redis_url, **(env or {})}
-            async with Fleet(variables, workers=0, beat=True, preloaded=False) as fleet:
+            async with Fleet(variables, workers=0, beat=True, preloaded=self.preloaded) as fleet:
                 worker = await fleet.start_worker(concurrency=slots, app=worker_app)
                 client = LoadClient(fleet.api_url, fleet.api_key)
                 database = Database(url, pool_size=2)

@@ -2,9 +2,10 @@
 
 import math
 from collections.abc import AsyncGenerator, Mapping
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
+from pathlib import Path
 
 import orjson
 import pytest
@@ -12,6 +13,7 @@ import pytest
 from nova_workers.devstack.commands import WORKER_APP
 from tests.bench.bare import measure_bare_celery
 from tests.bench.figures import Figure, Result, percentile, spread
+from tests.bench.installed import Site
 from tests.bench.machine import Machine
 from tests.bench.report import Report
 from tests.bench.rows import ROWS
@@ -19,15 +21,16 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
-_OWN_FLEET = ("floor", "tokens", "recovery", "claims", "search", "backfill", "triggers", "rename", "orders")
+_OWN_FLEET = ("tokens", "recovery", "claims", "search", "backfill", "triggers", "rename", "orders")
 """Rows with another fleet, or without one."""
 
 
 @dataclass(frozen=True, slots=True)
-class _OneStageBench(Bench):
-    """Measures on one fleet, where the bench itself starts one for each row."""
+class _SharingBench(Bench):
+    """Measures on one fleet and one `nova up`, where the bench itself starts some for each row."""
 
     shared: Stage | None = None
+    shared_site: Site | None = None
 
     @asynccontextmanager
     async def stage(
@@ -37,29 +40,33 @@ class _OneStageBench(Bench):
         assert (worker_app, env) == (WORKER_APP, None), "this row wants a fleet of its own"
         yield self.shared
 
+    def up(self, home: Path) -> AbstractAsyncContextManager[object]:
+        return nullcontext()
 
+    def site(self) -> AbstractAsyncContextManager[Site]:
+        assert self.shared_site is not None
+        return nullcontext(self.shared_site)
+
+
+@pytest.mark.begins_first
 @pytest.mark.fleet
-@pytest.mark.timeout(240)
+@pytest.mark.timeout(900)
 async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
     postgres_url_admin: str, redis_url: str
 ) -> None:
-    bare_url = f"{redis_url.partition('?')[0]}?db=1"
-    servers = await Servers.at(admin_url=postgres_url_admin, redis_url=redis_url, bare_redis_url=bare_url)
-    sizes = Sizes.tiny()
-    bench = Bench(servers, sizes, await measure_bare_celery(servers, sizes))
+    servers, sizes = await _servers(postgres_url_admin, redis_url), Sizes.tiny()
+    bench = Bench(servers, sizes, await measure_bare_celery(servers, sizes, preloaded=True), preloaded=True)
     results: dict[str, Result] = {}
-    async with bench.stage() as stage:
-        one_stage = _OneStageBench(bench.servers, sizes, bench.bare, stage)
+    async with bench.stage() as stage, bench.site() as site:
+        sharing = _SharingBench(servers, sizes, bench.bare, preloaded=True, shared=stage, shared_site=site)
         # The memory row leaves turns behind that never end.
         for row in sorted(set(ROWS) - set(_OWN_FLEET), key=lambda row: row == "memory"):
-            results[row] = await ROWS[row](one_stage)
+            results[row] = await ROWS[row](sharing)
     for row in _OWN_FLEET:
         results[row] = await ROWS[row](bench)
 
     for row, result in results.items():
-        assert result.row == row
-        assert all(math.isfinite(figure.value) for figure in result.figures)
-        assert any(figure.bound is not None for figure in result.figures)
+        _check(row, result)
     for row in ("accept", "wait", "first-event", "tokens"):
         p50, p95, p99 = (figure.value for figure in results[row].figures)
         assert 0 < p50 <= p95 <= p99 < 60_000
@@ -67,6 +74,17 @@ async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
     assert [figure.value for figure in results["recovery"].figures if figure.label == "run twice"] == [0]
     cpu_ms = results["turns"].details["cpu_ms_per_run"]
     assert {"api", "worker", "postgres", "valkey", "load generator"} <= set(cpu_ms)
+
+
+async def _servers(admin_url: str, redis_url: str) -> Servers:
+    bare_url = f"{redis_url.partition('?')[0]}?db=1"
+    return await Servers.at(admin_url=admin_url, redis_url=redis_url, bare_redis_url=bare_url)
+
+
+def _check(row: str, result: Result) -> None:
+    assert result.row == row
+    assert all(math.isfinite(figure.value) for figure in result.figures)
+    assert any(figure.bound is not None for figure in result.figures)
 
 
 def test_a_row_misses_when_any_of_its_bounds_is_missed() -> None:

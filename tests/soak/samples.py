@@ -10,24 +10,14 @@ from pathlib import Path
 import asyncpg
 from redis.asyncio import Redis
 
-from nova_workers.devstack.commands import API_APP, BEAT_APP, CONSOLE_APP, WORKER_APP
 from nova_workers.ledger.named_sql import bind
-from tests.bench.machine import descendants
+from tests.bench.installed import PROCESSES
 from tests.soak.series import Series
+from tests.support.processes.inspection import command_lines, descendants
 
 __all__ = ["Sampler"]
 
 _PROC = Path("/proc")
-_ROLES = {
-    "api": API_APP,
-    "worker": f"{WORKER_APP} worker",
-    "beat": f"{BEAT_APP} beat",
-    "flower": " flower ",
-    "console": CONSOLE_APP,
-    "valkey": "valkey-server",
-    "postgres": "postgres",
-}
-"""By name, a part of the command line. Children of a process belong to it."""
 _TABLES = ("runs", "threads", "effects", "turns", "messages", "embeddings")
 _LEAST_ROWS = 1_000
 """Of a table that is judged: in a small one a single vacuum is everything."""
@@ -92,7 +82,7 @@ class Sampler:
 
     def _processes(self, at_s: float) -> None:
         memory, files = Counter[str](), Counter[str]()
-        lines = {self._pid: "nova up"} | descendants(self._pid)
+        lines = {self._pid: "nova up"} | command_lines(descendants(self._pid))
         for pid in lines:
             role = "nova up" if pid == self._pid else _role(pid, lines)
             try:
@@ -145,7 +135,7 @@ class Sampler:
 def _role(pid: int, lines: dict[int, str]) -> str:
     """Return the role of a process: by its command line, else by that of its nearest ancestor that has one."""
     while pid in lines:
-        found = next((role for role, part in _ROLES.items() if part in lines[pid]), None)
+        found = next((role for role, part in PROCESSES.items() if part in lines[pid]), None)
         if found is not None:
             return found
         pid = _parent(pid)

@@ -5,20 +5,32 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from models import migrate
 from nova_workers.ledger.schema import schema_head
 
-_HEAVY = ("alembic", "anthropic", "claude_agent_sdk", "mcp", "models", "sqlalchemy", "sqlmodel")
+_ON_DEMAND = ("aiohttp", "mcp_types", "numpy", "openai", "starlette", "uvicorn")
+"""What an engine loads with its first turn, beside what is heavy."""
+_HEAVY = ("alembic", "anthropic", "claude_agent_sdk", "google.protobuf", "mcp", "models", "sqlalchemy", "sqlmodel")
+_LATER = ("genai_prices.data", "jsonschema_rs", "opentelemetry.sdk", "pygments", "rich")
+"""What a process loads when it needs it, or what a library imports only because it is installed."""
+_COMMANDS = ("celery.bin", "flower", "prompt_toolkit", "tornado")
+"""What Celery's command line imports."""
+_RUN_CELERY = "nova_workers.devstack.run_celery"
 
 
 @pytest.mark.parametrize(
-    ("module", "absent"),
+    ("modules", "absent"),
     [
-        ("api.app", _HEAVY),
-        ("nova_workers.worker.app", ("alembic", "fastapi", "models", "sqlalchemy", "sqlmodel")),
+        ("api.app", (*_HEAVY, *_LATER)),
+        (
+            f"nova_workers.worker.app, {_RUN_CELERY}, celery.apps.worker, celery.concurrency.thread",
+            (*_HEAVY, *_LATER, *_ON_DEMAND, *_COMMANDS, "fastapi"),
+        ),
+        (f"beat.app, {_RUN_CELERY}, celery.apps.beat", (*_HEAVY, *_LATER, *_ON_DEMAND, *_COMMANDS, "asyncpg")),
         (
             "nova_workers.console.server",
             (*_HEAVY, "asyncpg", "celery", "fastapi", "kombu", "openai", "redis", "typer"),
@@ -26,11 +38,38 @@ _HEAVY = ("alembic", "anthropic", "claude_agent_sdk", "mcp", "models", "sqlalche
         ("nova_workers.cli.app", (*_HEAVY, "celery", "fastapi", "pydantic", "redis", "rich")),
     ],
 )
-def test_a_process_loads_no_library_that_it_does_not_use(module: str, absent: tuple[str, ...]) -> None:
-    code = f"import sys, {module}; print(*(name for name in {absent!r} if name in sys.modules))"
+def test_a_process_loads_no_library_that_it_does_not_use(modules: str, absent: tuple[str, ...]) -> None:
+    code = f"import sys, {modules}; print(*(name for name in {absent!r} if name in sys.modules))"
     env = os.environ | {"NOVA_DATABASE_URL": "postgresql://unused", "NOVA_REDIS_URL": "redis://unused"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=env)
     assert done.stdout.split() == []
+
+
+_PROBE = """
+import asyncio, os, sys
+import nova_workers.worker
+from nova_workers.bootstrap.worker import build_worker
+from nova_workers.config import load_settings
+
+async def probe():
+    report = await build_worker(load_settings()).provider_probes.tick()
+    assert report.engines["scripted"] == {"": None}, report
+    return report.engines["anthropic"][""]
+
+assert asyncio.run(probe()) == "it has no key"
+os.environ |= {"ANTHROPIC_API_KEY": "sk-secret", "ANTHROPIC_BASE_URL": "http://127.0.0.1:9"}
+assert asyncio.run(probe()) == "it cannot be reached (ConnectError)"
+"""
+
+
+def test_a_worker_tries_its_providers_without_their_libraries(tmp_path: Path) -> None:
+    settings = {"NOVA_DATABASE_URL": "postgresql://unused", "NOVA_REDIS_URL": "redis://127.0.0.1:9/0"}
+    names = {name: value for name, value in os.environ.items() if not name.startswith(("ANTHROPIC_", "NOVA_"))}
+    absent = (*_HEAVY, *_LATER, *_ON_DEMAND)
+    code = f"{_PROBE}print(*(name for name in {absent!r} if name in sys.modules), file=sys.stderr)"
+    env = {**names, **settings, "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=env)
+    assert done.stderr.split() == []
 
 
 def test_the_schema_that_the_api_needs_is_that_of_the_newest_migration() -> None:

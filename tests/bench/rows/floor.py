@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from tests.bench.figures import Figure, Result
 from tests.bench.http import Answer
-from tests.bench.installed import Site, floor, nova_up
+from tests.bench.installed import Site, floor
 from tests.bench.stage import Bench
 
 __all__ = ["measure_floor"]
@@ -31,20 +31,20 @@ async def measure_floor(bench: Bench) -> Result:
     """Measure throughput, latencies and a burst on both, in turns."""
     sizes = bench.sizes
     patterns: dict[str, Callable[[Site], Awaitable[_Window]]] = {
-        "wait": lambda site: _closed_loop(site, _post_wait, sizes.clients, sizes.turns_s / 3),
-        "then": lambda site: _closed_loop(site, _post_then_wait, sizes.clients, sizes.turns_s / 3),
-        "idle wait": lambda site: _one_by_one(site, _post_wait, sizes.waits // 3),
-        "idle then": lambda site: _one_by_one(site, _post_then_wait, sizes.waits // 3),
-        "first event": lambda site: _one_by_one(site, _first_event, sizes.streams // 3),
+        "wait": lambda site: _closed_loop(site, _post_wait, sizes.clients, sizes.turns_s / sizes.rounds),
+        "then": lambda site: _closed_loop(site, _post_then_wait, sizes.clients, sizes.turns_s / sizes.rounds),
+        "idle wait": lambda site: _one_by_one(site, _post_wait, sizes.waits // sizes.rounds),
+        "idle then": lambda site: _one_by_one(site, _post_then_wait, sizes.waits // sizes.rounds),
+        "first event": lambda site: _one_by_one(site, _first_event, sizes.streams // sizes.rounds),
         "burst": lambda site: _burst(site, sizes.concurrent, sizes.turn_s),
     }
     cpu: dict[str, Mapping[str, float]] = {}
-    async with floor(bench.servers) as least, nova_up() as fleet:
+    async with floor(bench.servers, preloaded=bench.preloaded) as least, bench.site() as fleet:
         sites = {"floor": least, "fleet": fleet}
         windows: dict[tuple[str, str], list[_Window]] = {}
         for site in sites.values():
             await _closed_loop(site, _post_wait, 4, 2.0, most=_WARM_UP)
-        for number in range(3):
+        for number in range(sizes.rounds):
             for pattern, run in patterns.items():
                 for name, site in sites.items():
                     # A server closes connections that were idle while the other one was measured.
@@ -52,7 +52,7 @@ async def measure_floor(bench: Bench) -> Result:
                     with site.meter() as meter:
                         window = await run(site)
                     windows.setdefault((pattern, name), []).append(window)
-                    if pattern == "wait" and number == 1:
+                    if pattern == "wait" and number == sizes.rounds // 2:
                         cpu[name] = meter.details(window.turns)["cpu_ms_per_run"]
     return _result(windows, cpu, sizes.clients, sizes.concurrent)
 

@@ -11,7 +11,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -76,7 +76,7 @@ def program_of(pid: int) -> str:
     return next((name for part, name in PROGRAMS.items() if part in command), command.decode())
 
 
-def programs_with(text: str, pids: set[int]) -> set[str]:
+def programs_with(text: str, pids: Iterable[int]) -> set[str]:
     """Return the programs whose environment has a text."""
     return {program_of(pid) for pid in pids if text.encode() in Path(f"/proc/{pid}/environ").read_bytes()}
 

@@ -1,10 +1,11 @@
-"""Inspection of processes: descendants, and whether they still run."""
+"""Inspection of processes: descendants, command lines, and whether they still run."""
 
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
 
-__all__ = ["descendants", "is_alive", "wait_until_gone"]
+__all__ = ["children", "command_lines", "descendants", "is_alive", "wait_until_gone"]
 
 
 def is_alive(pid: int) -> bool:
@@ -16,16 +17,30 @@ def is_alive(pid: int) -> bool:
     return stat.rsplit(")", 1)[1].split()[0] not in ("Z", "X")
 
 
-def descendants(pid: int) -> set[int]:
-    """Return the ids of all processes that descend from one."""
-    found: set[int] = set()
+def children(pid: int) -> list[int]:
+    """Return the ids of a process's children; none if it is gone."""
+    found: list[int] = []
     try:
-        for children in Path(f"/proc/{pid}/task").glob("*/children"):
-            for child in map(int, children.read_text().split()):
-                found |= {child} | descendants(child)
+        # Linux lists the children of each thread apart.
+        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
+            found += map(int, listed.read_text().split())
     except (FileNotFoundError, ProcessLookupError):
         pass
     return found
+
+
+def descendants(pid: int) -> list[int]:
+    """Return the ids of all processes that descend from one, each before its own descendants."""
+    return [each for child in children(pid) for each in (child, *descendants(child))]
+
+
+def command_lines(pids: Iterable[int]) -> dict[int, str]:
+    """Return the command lines of processes, by process id; those that are gone are left out."""
+    lines: dict[int, str] = {}
+    for pid in pids:
+        with suppress(FileNotFoundError, ProcessLookupError):
+            lines[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+    return lines
 
 
 def wait_until_gone(pids: Iterable[int], timeout_s: float) -> set[int]:

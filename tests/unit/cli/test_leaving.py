@@ -97,7 +97,11 @@ sys.exit(importlib.import_module(program).main())
         ("nova_workers.devstack.__main__", "nova_workers.devstack.stack", []),
         ("nova_workers.devstack.__main__", "the end", ["--help"]),
         ("nova_workers.devstack.run_module", "uvicorn.config", ["uvicorn", "api.app:create_app", "--factory"]),
-        ("nova_workers.devstack.run_module", "celery.bin.worker", ["celery", "--app", "beat.app:app", "beat"]),
+        (
+            "nova_workers.devstack.run_module",
+            "celery.app",
+            ["nova_workers.devstack.run_celery", "beat.app:app", "beat"],
+        ),
     ],
 )
 def test_ctrl_c_while_a_program_loads_or_ends_is_quiet(program: str, moment: str, arguments: list[str]) -> None:
