@@ -12,7 +12,7 @@ __all__ = ["app", "create_app"]
 
 def create_app(settings: Settings) -> Celery:
     """Return the Celery app whose beat sends the ticks. It keeps no file: due work is recorded in Postgres."""
-    celery = build_celery(settings.require_redis_url(), fail_fast=True)
+    celery = build_celery(settings.require_redis_url(), fail_fast=True, name="nova-beat")
     celery.conf.beat_schedule = beat_schedule(settings)
     celery.conf.beat_scheduler = "beat.scheduler:TickScheduler"
 

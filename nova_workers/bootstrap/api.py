@@ -131,12 +131,14 @@ def build_api(settings: Settings) -> ApiServices:
     """Build the API's services. Nothing is connected before `ApiServices.start`."""
     clock, metrics = SystemClock(), Metrics(CollectorRegistry())
     tracing = Tracing(settings.telemetry, "api")
-    database = connect_database(settings, "tenants", per_tenant=settings.api.connections_per_tenant)
-    redis = connect_redis(settings)
+    database = connect_database(settings, "nova-api", "tenants", per_tenant=settings.api.connections_per_tenant)
+    redis = connect_redis(settings, "nova-api")
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     control = ControlChannel(redis)
     dispatcher = CeleryDispatcher(
-        build_celery(settings.require_redis_url(), fail_fast=True), metrics, threads=settings.publisher_threads
+        build_celery(settings.require_redis_url(), fail_fast=True, name="nova-api"),
+        metrics,
+        threads=settings.publisher_threads,
     )
     canceller = Canceller(database, control, publisher, dispatcher)
     scheduled = Scheduled(database, dispatcher, publisher)
@@ -156,7 +158,9 @@ def build_api(settings: Settings) -> ApiServices:
         settings=settings,
         clock=clock,
         database=database,
-        archive_database=Database(settings.require_database_url(), pool_size=settings.api.archives, access="tenants"),
+        archive_database=Database(
+            settings.require_database_url(), pool_size=settings.api.archives, access="tenants", name="nova-api"
+        ),
         redis=redis,
         hub=StreamHub(redis, ForeignMessages(metrics)),
         publisher=publisher,

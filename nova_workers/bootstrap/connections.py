@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 from redis.asyncio import Redis
 
@@ -15,6 +15,9 @@ from nova_workers.ledger.database import Access, Database
 from nova_workers.stopping import stop_tasks
 
 __all__ = ["Background", "connect_database", "connect_redis", "connect_session"]
+
+ConnectionName = Literal["nova-api", "nova-worker"]
+"""Of a process's connections, as Postgres (`pg_stat_activity`) and Redis (`CLIENT LIST`) show them."""
 
 _RESERVED_SHARE = 4
 """A quarter of the API's pool is for what sees all tenants: the check of keys, health, operators."""
@@ -37,13 +40,16 @@ class Background:
         await stop_tasks(self.tasks)
 
 
-def connect_database(settings: Settings, access: Access, *, per_tenant: int | None = None) -> Database:
+def connect_database(
+    settings: Settings, name: ConnectionName, access: Access, *, per_tenant: int | None = None
+) -> Database:
     """Return the process's pool. It connects at first use."""
     size = settings.database_pool
     return Database(
         settings.require_database_url(),
         pool_size=size,
         access=access,
+        name=name,
         reserved=size // _RESERVED_SHARE,
         per_tenant=per_tenant,
     )
@@ -55,11 +61,12 @@ def connect_session(url: str) -> Database:
         url,
         pool_size=1,
         access="fleet",
+        name="nova-worker",
         command_timeout_s=_LOOK_TIMEOUT_S,
         keeps_sessions=True,
     )
 
 
-def connect_redis(settings: Settings) -> Redis:
+def connect_redis(settings: Settings, name: ConnectionName) -> Redis:
     """Return the process's client. It connects at first use."""
-    return connect(settings.require_redis_url())
+    return connect(settings.require_redis_url(), name)

@@ -167,11 +167,13 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
     clock, metrics = SystemClock(), metrics or Metrics(CollectorRegistry())
     tracing = Tracing(settings.telemetry, "worker")
     tracing.install()
-    database, redis = connect_database(settings, "fleet"), connect_redis(settings)
+    database, redis = connect_database(settings, "nova-worker", "fleet"), connect_redis(settings, "nova-worker")
     worker_id = f"{new_id('wkr')}@{socket.gethostname()}:{os.getpid()}"
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     dispatcher = CeleryDispatcher(
-        build_celery(settings.require_redis_url(), fail_fast=True), metrics, threads=settings.publisher_threads
+        build_celery(settings.require_redis_url(), fail_fast=True, name="nova-worker"),
+        metrics,
+        threads=settings.publisher_threads,
     )
     locks = ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s)
     keeper = LeaseKeeper(database, locks, settings.runs, clock, metrics)

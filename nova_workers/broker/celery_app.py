@@ -62,7 +62,12 @@ _SERIALIZER: Final = "orjson"
 
 
 def build_celery(
-    redis_url: str, *, fail_fast: bool, consumed: Sequence[str] = (), foreign: ForeignMessages | None = None
+    redis_url: str,
+    *,
+    fail_fast: bool,
+    name: str | None = None,
+    consumed: Sequence[str] = (),
+    foreign: ForeignMessages | None = None,
 ) -> Celery:
     """Return the Celery app of a process.
 
@@ -70,6 +75,7 @@ def build_celery(
         redis_url: ``redis://``, ``rediss://`` or ``unix://``.
         fail_fast: True for a process that only sends (the API): a send to a dead broker fails in seconds, and the
             reconciler sends later. A worker waits for the broker instead.
+        name: Of the connections, in Redis's `CLIENT LIST`.
         consumed: The queues of a worker, among them those of its pool.
         foreign: Counts the messages that this process drops; None if it only logs them.
     """
@@ -98,7 +104,8 @@ def build_celery(
         # An error that the broker answers, such as a permission that was withdrawn, ends no worker.
         broker_channel_error_retry=True,
         task_publish_retry_policy={"max_retries": 1, "interval_start": 0, "interval_step": 0.05, "interval_max": 0.05},
-        broker_transport_options=_transport_options(fail_fast) | {"foreign_messages": foreign or ForeignMessages(None)},
+        broker_transport_options=_transport_options(fail_fast)
+        | {"client_name": name, "foreign_messages": foreign or ForeignMessages(None)},
         # No acknowledgement: an early one covers only the moment between receipt and acknowledgement, for two more
         # round trips per doorbell; the reconciler covers every loss.
         task_queues=[Queue(name, no_ack=True) for name in dict.fromkeys((*QUEUES, *consumed))],

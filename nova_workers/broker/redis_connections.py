@@ -133,7 +133,7 @@ class _Pool(BlockingConnectionPool):
         self._doubted_s = asyncio.get_running_loop().time()
 
 
-def connect(url: str) -> Redis:
+def connect(url: str, name: str | None = None) -> Redis:
     """Return a client. It connects at first use.
 
     A command whose connection breaks, or that gets no reply in time, is repeated twice on new connections: every
@@ -141,11 +141,13 @@ def connect(url: str) -> Redis:
 
     Args:
         url: ``redis://``, ``rediss://`` or ``unix://``.
+        name: Of the connections, in `CLIENT LIST`.
     """
     tcp: dict[str, Any] = {} if url.startswith("unix:") else {"socket_keepalive_options": TCP_OPTIONS}
     pool = _Pool.from_url(
         url,
         **tcp,
+        client_name=name,
         max_connections=_CONNECTIONS,
         timeout=_WAIT_S,
         socket_timeout=_REPLY_S,

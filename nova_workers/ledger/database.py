@@ -115,6 +115,7 @@ class Database:
         *,
         pool_size: int,
         access: Access = "user",
+        name: str = "nova",
         reserved: int = 0,
         per_tenant: int | None = None,
         command_timeout_s: float = 30.0,
@@ -126,6 +127,7 @@ class Database:
             url: Of the database.
             pool_size: Most connections.
             access: What its statements see.
+            name: Of its sessions, in `pg_stat_activity`.
             reserved: With the access ``tenants``, those of them for contexts that see all tenants; with ``fleet``,
                 further ones for contexts that are bound to a tenant.
             per_tenant: Most of each pool that the tasks of one tenant hold at once (see `shares`).
@@ -134,6 +136,7 @@ class Database:
         """
         self._url = url
         self._access: Access = access
+        self._name = name
         if access == "tenants":
             reserved = max(1, reserved)
             self._sizes: dict[str | None, int] = {FLEET_ROLE: reserved, TENANT_ROLE: max(1, pool_size - reserved)}
@@ -311,6 +314,7 @@ class Database:
                     try:
                         self._pools[role] = await open_pool(
                             self._url,
+                            name=self._name,
                             size=self._sizes[role],
                             role=role,
                             command_timeout_s=self._command_timeout_s,

@@ -133,12 +133,13 @@ class _Session(asyncpg.Connection):  # type: ignore[type-arg]
 
 
 async def open_pool(  # type: ignore[type-arg]
-    url: str, *, size: int, role: str | None, command_timeout_s: float, keeps_sessions: bool
+    url: str, *, name: str, size: int, role: str | None, command_timeout_s: float, keeps_sessions: bool
 ) -> asyncpg.Pool:
     """Return a pool of sessions in a role; None keeps that of the URL's user.
 
     Args:
         url: Of the database.
+        name: Of the sessions, in `pg_stat_activity`.
         size: Most sessions.
         role: Of the sessions.
         command_timeout_s: For a statement.
@@ -163,6 +164,7 @@ async def open_pool(  # type: ignore[type-arg]
         connection_class=_Session,
         init=prepare,
         command_timeout=command_timeout_s,
+        server_settings={"application_name": name},
         max_queries=sys.maxsize if keeps_sessions else _MOST_STATEMENTS,
         max_inactive_connection_lifetime=0,
     )

@@ -45,6 +45,7 @@ def create_app(settings: Settings) -> Celery:
     celery = build_celery(
         settings.require_redis_url(),
         fail_fast=False,
+        name="nova-worker",
         consumed=settings.worker.consumed_queues(),
         foreign=ForeignMessages(metrics),
     )

@@ -5,7 +5,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["Figure", "Result", "percentile", "spread"]
+__all__ = ["Breakdown", "Figure", "Result", "bar", "percentile", "spread"]
+
+_BAR = 20
+"""Characters of a whole."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +43,21 @@ class Figure:
 
 
 @dataclass(frozen=True, slots=True)
+class Breakdown:
+    """A table of its own below the others: the steps of a row."""
+
+    columns: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Result:
     """One row of the table.
 
     Attributes:
         notes: What a reader must know to judge the numbers; footnotes of the table.
         details: Further numbers, for the JSON file.
+        breakdown: The steps of which the figures were computed, if readers need them.
     """
 
     row: str
@@ -53,12 +65,18 @@ class Result:
     figures: tuple[Figure, ...]
     notes: tuple[str, ...] = ()
     details: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    breakdown: Breakdown | None = None
 
     @property
     def met(self) -> bool | None:
         """Whether every bound is kept; None without any."""
         verdicts = [figure.met for figure in self.figures if figure.met is not None]
         return all(verdicts) if verdicts else None
+
+
+def bar(share: float) -> str:
+    """Return a bar for a share of 0 to 1."""
+    return "█" * round(_BAR * min(max(share, 0.0), 1.0))
 
 
 def percentile(values: Sequence[float], share: float) -> float:

@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from tests.bench.figures import Figure, Result
+from tests.bench.figures import Breakdown, Figure, Result
 from tests.bench.machine import Machine
 
 __all__ = ["Report"]
@@ -59,6 +59,10 @@ class Report:
             cells = (f"{result.what} [{number}]", *_cells(result))
             lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         lines += ["", *(f"{mark} {note}  " for mark, note in self._notes())]
+        for mark, breakdown in self._breakdowns():
+            lines += ["", f"{mark}", ""]
+            lines += [f"| {' | '.join(breakdown.columns)} |", f"|{' --- |' * len(breakdown.columns)}"]
+            lines += [f"| {' | '.join(line)} |" for line in breakdown.lines]
         return "\n".join(lines) + "\n"
 
     def print(self, console: Console) -> None:
@@ -75,11 +79,21 @@ class Report:
         console.print(table)
         for mark, note in self._notes():
             console.print(escape(f"{mark} {note}"), style="dim")
+        for mark, breakdown in self._breakdowns():
+            steps = Table(*breakdown.columns, title=escape(mark))
+            for line in breakdown.lines:
+                steps.add_row(*map(escape, line))
+            console.print(steps)
 
     def _notes(self) -> Iterable[tuple[str, str]]:
         for number, result in enumerate(self.results, 1):
             for note in result.notes:
                 yield f"[{number}]", note
+
+    def _breakdowns(self) -> Iterable[tuple[str, Breakdown]]:
+        for number, result in enumerate(self.results, 1):
+            if result.breakdown is not None:
+                yield f"{result.what} [{number}]", result.breakdown
 
     def _caption(self) -> str:
         machine = self.machine

@@ -46,6 +46,12 @@ class Sizes:
     warm_starts: int = 3
     imports: int = 3
     rounds: int = 3
+    scaling_workers: tuple[int, ...] = (1, 2, 4, 8)
+    scaling_slots: int = 5
+    scaling_apis: tuple[int, ...] = (1, 2, 4)
+    scaling_clients: int = 8
+    scaling_window_s: float = 10.0
+    scaling_idle_s: float = 4.0
     bare_tasks: int = 4_000
     bare_pings: int = 300
 
@@ -74,4 +80,6 @@ class Sizes:
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
             renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2, orders=2, cached_orders=3,
             warm_starts=0, imports=1, rounds=1,
+            scaling_workers=(1, 2), scaling_slots=2, scaling_apis=(1, 2), scaling_clients=2, scaling_window_s=0.5,
+            scaling_idle_s=0.2,
         )  # fmt: skip

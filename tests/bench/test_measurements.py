@@ -12,7 +12,7 @@ import pytest
 
 from nova_workers.devstack.commands import WORKER_APP
 from tests.bench.bare import measure_bare_celery
-from tests.bench.figures import Figure, Result, percentile, spread
+from tests.bench.figures import Breakdown, Figure, Result, bar, percentile, spread
 from tests.bench.installed import Site
 from tests.bench.machine import Machine
 from tests.bench.report import Report
@@ -23,6 +23,8 @@ from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
 _OWN_FLEET = ("tokens", "recovery", "claims", "search", "backfill", "triggers", "rename", "orders")
 """Rows with another fleet, or without one."""
+_IN_OWN_TEST = ("scaling",)
+"""Rows with more processes than fit into the time of a test beside the others."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
     async with bench.stage() as stage, bench.site() as site:
         sharing = _SharingBench(servers, sizes, bench.bare, preloaded=True, shared=stage, shared_site=site)
         # The memory row leaves turns behind that never end.
-        for row in sorted(set(ROWS) - set(_OWN_FLEET), key=lambda row: row == "memory"):
+        for row in sorted(set(ROWS) - {*_OWN_FLEET, *_IN_OWN_TEST}, key=lambda row: row == "memory"):
             results[row] = await ROWS[row](sharing)
     for row in _OWN_FLEET:
         results[row] = await ROWS[row](bench)
@@ -74,6 +76,27 @@ async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
     assert [figure.value for figure in results["recovery"].figures if figure.label == "run twice"] == [0]
     cpu_ms = results["turns"].details["cpu_ms_per_run"]
     assert {"api", "worker", "postgres", "valkey", "load generator"} <= set(cpu_ms)
+
+
+@pytest.mark.fleet
+@pytest.mark.timeout(180)
+async def test_scaling_out_is_measured_with_the_connections_of_each_kind_of_process(
+    postgres_url_admin: str, redis_url: str
+) -> None:
+    sizes = Sizes.tiny()
+    result = await ROWS["scaling"](Bench(await _servers(postgres_url_admin, redis_url), sizes, preloaded=True))
+
+    _check("scaling", result)
+    workers, apis = result.details["workers"], result.details["apis"]
+    assert tuple(step["workers"] for step in workers) == sizes.scaling_workers
+    assert tuple(step["apis"] for step in apis) == sizes.scaling_apis
+    for step in (*workers, *apis):
+        connections = step["window"]["connections"]
+        assert min(connections["nova-api"]) >= step["apis"]
+        assert min(connections["nova-worker"]) >= step["workers"]
+        assert step["window"]["turns"] > 0
+    assert result.breakdown is not None
+    assert len(result.breakdown.lines) == len(workers) + len(apis)
 
 
 async def _servers(admin_url: str, redis_url: str) -> Servers:
@@ -109,12 +132,14 @@ def test_percentiles_are_measured_values_and_never_between_two() -> None:
 
 def test_the_report_says_the_same_in_the_table_and_in_the_file() -> None:
     figures = spread([0.004, 0.006], bounds_ms={"p50": 5, "p99": 5}, bare_s=[0.002])
-    result = Result("wait", "POST | wait", figures, notes=("Idle.",))
+    steps = Breakdown(("processes", "of linear"), (("2", bar(0.5)),))
+    result = Result("wait", "POST | wait", figures, notes=("Idle.",), breakdown=steps)
     report = Report(Machine.this(), datetime.now(UTC), 1.0, "tiny", (result,))
 
     table = report.to_markdown()
     assert "| POST \\| wait [1] | p50 ≤ 5 ms · p99 ≤ 5 ms | p50 4 ms · p95 6 ms · p99 6 ms | ✗ | p50 2" in table
     assert "[1] Idle." in table
+    assert "| processes | of linear |\n| --- | --- |\n| 2 | ██████████ |" in table
     row = orjson.loads(report.to_json())["rows"][0]
     assert (row["met"], row["figures"][0]["value"]) == (False, 4.0)
     assert report.missed == ("wait",)

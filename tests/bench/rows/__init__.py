@@ -13,6 +13,7 @@ from tests.bench.rows.memory import measure_memory
 from tests.bench.rows.orders import measure_orders
 from tests.bench.rows.recovery import measure_recovery
 from tests.bench.rows.rename import measure_rename
+from tests.bench.rows.scaling import measure_scaling
 from tests.bench.rows.search import measure_search
 from tests.bench.rows.start import measure_start
 from tests.bench.rows.tokens import measure_tokens
@@ -43,5 +44,6 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "orders": measure_orders,
     "rename": measure_rename,
     "start": measure_start,
+    "scaling": measure_scaling,
 }
 """By name, in the table's order."""

@@ -1,0 +1,69 @@
+"""How many connections each kind of process holds under load, beside the numbers of docs/operations.md."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from nova_workers.config import Settings
+from nova_workers.contracts.http.wire import StatelessRunCreate
+from nova_workers.ledger.database import Database
+from tests.requirements import proves
+from tests.support.processes.fleet import Fleet, fleet_env
+
+_PAGE = Path(__file__).resolve().parents[2] / "docs" / "operations.md"
+_ROW = re.compile(r"^\| (API|worker|beat) \| (\d+)[^|]*\| (\d+)[^|]*\|", re.MULTILINE)
+_SESSIONS = """
+SELECT application_name AS name, count(*) AS sessions FROM pg_stat_activity
+ WHERE datname = current_database() AND backend_type = 'client backend' GROUP BY 1
+"""
+_LOOK_EVERY_S = 0.05
+_TURNS = 80
+"""At once: more than either process has connections."""
+_MESSAGE = json.dumps(
+    {"script": [{"tool": {"name": "note_list", "input": {}}}, {"sleep_s": 0.3}, {"say": "No notes."}]}
+)
+
+
+def _documented() -> dict[str, tuple[int, int]]:
+    """Return the most connections to Postgres and to Redis that the page states, by the name of connections."""
+    rows = _ROW.findall(_PAGE.read_text("utf-8"))
+    return {f"nova-{process.lower()}": (int(postgres), int(redis)) for process, postgres, redis in rows}
+
+
+@proves("processes.connections")
+@pytest.mark.fleet
+async def test_under_load_no_process_holds_more_connections_than_documented(
+    settings: Settings, database: Database, redis: Redis
+) -> None:
+    documented = _documented()
+    assert set(documented) == {"nova-api", "nova-worker", "nova-beat"}
+    others = {client["id"] for client in await redis.client_list()}
+    most: dict[str, tuple[int, int]] = dict.fromkeys(documented, (0, 0))
+
+    async def count() -> None:
+        sessions = {row["name"]: row["sessions"] for row in await database.fetch(_SESSIONS)}
+        clients = Counter(each["name"] for each in await redis.client_list() if each["id"] not in others)
+        for name, (postgres, of_redis) in most.items():
+            most[name] = max(postgres, sessions.get(name, 0)), max(of_redis, clients[name])
+
+    async with Fleet(fleet_env(settings), beat=True, concurrency=_TURNS) as fleet:
+        turns = asyncio.gather(*(fleet.client.runs.wait(StatelessRunCreate(message=_MESSAGE)) for _ in range(_TURNS)))
+        while not turns.done():
+            await asyncio.wait({turns}, timeout=_LOOK_EVERY_S)
+            await count()
+        assert {run.status for run in await turns} == {"succeeded"}
+
+    for name, (postgres, of_redis) in documented.items():
+        assert (most[name][0] <= postgres, most[name][1] <= of_redis) == (True, True), (name, most[name])
+        # The load was one. Exports, tools, and doorbells that the broker did not take need the rest.
+        assert (most[name][0] >= postgres // 3, most[name][1] >= of_redis // 3) == (True, True), (name, most[name])
+    # What is documented for a fleet is the sum of its processes.
+    for of_api, of_worker in zip(documented["nova-api"], documented["nova-worker"], strict=True):
+        assert f"`{of_api}a + {of_worker}w`" in _PAGE.read_text("utf-8")
