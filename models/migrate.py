@@ -9,13 +9,12 @@ from pathlib import Path
 import asyncpg
 from alembic import command
 from alembic.config import Config
-from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-__all__ = ["current", "downgrade", "engine_for", "head", "upgrade"]
+__all__ = ["PoolerBetween", "current", "downgrade", "engine_for", "head", "upgrade"]
 
 _LOCK_KEY = 6_116_271_953_047_312
 """Any constant: the advisory lock that one migrating process holds."""
@@ -26,15 +25,29 @@ _TRY_LOCK = text("SELECT pg_try_advisory_lock(:key)")
 _Migration = Callable[[Connection], None]
 
 
+class PoolerBetween(Exception):
+    """The URL leads to a pooler, which may lend the lock's session to others; the message says what to set."""
+
+
 def engine_for(url: str) -> AsyncEngine:
     """Return an engine that connects as the runtime does: asyncpg itself reads the URL.
 
     Args:
-        url: ``postgresql://…``; a socket folder goes into ``?host=``.
+        url: ``postgresql://…``; a socket folder goes into ``?host=``. Connecting raises `PoolerBetween` if it leads to
+            a pooler.
     """
 
     async def connect() -> asyncpg.Connection:
-        return await asyncpg.connect(url)
+        connection = await asyncpg.connect(url)
+        # Without values: a pooler may not survive a statement that is prepared.
+        own = await connection.execute(f"SELECT WHERE pg_backend_pid() = {connection.get_server_pid()}")
+        if own == "SELECT 0":
+            await connection.close()
+            raise PoolerBetween(
+                "A migration needs sessions of its own, and a pooler such as PgBouncer stands before this database. "
+                "Set NOVA_DATABASE_OWNER_URL to the address of Postgres itself, for `nova migrate` alone."
+            )
+        return connection
 
     return create_async_engine("postgresql+asyncpg://", async_creator=connect, poolclass=NullPool)
 
@@ -49,16 +62,15 @@ def head() -> str:
 
 async def current(url: str) -> str | None:
     """Return the database's revision; None for a database that was never migrated."""
-
-    def read(connection: Connection) -> str | None:
-        return MigrationContext.configure(connection).get_current_revision()
-
-    engine = engine_for(url)
+    # Without what belongs to a session: a pooler may stand between.
+    connection = await asyncpg.connect(url, statement_cache_size=0)
     try:
-        async with engine.connect() as connection:
-            return await connection.run_sync(read)
+        async with connection.transaction(readonly=True):
+            if not await connection.fetchval("SELECT to_regclass('alembic_version') IS NOT NULL"):
+                return None
+            return await connection.fetchval("SELECT version_num FROM alembic_version")
     finally:
-        await engine.dispose()
+        await connection.close()
 
 
 async def upgrade(url: str, revision: str = "head") -> None:

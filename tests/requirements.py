@@ -234,6 +234,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "unavailable.says-what": "An error about an unavailable database says whether anything may have been written.",
     "tenants.second-wall": "A statement of the API that forgets its tenant sees and changes no row of another.",
     "processes.connections": "A process holds no more connections to Postgres and Redis than its documentation says.",
+    "tenants.pooler": "Through a pooler whose clients share sessions, tenants stay apart and a fleet works.",
     "audit.every-thing": "Each thing that people and agents manage is audited.",
     "audit.who": "A change by a key or an agent is recorded in its own transaction, without values.",
     "audit.append-only": "No process of the fleet can add or change a record, nor a tenant's session delete one.",

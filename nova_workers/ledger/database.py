@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager, nullcontext, suppress
 from typing import Any, Literal, Protocol
 
@@ -11,6 +11,7 @@ import asyncpg
 
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.auditing import current_actor
+from nova_workers.ledger.connections import BoundConnection, Row, SharedConnection, SharedSnapshot
 from nova_workers.ledger.failures import (
     UNAVAILABLE,
     UNSTORABLE,
@@ -19,7 +20,6 @@ from nova_workers.ledger.failures import (
     unstorable,
     write_something,
 )
-from nova_workers.ledger.named_sql import bind
 from nova_workers.ledger.sessions import CANCELLATION_S, FLEET_ROLE, TENANT_ROLE, RoleRefused, open_pool
 from nova_workers.ledger.shares import Shares
 from nova_workers.ledger.visibility import bound_tenant, visible_tenant
@@ -30,9 +30,6 @@ Access = Literal["user", "fleet", "tenants"]
 """What the statements of a pool see: all that the user of the URL may (commands); the rows of all tenants, and in a
 context that is bound to a tenant those of that one (workers); only those of the tenant to which the context is bound
 (the API, see `visibility`)."""
-
-Row = asyncpg.Record
-"""One row; values by column name."""
 
 
 class Connection(Protocol):
@@ -64,42 +61,6 @@ class Snapshot(Connection, Protocol):
     def rows(self, statement: str, /, *, at_once: int, **values: Any) -> AsyncGenerator[Row]:
         """Yield the rows of a statement, with at most `at_once` of them in memory."""
         ...
-
-
-class _BoundConnection:
-    """A pooled connection that binds values by name."""
-
-    __slots__ = ("_connection", "sent")
-
-    def __init__(self, connection: asyncpg.pool.PoolConnectionProxy) -> None:  # type: ignore[type-arg]
-        self._connection = connection
-        self.sent: list[str] = []
-
-    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
-        text, arguments = self._next(statement, values)
-        return await self._connection.fetch(text, *arguments)
-
-    async def fetchrow(self, statement: str, /, **values: Any) -> Row | None:
-        text, arguments = self._next(statement, values)
-        return await self._connection.fetchrow(text, *arguments)
-
-    async def fetchval(self, statement: str, /, **values: Any) -> Any:
-        text, arguments = self._next(statement, values)
-        return await self._connection.fetchval(text, *arguments)
-
-    async def execute(self, statement: str, /, **values: Any) -> str:
-        text, arguments = self._next(statement, values)
-        return await self._connection.execute(text, *arguments)
-
-    async def rows(self, statement: str, /, *, at_once: int, **values: Any) -> AsyncGenerator[Row]:
-        text, arguments = bind(statement, values)
-        async for row in self._connection.cursor(text, *arguments, prefetch=at_once):
-            yield row
-
-    def _next(self, statement: str, values: Mapping[str, Any]) -> tuple[str, list[Any]]:
-        bound = bind(statement, values)
-        self.sent.append(statement)
-        return bound
 
 
 class Database:
@@ -175,8 +136,7 @@ class Database:
         """
         try:
             async with self._lend() as connection:
-                # A pooler gives its clients an id of its own.
-                return connection.get_server_pid() != await connection.fetchval("SELECT pg_backend_pid()")
+                return connection.is_shared
         except UNAVAILABLE as error:
             raise unavailable(error, may_be_written=False) from error
 
@@ -189,10 +149,10 @@ class Database:
                 been committed.
             Unstorable: It refuses a value; nothing was written.
         """
-        bound: _BoundConnection | None = None
+        bound: BoundConnection | None = None
         try:
             async with self._lend() as connection:
-                bound = _BoundConnection(connection)
+                bound = SharedConnection(connection) if connection.is_shared else BoundConnection(connection)
                 yield bound
         except UNAVAILABLE as error:
             sent = [] if bound is None else bound.sent
@@ -214,7 +174,7 @@ class Database:
         committing: list[str] = []
         try:
             async with self._lend() as connection, connection.transaction():
-                bound = _BoundConnection(connection)
+                bound = BoundConnection(connection)
                 yield bound
                 committing = bound.sent
         except UNAVAILABLE as error:
@@ -239,7 +199,7 @@ class Database:
                 await connection.execute(
                     "SET LOCAL TimeZone = 'UTC'; SET LOCAL idle_in_transaction_session_timeout = 0"
                 )
-                yield _BoundConnection(connection)
+                yield SharedSnapshot(connection) if connection.is_shared else BoundConnection(connection)
         except UNAVAILABLE as error:
             raise unavailable(error, may_be_written=False) from error
         except UNSTORABLE as error:

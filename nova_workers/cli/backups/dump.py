@@ -18,6 +18,7 @@ from nova_workers.cli.backups.programs import (
     start,
     without_password,
 )
+from nova_workers.cli.backups.server import refuse_pooler
 from nova_workers.cli.version import version_of
 from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Connection, Database
@@ -58,6 +59,7 @@ async def back_up(url: str, path: Path) -> Manifest:
     """
     database = Database(url, pool_size=1, command_timeout_s=_STATEMENT_S)
     try:
+        await refuse_pooler(database)
         async with database.snapshot() as connection:
             return await write_snapshot(connection, url, path)
     finally:

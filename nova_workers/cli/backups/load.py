@@ -24,7 +24,7 @@ from nova_workers.cli.backups.programs import (
     start,
     without_password,
 )
-from nova_workers.cli.backups.server import Server
+from nova_workers.cli.backups.server import Server, refuse_pooler
 from nova_workers.errors import ConfigurationError, Conflict, InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.upkeep import catalog
@@ -105,6 +105,7 @@ async def load_backup(backup: Backup, server: Server, *, drop_deliveries: bool) 
     manifest = backup.manifest
     database = Database(server.url, pool_size=1, command_timeout_s=_STATEMENT_S)
     try:
+        await refuse_pooler(database)
         programs = await _check_server(database, backup)
         await prepare_server(server.url)
         await _check_roles(database, backup)

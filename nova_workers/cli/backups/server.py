@@ -12,8 +12,9 @@ from nova_workers.devstack.home import AlreadyRunning, lock_home, read_state
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.supervisor import Supervisor
 from nova_workers.errors import ConfigurationError
+from nova_workers.ledger.database import Database
 
-__all__ = ["Server", "on_server"]
+__all__ = ["Server", "on_server", "refuse_pooler"]
 
 Say = Callable[[str], None]
 
@@ -98,3 +99,19 @@ async def _started(postgres: EmbeddedPostgres, say: Say) -> AsyncGenerator[str]:
         yield postgres.url()
     finally:
         await supervisor.stop()
+
+
+async def refuse_pooler(database: Database) -> None:
+    """Check that sessions with the database are its clients' own.
+
+    `pg_dump` and `pg_restore` change settings of their session, which a pooler then lends to the fleet.
+
+    Raises:
+        ConfigurationError: A pooler stands between.
+        Unavailable: The database cannot be reached.
+    """
+    if await database.is_shared():
+        raise ConfigurationError(
+            "Backups and restores need sessions of their own, and a pooler such as PgBouncer stands before this "
+            "database. Set NOVA_DATABASE_OWNER_URL to the address of Postgres itself."
+        )

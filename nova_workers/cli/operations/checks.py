@@ -72,23 +72,20 @@ async def check_database(url: str | None) -> list[Finding]:
     if url is None:
         return [Finding("database", "fail", "no URL", "set NOVA_DATABASE_URL, or run `nova up`")]
     try:
-        connection = await asyncpg.connect(url, timeout=_CONNECT_S)
+        # Without what belongs to a session: a pooler may stand between.
+        connection = await asyncpg.connect(url, timeout=_CONNECT_S, statement_cache_size=0)
     except (*_UNREACHABLE, ValueError) as error:
         fix = "is it running? Check host, user, password and database in NOVA_DATABASE_URL, or run `nova up`"
         return [Finding("database", "fail", _words(error), fix)]
     try:
-        number = int(await connection.fetchval("SHOW server_version_num"))
-        version = str(await connection.fetchval("SHOW server_version"))
-        found = [
-            Finding("database", "ok", f"Postgres {version}")
-            if number >= MIN_POSTGRES
-            else Finding("database", "fail", f"Postgres {version}", "move to Postgres 15 or later; 18 is best")
-        ]
-        found.append(await _check_vector(connection))
-        found += await _check_search(connection)
-        before_s = time.time()
-        there_s = float(await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())"))
-        found.append(_skew("clock of postgres", there_s, before_s, time.time()))
+        async with connection.transaction():
+            found = await _check_server(connection)
+        async with connection.transaction():
+            found += await _check_search(connection)
+        async with connection.transaction():
+            before_s = time.time()
+            there_s = float(await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())"))
+            found.append(_skew("clock of postgres", there_s, before_s, time.time()))
     finally:
         await connection.close()
     return [*found, await _check_schema(url)]
@@ -141,6 +138,17 @@ async def check_console(url: object) -> list[Finding]:
             fix = "see the lines of `console` in the output of `nova up`"
             return [Finding("console", "warn", f"nothing answers at {url}", fix)]
     return [Finding("console", "ok", f"{url}; `nova console --login` signs in")]
+
+
+async def _check_server(connection: asyncpg.Connection) -> list[Finding]:
+    number = int(str(await connection.fetchval("SHOW server_version_num")))
+    version = str(await connection.fetchval("SHOW server_version"))
+    found = (
+        Finding("database", "ok", f"Postgres {version}")
+        if number >= MIN_POSTGRES
+        else Finding("database", "fail", f"Postgres {version}", "move to Postgres 15 or later; 18 is best")
+    )
+    return [found, await _check_vector(connection)]
 
 
 async def _check_vector(connection: asyncpg.Connection) -> Finding:

@@ -65,6 +65,8 @@ def migrate(
     try:
         before, after = asyncio.run(_run(url, used_url, change=not status))
         key = _make_key(url, settings, first_key_file) if first_key and not status else None
+    except migrations.PoolerBetween as error:
+        raise ConfigurationError(str(error)) from error
     except _UNREACHABLE as error:
         raise Unavailable(
             f"The database cannot be reached or changed ({error}). Check NOVA_DATABASE_URL, or NOVA_DATABASE_OWNER_URL "

@@ -151,6 +151,7 @@ def _memory() -> Path | None:
 @contextmanager
 def _throwaway_home() -> Generator[Path]:
     home = Path(tempfile.mkdtemp(prefix="nova-test-", dir=_memory()))
+    home.chmod(0o711)  # for PgBouncer, which runs as the user of Postgres; that user's socket is in a folder of its own
     try:
         yield home
     finally:
