@@ -15,7 +15,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs import cancel as ledger
 from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.threads.records import delete_thread
-from nova_workers.ledger.waits.release import find_stuck, release_waiting
+from nova_workers.ledger.waits.release import find_awaited_children, find_stuck, release_waiting
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.parents import resolve_parents
@@ -129,8 +129,6 @@ class Canceller:
         raise IllegalTransition(f"Run {run_id!r} is no longer queued ({status}); it cannot be {verb}.", status=status)
 
     async def _request(self, tenant_id: str, run_ids: Sequence[str]) -> _Requested:
-        if not run_ids:
-            return _Requested(0, 0)
         async with self._database.connection() as connection:
             requests = await ledger.request_cancel(connection, tenant_id, run_ids)
         return await self._apply(requests)
@@ -151,10 +149,6 @@ class Canceller:
         await self._resolve_parents([request.doorbell.run_id for request in requests if request.ended])
         await self._release([request.doorbell.run_id for request in requests if request.waiting])
 
-    async def abandon(self, tenant_id: str, run_ids: Sequence[str]) -> None:
-        """Cancel runs whose result is no longer needed. Runs that have ended stay as they are."""
-        await self._request(tenant_id, run_ids)
-
     async def apply_interrupt(self, run_id: str) -> None:
         """Interrupt the active run at once, as a committed message requested."""
         await self._control.notify_cancel([run_id], "interrupt")
@@ -171,11 +165,20 @@ class Canceller:
         """Requeue waiting runs that are to be canceled, and cancel the child runs that they waited for."""
         if not run_ids:
             return
+        # The children first: after a crash the run still waits, and the reconciler finds it. A transaction of its own,
+        # since a child's end locks its own rows before those of its parent.
+        async with self._database.connection() as connection:
+            children = await find_awaited_children(connection, run_ids)
+            requests = [
+                request
+                for tenant_id, child_ids in children.items()
+                for request in await ledger.request_cancel(connection, tenant_id, child_ids)
+            ]
         async with self._database.transaction() as connection:
-            released = await release_waiting(connection, run_ids)
-        self._dispatcher.ring_runs([each.bell for each in released])
-        for each in released:
-            await self.abandon(each.tenant_id, each.children)
+            bells = await release_waiting(connection, run_ids)
+        self._dispatcher.ring_runs(bells)
+        if requests:
+            await self.apply_requests(requests)
 
     async def _resolve_parents(self, run_ids: Sequence[str]) -> None:
         if not run_ids:

@@ -9,12 +9,12 @@ import structlog
 
 from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.ports import Dispatcher
-from nova_workers.contracts.runs import Doorbell
+from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound, Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.permissions import allow_always
-from nova_workers.ledger.runs.cancel import run_status
+from nova_workers.ledger.runs.cancel import request_cancel, run_status
 from nova_workers.ledger.waits import records as ledger
 from nova_workers.ledger.waits.records import Resolution, Wait
 from nova_workers.runs.cancel import Canceller
@@ -28,6 +28,10 @@ _log = structlog.get_logger(__name__)
 _BATCH = 200
 _LOOK_BACK = timedelta(hours=1)
 """How far back the frequent sweep looks for ended child runs; the thorough one looks at all."""
+
+
+class _Changed(Exception):
+    """Rolls back: a wait is not as it was read."""
 
 
 class Waiting:
@@ -53,19 +57,9 @@ class Waiting:
             IllegalTransition: The wait was answered before, or the run does not wait.
             InvalidInput: The answer does not fit the request.
         """
-        wait = await self._find(tenant_id, run_id, wait_id)
-        resolution = _answered(wait, answer)
-        async with self._database.transaction() as connection:
-            if answer.remember:
-                await _remember(connection, wait, answer)
-            ended, bell = await ledger.resolve_wait(connection, wait, resolution)
-            if not ended:
-                raise IllegalTransition(
-                    f"Wait {wait.id!r} of run {run_id!r} has ended: another answer or the deadline came first.",
-                    wait_id=wait.id,
-                )
-        self._ring(bell)
-        await self._cancel_child(wait)
+        while not await self._try_answer(await self._find(tenant_id, run_id, wait_id), answer):
+            # It ended since it was read, which the next read refuses, or it was passed to an agent, which happens once.
+            pass
 
     async def sweep(self, *, thorough: bool = False) -> int:
         """End every wait whose deadline has passed or whose child run has ended; return how many. May run concurrently.
@@ -82,6 +76,23 @@ class Waiting:
                 connection, ended_within=None if thorough else _LOOK_BACK, limit=_BATCH
             )
         return await self._end_each(due, self._time_out) + await self._end_each(ended, self._end_with_child)
+
+    async def _try_answer(self, wait: Wait, answer: Answer) -> bool:
+        """Answer a wait. False if it is not as it was read; then nothing changed."""
+        resolution = _answered(wait, answer)
+        try:
+            async with self._database.transaction() as connection:
+                if answer.remember:
+                    await _remember(connection, wait, answer)
+                abandoned = await _abandon_child(connection, wait)
+                ended, bell = await ledger.resolve_wait(connection, wait, resolution)
+                if not ended:
+                    raise _Changed
+        except _Changed:
+            return False
+        self._ring(bell)
+        await self._canceller.apply_requests(abandoned)
+        return True
 
     async def _find(self, tenant_id: str, run_id: str, wait_id: str | None) -> Wait:
         async with self._database.connection() as connection:
@@ -124,27 +135,33 @@ class Waiting:
     async def _time_out(self, wait: Wait) -> None:
         request = wait.request
         if isinstance(request, AskUser) and request.escalate_to is not None and wait.child_run_id is None:
-            async with self._database.connection() as connection:
+            async with self._database.transaction() as connection:
                 bell = await ledger.escalate(connection, wait, request.escalate_to, _escalated(request))
             if bell is not None:
                 _log.info("wait.escalated", run_id=wait.run_id, wait_id=wait.id, agent_id=request.escalate_to)
                 self._ring(bell)
                 return
         async with self._database.transaction() as connection:
+            abandoned = await _abandon_child(connection, wait)
             ended, bell = await ledger.resolve_wait(connection, wait, _timed_out(wait))
         if ended:
             _log.info("wait.timed_out", run_id=wait.run_id, wait_id=wait.id, kind=request.kind)
-            await self._cancel_child(wait)
         self._ring(bell)
-
-    async def _cancel_child(self, wait: Wait) -> None:
-        """Cancel the child run of an ended wait. After a crash before this, the child runs to its end."""
-        if wait.child_run_id is not None:
-            await self._canceller.abandon(wait.tenant_id, [wait.child_run_id])
+        await self._canceller.apply_requests(abandoned)
 
     def _ring(self, bell: Doorbell | None) -> None:
         if bell is not None:
             self._dispatcher.ring_runs([bell])
+
+
+async def _abandon_child(connection: Connection, wait: Wait) -> list[CancelRequest]:
+    """Cancel the child run of a wait that ends in this transaction.
+
+    Call it first: a child's end locks the child's rows before those of its parent.
+    """
+    if wait.child_run_id is None:
+        return []
+    return await request_cancel(connection, wait.tenant_id, [wait.child_run_id])
 
 
 async def _remember(connection: Connection, wait: Wait, answer: Answer) -> None:

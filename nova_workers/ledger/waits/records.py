@@ -65,11 +65,12 @@ SELECT t.id FROM threads t JOIN runs r ON r.thread_id = t.id WHERE r.id = :run_i
 """
 
 # Ends a wait. The run's last open wait requeues it, to continue with its open step. Of two concurrent answers to one
-# wait only one finds it `open`.
+# wait only one finds it `open`. One that was passed to an agent since it was read is left as it is: its caller does not
+# know that agent's run.
 _RESOLVE = """
 WITH wait AS (
     UPDATE run_waits SET status = :status, answer = :answer, resolved_at = now()
-     WHERE id = :wait_id AND status = 'open'
+     WHERE id = :wait_id AND status = 'open' AND child_run_id IS NOT DISTINCT FROM :child_run_id::text
     RETURNING run_id, tool_call_id
 ), call AS (
     UPDATE tool_calls c
@@ -128,8 +129,8 @@ _CHILD = insert_runs(
 )
 
 # Passes an unanswered question to an agent: the wait stays open, and waits for that agent's run. It does nothing if the
-# wait was answered meanwhile. At most `max_depth` agents wait for one another. An agent that was renamed is asked under
-# its id now.
+# wait was answered meanwhile, or its run is to be canceled; a cancel that comes now waits for the run, and then finds
+# the new child. At most `max_depth` agents wait for one another. An agent that was renamed is asked under its id now.
 _ESCALATE = f"""
 WITH asked AS (
     SELECT w.id, w.tenant_id, w.tool_call_id, a.id AS agent_id, r.id AS run_id, r.turn_id, r.queue, r.priority, r.depth,
@@ -138,7 +139,8 @@ WITH asked AS (
       JOIN agents f ON f.tenant_id = w.tenant_id AND f.id = :agent_id
       JOIN agents a ON a.tenant_id = w.tenant_id AND a.id = COALESCE(f.renamed_to, f.id) AND a.deleted_at IS NULL
      WHERE w.id = :wait_id AND w.status = 'open' AND w.child_run_id IS NULL AND r.depth + 1 < :max_depth
-       FOR UPDATE OF w
+       AND r.cancel_requested_at IS NULL
+       FOR UPDATE OF r, w
 ), thread AS (
     {insert_threads("asked", id=":thread_id", agent_id="agent_id")}
 ), child AS (
@@ -213,13 +215,14 @@ async def resolve_wait(connection: Connection, wait: Wait, resolution: Resolutio
     """End a wait and close its inbox item. Call it in a transaction.
 
     Returns:
-        Whether it was still open, and the run's doorbell if the run is queued again.
+        Whether it was still open and as it was read, and the run's doorbell if the run is queued again.
     """
     await connection.fetchval(_LOCK, run_id=wait.run_id)
     call_status = "approved" if resolution.result is None else "failed" if resolution.failed else "completed"
     row = await connection.fetchrow(
         _RESOLVE,
         wait_id=wait.id,
+        child_run_id=wait.child_run_id,
         status=resolution.status,
         answer=resolution.answer,
         call_status=call_status,
@@ -257,11 +260,12 @@ async def find_waits_of_ended_children(
 
 
 async def escalate(connection: Connection, wait: Wait, agent_id: str, message: str) -> Doorbell | None:
-    """Pass an unanswered question to an agent.
+    """Pass an unanswered question to an agent. Call it in a transaction.
 
     None if there is no such agent, too many agents wait for one another, or the question was answered meanwhile.
     """
     content = [{"type": "text", "text": message}]
+    await connection.fetchval(_LOCK, run_id=wait.run_id)
     row = await connection.fetchrow(
         _ESCALATE,
         wait_id=wait.id,

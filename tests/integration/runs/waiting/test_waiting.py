@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import orjson
@@ -11,14 +12,22 @@ from nova_workers.contracts.runs import Accepted
 from nova_workers.contracts.waits import Answer
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.threads.records import delete_thread
+from nova_workers.ledger.waits.records import escalate, find_due_waits
+from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.control import ControlChannel
+from nova_workers.runs.waiting import Waiting
 from tests.requirements import proves
-from tests.support.harness.fault_injection import Fault
+from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.manual_clock import ManualClock
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness, Worker
+from tests.support.waiting import until
 
 _ASK: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea or coffee?", "options": ["tea", "coffee"]}}
+_BLOCKED = """
+SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')
+"""
 
 
 def script(*items: dict[str, Any]) -> str:
@@ -175,6 +184,40 @@ async def test_a_person_may_still_answer_while_an_agent_is_asked_in_their_place(
         "SELECT status FROM runs WHERE parent_run_id = :parent_run_id", parent_run_id=run.run_id
     )
     assert asked == "canceled"
+
+
+async def test_an_agent_is_asked_in_a_persons_place_once_although_two_reconcilers_see_the_deadline(fleet: Harness):
+    run, faults, slow = await _begin_escalation(fleet, hold="lock")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(slow.sweep())
+        await faults.reached()
+        await fleet.waiting.sweep()
+        faults.step()
+    assert await fleet.status(run.run_id) == "waiting"
+    assert await fleet.status(await _child_of(fleet, run.run_id)) == "queued"
+
+
+async def test_an_answer_that_meets_the_deadline_stops_the_agent_that_is_asked_in_the_persons_place(fleet: Harness):
+    run, faults, slow = await _begin_escalation(fleet, hold="lock")
+    async with asyncio.TaskGroup() as group:
+        group.create_task(slow.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee")))
+        await faults.reached()
+        await fleet.waiting.sweep()
+        faults.step()
+    assert await _result_of(fleet, run.run_id) == ("completed", "coffee")
+    assert await fleet.status(await _child_of(fleet, run.run_id)) == "canceled"
+
+
+@proves("suspend.cancel")
+async def test_a_cancel_that_meets_the_deadline_stops_the_agent_that_is_asked_in_the_persons_place(fleet: Harness):
+    run, _, _ = await _begin_escalation(fleet)
+    async with asyncio.TaskGroup() as group:
+        async with fleet.database.transaction() as connection:
+            (wait,) = await find_due_waits(connection, limit=2)
+            assert await escalate(connection, wait, "planned", "Tea or coffee?")
+            group.create_task(fleet.canceller.cancel(fleet.tenant_id, run.run_id))
+            await until(lambda: fleet.database.fetchval(_BLOCKED), "the cancellation to wait")
+    assert await fleet.status(await _child_of(fleet, run.run_id)) == "canceled"
 
 
 async def test_an_agent_that_does_not_answer_in_time_is_stopped(fleet: Harness):
@@ -522,6 +565,18 @@ async def _pass_time(fleet: Harness) -> None:
     await fleet.reconciler.reconcile()
 
 
+async def _begin_escalation(fleet: Harness, *, hold: str = "") -> tuple[Accepted, FaultInjector, Waiting]:
+    """Let the deadline of a question pass, and return a process that is blocked in front of a statement."""
+    question = {"name": "ask_user", "input": _ASK["input"] | {"expires_in_s": 9, "escalate_to": "planned"}}
+    run = await _begin(fleet, {"tool": question}, {"say": "settled"})
+    await fleet.database.execute("UPDATE run_waits SET due_at = now()")
+    faults = FaultInjector()
+    faults.hold(hold)
+    database = FaultInjectingDatabase(fleet.database, faults)
+    canceller = Canceller(database, ControlChannel(fleet.redis), fleet.publisher, fleet.bells)
+    return run, faults, Waiting(database, fleet.bells, canceller)
+
+
 async def _resume_approved_call(fleet: Harness, worker: Worker) -> Accepted:
     """Block a worker in front of the commit that an approved call is about to begin."""
     save = {"name": "memory_save", "input": {"content": "The sky is blue."}}
@@ -576,3 +631,62 @@ async def test_a_call_begins_if_the_run_is_still_held_by_a_worker_that_lost_its_
     await slot
     assert await fleet.status(run.run_id) == "succeeded"
     assert worker.faults.log.count("is_held") == 1
+
+
+def _dying(fleet: Harness, fault: Fault, statement: str, nth: int = 1) -> tuple[Canceller, Waiting]:
+    """Return a process that dies at a statement."""
+    faults = FaultInjector()
+    faults.plan(fault, statement, nth=nth)
+    database = FaultInjectingDatabase(fleet.database, faults)
+    canceller = Canceller(database, ControlChannel(fleet.redis), fleet.publisher, fleet.bells)
+    return canceller, Waiting(database, fleet.bells, canceller)
+
+
+async def _child_of(fleet: Harness, run_id: str) -> str:
+    return await fleet.database.fetchval("SELECT id FROM runs WHERE parent_run_id = :run_id", run_id=run_id)
+
+
+@pytest.mark.parametrize(("statement", "nth"), [("request", 1), ("request", 2), ("release", 1)])
+@proves("suspend.cancel")
+async def test_the_asked_agents_of_a_canceled_run_stop_wherever_the_canceling_process_dies(
+    fleet: Harness, statement: str, nth: int
+):
+    # `c` waits for a person without a deadline.
+    run = await _begin(fleet, {"tool": ask("b", {"tool": ask("c", {"tool": _ASK})})}, {"say": "never"})
+    canceller, _ = _dying(fleet, "crash_after", statement, nth)
+    with pytest.raises(Crashed):
+        await canceller.cancel(fleet.tenant_id, run.run_id)
+    for _ in range(3):
+        await fleet.reconciler.reconcile()
+        await fleet.age_doorbells()
+        await fleet.settle(*fleet.workers)
+    assert await fleet.database.fetchval("SELECT array_agg(DISTINCT status) FROM runs") == ["canceled"]
+    assert await fleet.database.fetchval("SELECT count(*) FROM run_waits WHERE status = 'open'") == 0
+    await check_any_time(fleet.database)
+
+
+@proves("suspend.expiry")
+async def test_an_agent_that_does_not_answer_in_time_is_stopped_although_the_process_dies(fleet: Harness):
+    call = ask("b", {"tool": _ASK}, {"say": "too late"})
+    call["input"]["timeout_s"] = 60
+    run = await _begin(fleet, {"tool": call}, {"say": "without b"})
+    await fleet.database.execute("UPDATE run_waits SET due_at = now() WHERE due_at IS NOT NULL")
+    _, waiting = _dying(fleet, "crash_after", "resolve")
+    with pytest.raises(Crashed):
+        await waiting.sweep()
+    await fleet.reconciler.reconcile()
+    await fleet.age_doorbells()
+    await fleet.reconciler.reconcile()
+    await fleet.settle(*fleet.workers)
+    assert (await fleet.run(run.run_id))["result_text"] == "without b"
+    assert await fleet.status(await _child_of(fleet, run.run_id)) == "canceled"
+
+
+async def test_an_agent_that_is_asked_in_a_persons_place_stops_although_the_answering_process_dies(fleet: Harness):
+    asked = {"question": script({"tool": _ASK}), "expires_in_s": 9, "escalate_to": "planned"}
+    run = await _begin(fleet, {"tool": {"name": "ask_user", "input": asked}}, {"say": "settled"})
+    await _pass_time(fleet)
+    _, waiting = _dying(fleet, "crash_after", "resolve")
+    with pytest.raises(Crashed):
+        await waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="coffee"))
+    assert await fleet.status(await _child_of(fleet, run.run_id)) == "canceled"
