@@ -153,6 +153,7 @@ async def answer_at_end(
             target,
             until_gone(request),
             timeout_s=longest_wait_s(state, timeout_s),
+            had_events=found is not None and found.attempt > 0,
             after_attempt=0 if found is None else found.attempt - (found.status == "running"),
         )
         if ending == "gone":

@@ -1,29 +1,32 @@
 """Follows a run to its end: live while it runs, from the ledger if the live stream has gaps or is gone."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from itertools import chain
 from typing import Any, Literal, cast
 
+import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from api.errors import CursorFromTheFuture
-from api.streaming.run_delivery import Follower, RunDelivery
+from api.streaming.run_delivery import SLICE_EVENTS, Follower, RunDelivery
 from api.streaming.run_watch import RunWatch, Wake
 from nova_workers.contracts.events import EventCursor
-from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.reads import RunState, run_state
+from nova_workers.ledger.runs.reads import RunState, SuspendedRun, run_state
 from nova_workers.ledger.runs.replay import RecordedRun, load_recorded_run
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import Feed, StreamHub
-from nova_workers.streams.wire import FIELD, LiveEvent, decode, is_final, whole_rest
+from nova_workers.streams.stored import stored_pages
+from nova_workers.streams.wire import Continuity, LiveEvent, decode, is_final
+from nova_workers.vocabulary import ANSWERABLE
 
 __all__ = ["Ending", "RunFollower", "Target", "until_first"]
+
+_log = structlog.get_logger(__name__)
 
 Ending = Literal["over", "gone", "closing"]
 """Why following ended: the run ended, the client disconnected, or the process stops."""
@@ -79,14 +82,16 @@ class RunFollower:
         """
         delivery = RunDelivery(partial(self._recorded, target), follower, target.after)
         if state.ended:
-            events = await self._read_stream(target, state)
-            if events is None:
-                await delivery.finish_from_ledger()
-            else:
-                await follower.on_events(events)
+            await self._replay(target, delivery)
             return "over"
-        async with self._hub.follow(target.run_id, target.after) as feed:
-            with self._watch.watch(target.run_id) as woken:
+        had_events = state.attempt > 0 or target.after.key() != _START.key()
+        async with self._hub.follow(target.run_id, target.after, had_events=had_events) as feed:
+
+            def look(found: SuspendedRun) -> None:
+                if not delivery.has_sent_waits(found.attempt):
+                    feed.look(found.attempt)
+
+            with self._watch.watch(target.run_id, look) as woken:
                 ending = await until_first(
                     delivery.pump(feed), woken, follower.until_gone(), follower.idle_every_s, follower.on_idle
                 )
@@ -95,7 +100,13 @@ class RunFollower:
         return "over" if ending == "done" else cast(Ending, ending)
 
     async def wait(
-        self, target: Target, until_gone: Coroutine[Any, Any, None], *, timeout_s: float, after_attempt: int = 0
+        self,
+        target: Target,
+        until_gone: Coroutine[Any, Any, None],
+        *,
+        timeout_s: float,
+        had_events: bool,
+        after_attempt: int = 0,
     ) -> Ending | Literal["timeout"]:
         """Wait until a run has ended or asks a person. Driven by its events, without polling.
 
@@ -103,24 +114,54 @@ class RunFollower:
             target: The run.
             until_gone: Returns once the client has disconnected.
             timeout_s: Longest wait.
+            had_events: False if no worker had claimed the run when it was last read.
             after_attempt: Questions of attempts up to this one were answered.
         """
-        async with self._hub.follow(target.run_id, _START) as feed:
-            with self._watch.watch(target.run_id) as woken:
+        async with self._hub.follow(target.run_id, _START, had_events=had_events) as feed:
+
+            def look(found: SuspendedRun) -> None:
+                if found.asks and found.attempt > after_attempt and not woken.done():
+                    woken.set_result("over")
+
+            with self._watch.watch(target.run_id, look) as woken:
                 ending = await until_first(_until_final(feed, after_attempt), woken, until_gone, timeout_s)
         return "over" if ending == "done" else ending
 
-    async def _read_stream(self, target: Target, state: RunState) -> Sequence[LiveEvent] | None:
-        """Return all events of an ended run after the cursor; None if the stream misses any of them."""
-        first = f"{target.after.attempt}-{target.after.seq}" if target.after != _START else "-"
+    async def _replay(self, target: Target, delivery: RunDelivery) -> None:
+        """Pass on the events of an ended run: those of the stream, and from the ledger what the stream misses."""
+        continuity = Continuity(target.after)
         try:
-            async with asyncio.timeout(_REDIS_DEADLINE_S):
-                answer = await self._redis.xrange(run_events(target.run_id), min=first, max="+")
-        except (RedisError, TimeoutError):
-            return None
-        entries = cast(list[tuple[bytes, dict[bytes, bytes]]], answer)
-        events = chain.from_iterable(decode(fields.get(FIELD, b"")) for _, fields in entries)
-        return whole_rest(events, target.after, state.final_event)
+            async with aclosing(self._stored(target)) as slices:
+                async for events in slices:
+                    for batch in continuity.batches(events):
+                        if await delivery.take(batch):
+                            return
+        except (RedisError, TimeoutError) as error:
+            _log.warning("following.redis_unavailable", run_id=target.run_id, error=str(error))
+        await delivery.finish_from_ledger()
+
+    async def _stored(self, target: Target) -> AsyncGenerator[list[LiveEvent]]:
+        """Yield the events of a stream from the entry at the cursor on, in slices.
+
+        Raises:
+            RedisError: Redis does not answer.
+            TimeoutError: Redis does not answer in time.
+        """
+        async with aclosing(stored_pages(self._redis, target.run_id, target.after)) as pages:
+            while True:
+                async with asyncio.timeout(_REDIS_DEADLINE_S):
+                    page = await anext(pages, None)
+                if page is None:
+                    return
+                events: list[LiveEvent] = []
+                for payload in page:
+                    entry = decode(payload)
+                    if len(events) + len(entry) > SLICE_EVENTS:
+                        yield events
+                        await asyncio.sleep(0)
+                        events = []
+                    events += entry
+                yield events
 
     async def _recorded(self, target: Target) -> RecordedRun | None:
         async with self._database.connection() as connection:
@@ -136,9 +177,7 @@ async def _until_final(feed: Feed, after_attempt: int) -> None:
 
 def _asks(event: LiveEvent, after_attempt: int) -> bool:
     return (
-        event.event["type"] == "waiting"
-        and event.cursor.attempt > after_attempt
-        and event.event["kind"] in ("user", "approval")
+        event.event["type"] == "waiting" and event.cursor.attempt > after_attempt and event.event["kind"] in ANSWERABLE
     )
 
 

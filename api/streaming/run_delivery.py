@@ -1,17 +1,21 @@
 """Delivers the events of a run to one follower: each once, in order; from the ledger what the stream misses."""
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import aclosing
 from typing import Protocol
 
 from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.ledger.runs.replay import RecordedRun
-from nova_workers.streams.hub import Batch, Feed
-from nova_workers.streams.replay import fill_gap, replay
-from nova_workers.streams.wire import LiveEvent, is_final
+from nova_workers.streams.hub import Feed
+from nova_workers.streams.replay import fill_gap, replay, replay_waits
+from nova_workers.streams.wire import Batch, LiveEvent, is_final
 
-__all__ = ["Follower", "RunDelivery"]
+__all__ = ["SLICE_EVENTS", "Follower", "RunDelivery"]
 
+SLICE_EVENTS = 500
+"""Most events that are sent at once. Other streams of the process continue between two slices, also if the client is so
+fast that `Follower.on_events` never waits."""
 _CALL_STATES = frozenset({"started", "completed", "failed", "interrupted"})
 
 
@@ -59,6 +63,8 @@ class RunDelivery:
         """The client has what the live events up to this one contain."""
         self._is_torn = False
         """Whether text of the open step is missing."""
+        self._waited = 0
+        """The last attempt whose waits were sent from the ledger."""
 
     async def pump(self, feed: Feed) -> None:
         """Pass live events on until the final one was sent."""
@@ -69,6 +75,8 @@ class RunDelivery:
 
     async def take(self, batch: Batch) -> bool:
         """Pass on a batch of the feed. Return whether the run has ended."""
+        if not batch.events:
+            return await self._send_waits()
         events = self._uncovered(batch.events)
         if not events:
             return False
@@ -84,10 +92,34 @@ class RunDelivery:
         await self._send(events)
         return bool(events) and is_final(events[-1])
 
+    def has_sent_waits(self, attempt: int) -> bool:
+        """Whether the waits of an attempt were sent from the ledger."""
+        return self._waited >= attempt
+
     async def finish_from_ledger(self) -> None:
         """Send the remaining events of an ended run."""
         if (recorded := await self._recorded()) is not None:
-            await self._send([_event_of(*each) for each in replay(recorded, self._sent)])
+            await self._send_recorded(replay(recorded, self._sent))
+
+    async def _read(self) -> tuple[RecordedRun | None, bool]:
+        """Return the run, and whether it has ended. Then it was sent to its end."""
+        recorded = await self._recorded()
+        if recorded is None or recorded.final_event is None:
+            return recorded, False
+        await self._send_recorded(replay(recorded, self._sent))
+        return recorded, True
+
+    async def _send_waits(self) -> bool:
+        """Send what the stream misses of a run that waits. Return whether it was sent to its end."""
+        recorded, has_ended = await self._read()
+        if recorded is not None and recorded.waits:
+            await self._send_waits_of(recorded)
+        return has_ended
+
+    async def _send_waits_of(self, recorded: RecordedRun) -> None:
+        await self._send_recorded(replay_waits(recorded, self._sent))
+        self._is_torn = False
+        self._waited = recorded.attempt
 
     def _uncovered(self, events: Sequence[LiveEvent]) -> list[LiveEvent]:
         return [event for event in events if event.cursor.key() > self._covered.key()]
@@ -97,21 +129,17 @@ class RunDelivery:
         return not (self._is_torn or covered.number) and cursor.key() == (covered.attempt, covered.seq + 1, 0)
 
     async def _fill(self, upto: EventCursor) -> bool:
-        """Send what was committed and is missing before a live event. Return whether the run has ended.
-
-        Then it was sent to its end.
-        """
-        recorded = await self._recorded()
-        if recorded is None:
-            return False
-        if recorded.final_event is not None:
-            await self._send([_event_of(*each) for each in replay(recorded, self._sent)])
-            return True
-        filling = fill_gap(recorded, self._sent, upto)
-        self._is_torn = not filling.is_whole
-        await self._send([_event_of(*each) for each in filling.events])
-        self._covered = filling.covered
-        return False
+        """Send what was committed and is missing before a live event. Return whether the run was sent to its end."""
+        recorded, has_ended = await self._read()
+        if recorded is not None and recorded.waits and recorded.attempt == upto.attempt:
+            # They may be among what is missing, and the live end of the attempt would hide that.
+            await self._send_waits_of(recorded)
+        elif recorded is not None and not has_ended:
+            filling = fill_gap(recorded, self._sent, upto)
+            self._is_torn = not filling.is_whole
+            await self._send_recorded(filling.events)
+            self._covered = filling.covered
+        return has_ended
 
     async def _repair(self, event: LiveEvent) -> bool:
         """Decide by an event whether the text of the open step is whole again. Return whether the run has ended."""
@@ -121,10 +149,18 @@ class RunDelivery:
             return await self._fill(event.cursor)
         return False
 
+    async def _send_recorded(self, events: Iterable[tuple[EventCursor, Event]]) -> None:
+        await self._send(
+            [LiveEvent(cursor, event.model_dump(mode="json", exclude_none=True)) for cursor, event in events]
+        )
+
     async def _send(self, events: Sequence[LiveEvent]) -> None:
-        if events:
-            await self._follower.on_events(events)
-            self._sent = self._covered = events[-1].cursor
+        for start in range(0, len(events), SLICE_EVENTS):
+            if start:
+                await asyncio.sleep(0)
+            part = events[start : start + SLICE_EVENTS]
+            await self._follower.on_events(part)
+            self._sent = self._covered = part[-1].cursor
 
 
 def _replaces_text(event: LiveEvent) -> bool:
@@ -147,7 +183,3 @@ def _follows_commit(event: LiveEvent) -> bool:
             return event.event.get("agent") is None and status in _CALL_STATES
         case _:
             return False
-
-
-def _event_of(cursor: EventCursor, event: Event) -> LiveEvent:
-    return LiveEvent(cursor, event.model_dump(mode="json", exclude_none=True))

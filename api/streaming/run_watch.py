@@ -1,19 +1,21 @@
 """The fallback of live streams: one query for all runs that this process follows.
 
-A follower gets the end of its run from Redis. If it never arrives (Redis is unavailable, or was wiped), the ledger has
-it. This queries the ledger every few seconds, for all followers at once, and wakes those whose run has ended.
+A follower gets the end of its run, and what its run waits for, from Redis. If it never arrives (Redis is unavailable,
+was wiped, or a worker died before it sent this), the ledger has it. This queries the ledger every few seconds, for all
+followers at once, and wakes those whose run has ended or waits.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Literal
 
 import structlog
 
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.runs.reads import find_ended
+from nova_workers.ledger.runs.reads import SuspendedRun, find_ended, find_waiting
 
 __all__ = ["RunWatch", "Wake"]
 
@@ -21,6 +23,12 @@ _log = structlog.get_logger(__name__)
 
 Wake = Literal["over", "closing"]
 """Why a follower is woken: its run ended, or the process stops."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Watcher:
+    woken: asyncio.Future[Wake]
+    on_suspended: Callable[[SuspendedRun], None] | None
 
 
 class RunWatch:
@@ -36,24 +44,32 @@ class RunWatch:
         self._database = database
         self._find = find
         self._every_s = every_s
-        self._waiting: dict[str, set[asyncio.Future[Wake]]] = {}
+        self._watchers: dict[str, set[_Watcher]] = {}
+        """By run."""
         self._over: set[str] = set()
+        self._suspended: dict[str, SuspendedRun] = {}
         self._closing = False
 
     @contextmanager
-    def watch(self, run_id: str) -> Generator[asyncio.Future[Wake]]:
-        """Yield a future that is set when the run ended a while ago, or the process stops."""
+    def watch(
+        self, run_id: str, on_suspended: Callable[[SuspendedRun], None] | None = None
+    ) -> Generator[asyncio.Future[Wake]]:
+        """Yield a future that is set when the run ended a while ago, or the process stops.
+
+        `on_suspended` is called every few seconds while the run waits, except when it has just begun to.
+        """
         woken: asyncio.Future[Wake] = asyncio.get_running_loop().create_future()
         if self._closing:
             woken.set_result("closing")
-        waiting = self._waiting.setdefault(run_id, set())
-        waiting.add(woken)
+        watcher = _Watcher(woken, on_suspended)
+        watchers = self._watchers.setdefault(run_id, set())
+        watchers.add(watcher)
         try:
             yield woken
         finally:
-            waiting.discard(woken)
-            if not waiting:
-                self._waiting.pop(run_id, None)
+            watchers.discard(watcher)
+            if not watchers:
+                self._watchers.pop(run_id, None)
             woken.cancel()
 
     async def run(self) -> None:
@@ -63,28 +79,36 @@ class RunWatch:
             try:
                 await self._look()
             except Unavailable as error:
-                _log.warning("run_watch.database_unavailable", following=len(self._waiting), error=error.message)
+                _log.warning("run_watch.database_unavailable", following=len(self._watchers), error=error.message)
             except Exception:
                 _log.exception("run_watch.failed")
 
     def close(self) -> None:
         """Wake every follower, now and from now on: the process stops."""
         self._closing = True
-        for run_id in tuple(self._waiting):
+        for run_id in tuple(self._watchers):
             self._wake(run_id, "closing")
 
     async def _look(self) -> None:
-        if not self._waiting:
-            self._over.clear()
-            return
-        async with self._database.connection() as connection:
-            over = await self._find(connection, list(self._waiting))
-        # Seen twice: a follower has a whole interval to get the end from the stream, after all other events.
+        watched = list(self._watchers)
+        may_wait = [run_id for run_id in watched if any(each.on_suspended for each in self._watchers[run_id])]
+        over: set[str] = set()
+        suspended: dict[str, SuspendedRun] = {}
+        if watched:
+            async with self._database.connection() as connection:
+                over = await self._find(connection, watched)
+                if may_wait:
+                    suspended = await find_waiting(connection, may_wait)
+        # Seen twice: a follower has a whole interval to get this from the stream, after all other events.
         for run_id in over & self._over:
             self._wake(run_id, "over")
-        self._over = over
+        for run_id, found in suspended.items() & self._suspended.items():
+            for watcher in tuple(self._watchers.get(run_id, ())):
+                if watcher.on_suspended is not None:
+                    watcher.on_suspended(found)
+        self._over, self._suspended = over, suspended
 
     def _wake(self, run_id: str, why: Wake) -> None:
-        for woken in self._waiting.get(run_id, ()):
-            if not woken.done():
-                woken.set_result(why)
+        for watcher in self._watchers.get(run_id, ()):
+            if not watcher.woken.done():
+                watcher.woken.set_result(why)

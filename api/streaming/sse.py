@@ -14,8 +14,9 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from api.streaming.following import Ending, RunFollower, Target
-from api.streaming.following_trees import TreeFollower, TreeTarget
+from api.streaming.following_trees import TreeFollower
 from api.streaming.stream_permits import StreamPermit
+from api.streaming.tree_delivery import TreeTarget
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.orchestrations.trees import TreeHead
 from nova_workers.ledger.runs.reads import RunState

@@ -3,7 +3,8 @@
 Each event has an id, ``<attempt>-<seq>``: attempts count claims of the run, seq counts events within the attempt from
 1, without gaps. An event that is replayed from the ledger and has no such id of its own is numbered after the event
 that the client received before it: ``<attempt>-<seq>-<number>``. So the ids that one client receives always grow, and
-it can resume at any of them.
+it can resume at any of them. The open waits of a run come after all other events of its attempt; from the ledger they
+have the seq `AFTER_LIVE`.
 
 The rules for clients are in docs/http-api.md; `nova_workers.client.run_text.RunText` implements those on text.
 """
@@ -15,8 +16,10 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, Pause, WaitRequest
 
 __all__ = [
+    "AFTER_LIVE",
     "EVENTS_VERSION",
     "AssistantMessage",
     "Compaction",
@@ -41,6 +44,9 @@ __all__ = [
 ]
 
 EVENTS_VERSION = 1
+
+AFTER_LIVE = 2**53 - 1
+"""A seq that is above those of all live events."""
 
 
 class _Event(BaseModel):
@@ -200,6 +206,23 @@ class Waiting(_Event):
     agent_id: str | None = None
     """The agent that is asked, if there is one."""
     until: str | None = None
+
+    @classmethod
+    def of(cls, tool_call_id: str, request: WaitRequest) -> "Waiting":
+        """Return the event that tells followers what a run waits for."""
+        question = None
+        if isinstance(request, AskUser):
+            question = request.question
+        elif isinstance(request, AskApproval):
+            question = request.reason or f"May {request.tool_name} be called?"
+        return cls(
+            kind=request.kind,
+            tool_call_id=tool_call_id,
+            question=question,
+            options=request.options if isinstance(request, AskUser) else (),
+            agent_id=request.agent_id if isinstance(request, AskAgent) else None,
+            until=request.until.isoformat() if isinstance(request, Pause) else None,
+        )
 
 
 class Steered(_Event):

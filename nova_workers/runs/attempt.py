@@ -27,7 +27,7 @@ from nova_workers.runs.orchestrated import AfterTransition, OrchestratedRuns
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.persist import persist
 from nova_workers.runs.reports import RunReports
-from nova_workers.runs.suspend import new_waits, waiting_event
+from nova_workers.runs.suspend import new_waits
 from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored, with_results
 from nova_workers.runs.turns.recorder import TurnRecorder
 from nova_workers.runs.turns.runner import TurnRunner
@@ -159,7 +159,7 @@ class AttemptRunner:
             # The response with these calls is committed, so what was streamed of it is valid.
             events.emit(live.Step(index=result.deferred[0].call.step))
             for wait in waits:
-                events.emit(waiting_event(wait))
+                events.emit(live.Waiting.of(wait.tool_call_id, wait.request))
         events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
         parts.metrics.runs_suspended.labels(claim.queue).inc()
         parts.dispatcher.ring_runs(suspended.children)

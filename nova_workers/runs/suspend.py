@@ -6,10 +6,8 @@ from collections.abc import Iterable
 from datetime import datetime
 
 from nova_workers.contracts.engine import DeferredCall
-from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.waits import (
     AskAgent,
-    AskApproval,
     AskUser,
     AwaitMessages,
     AwaitOrchestration,
@@ -19,7 +17,7 @@ from nova_workers.contracts.waits import (
 )
 from nova_workers.ledger.waits.suspend import NewWait
 
-__all__ = ["new_waits", "waiting_event"]
+__all__ = ["new_waits"]
 
 
 def new_waits(deferred: Iterable[DeferredCall], *, now: datetime) -> list[NewWait]:
@@ -39,21 +37,3 @@ def _new_wait(call_id: str, request: WaitRequest, now: datetime) -> NewWait:
     if isinstance(request, Pause):
         return NewWait(call_id, request, max((request.until - now).total_seconds(), 0.0))
     return NewWait(call_id, request)
-
-
-def waiting_event(wait: NewWait) -> Waiting:
-    """Return the event that tells followers what the run waits for."""
-    request = wait.request
-    question = None
-    if isinstance(request, AskUser):
-        question = request.question
-    elif isinstance(request, AskApproval):
-        question = request.reason or f"May {request.tool_name} be called?"
-    return Waiting(
-        kind=request.kind,
-        tool_call_id=wait.tool_call_id,
-        question=question,
-        options=request.options if isinstance(request, AskUser) else (),
-        agent_id=wait.agent_id,
-        until=request.until.isoformat() if isinstance(request, Pause) else None,
-    )

@@ -33,6 +33,8 @@ class EventBuffer:
     def __init__(self) -> None:
         self._events: deque[tuple[int, bytes]] = deque()
         self._size_bytes = 0
+        self._unsent: list[tuple[int, bytes]] = []
+        """A batch that was put back. It is not trimmed."""
         self._open: Token | Reasoning | None = None
         """The first piece of the newest event, to which more text may be joined."""
         self._pieces: list[str] = []
@@ -40,7 +42,7 @@ class EventBuffer:
         self._open_chars = 0
 
     def __len__(self) -> int:
-        return len(self._events) + (self._open is not None)
+        return len(self._unsent) + len(self._events) + (self._open is not None)
 
     def join(self, event: Event) -> bool:
         """Join a piece of text to the newest event, if that is open for it."""
@@ -63,6 +65,9 @@ class EventBuffer:
 
     def take(self) -> list[tuple[int, bytes]]:
         """Take the next batch out."""
+        if self._unsent:
+            batch, self._unsent = self._unsent, []
+            return batch
         if len(self._events) < _MAX_BATCH:
             self._close()
         batch = [self._events.popleft() for _ in range(min(len(self._events), _MAX_BATCH))]
@@ -70,10 +75,11 @@ class EventBuffer:
         return batch
 
     def put_back(self, batch: Sequence[tuple[int, bytes]]) -> None:
-        """Put back a batch that could not be sent."""
-        self._events.extendleft(reversed(batch))
-        self._size_bytes += sum(len(body) for _, body in batch)
-        self._trim()
+        """Put back the batch that was taken last, if Redis did not answer.
+
+        Redis may have added it. It is sent again unchanged: with its id, Redis refuses it then.
+        """
+        self._unsent = list(batch)
 
     def _close(self) -> None:
         if (event := self._open) is not None:

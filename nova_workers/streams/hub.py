@@ -8,50 +8,53 @@ A gap of the stream itself (a trimmed or wiped stream, a worker lost with its bu
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping
 from contextlib import aclosing, asynccontextmanager
-from typing import Any, NamedTuple, cast
+from typing import NamedTuple
 
 import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.contracts.events import EventCursor
-from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel, run_events
+from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.streams.signals import Signal
+from nova_workers.streams.stored import stored_pages
 from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
 from nova_workers.streams.trees import TreeFeed
-from nova_workers.streams.wire import FIELD, Continuity, LiveEvent, decode
+from nova_workers.streams.wire import Batch, Continuity, LiveEvent, decode
 
-__all__ = ["Batch", "Feed", "StreamHub"]
+__all__ = ["Feed", "StreamHub"]
 
 _log = structlog.get_logger(__name__)
 
 _QUEUE_SIZE = 512
 _RECONNECT_S = 0.25
-_CATCH_UP_ENTRIES = 500
+_SILENCE_S = 0.25
+"""After a subscription to a run that had no events: then its stream is read, in case they were sent before."""
 _LEFT_CHANNELS = 32
 """Channels without followers are unsubscribed in batches of this size. Until then they cost little: most of their runs
 have ended."""
 
 
-class Batch(NamedTuple):
-    """Events that arrived together, without a gap between them."""
+_START_KEY = EventCursor().key()
 
-    events: list[LiveEvent]
-    has_gap: bool
-    """Whether events may be missing before the first one, also in the stream."""
+
+class _Look(NamedTuple):
+    attempt: int
 
 
 class Feed:
     """The events of one run for one follower: in order, each once, without an end of its own."""
 
-    def __init__(self, redis: Redis, run_id: str, after: EventCursor) -> None:
+    def __init__(self, redis: Redis, run_id: str, after: EventCursor, *, had_events: bool = True) -> None:
         self.run_id = run_id
         self._redis = redis
+        self._may_wait = not had_events
         self._continuity = Continuity(after)
-        self._queue: asyncio.Queue[list[LiveEvent] | None] = asyncio.Queue(_QUEUE_SIZE)
+        self._queue: asyncio.Queue[list[LiveEvent] | _Look | None] = asyncio.Queue(_QUEUE_SIZE)
+        self._is_look_queued = False
 
     @property
     def cursor(self) -> EventCursor:
@@ -66,27 +69,49 @@ class Feed:
             self.resync()
 
     def resync(self) -> None:
-        """Make the follower read the stream from its cursor."""
+        """Make the follower read the stream from its cursor.
+
+        After the first subscription to a run that had no events yet, this waits a moment: what arrives from its first
+        event on makes it unnecessary, and what arrives without that shows a gap.
+        """
+        if self._may_wait and self._queue.empty():
+            self._may_wait = False
+            asyncio.get_running_loop().call_later(_SILENCE_S, self._resync_if_silent)
+            return
         while not self._queue.empty():
             self._queue.get_nowait()
+        self._is_look_queued = False
         self._queue.put_nowait(None)
 
-    async def __aiter__(self) -> AsyncGenerator[LiveEvent]:
-        async with aclosing(self.batches()) as batches:
-            async for batch in batches:
-                for event in batch.events:
-                    yield event
+    def _resync_if_silent(self) -> None:
+        if self._queue.empty() and self.cursor.key() == _START_KEY:
+            self.resync()
+
+    def look(self, attempt: int) -> None:
+        """Make the follower read the stream, since an attempt ended a while ago.
+
+        If the stream does not have this end, or Redis does not answer, `batches` yields a batch without events.
+        """
+        if not (self._continuity.has_ended(attempt) or self._is_look_queued or self._queue.full()):
+            self._is_look_queued = True
+            self._queue.put_nowait(_Look(attempt))
 
     async def batches(self) -> AsyncGenerator[Batch]:
-        """Like iterating over the feed, but yield events that arrived together in one batch."""
+        """Yield events in batches of those that arrived together. It never ends by itself."""
         while True:
             pushed = await self._queue.get()
-            if pushed is None or self._is_gap(pushed):
-                async for entry in self._catch_up():
-                    for batch in self._whole(entry):
+            look = pushed if isinstance(pushed, _Look) else None
+            if look is not None:
+                self._is_look_queued = False
+            events = pushed if isinstance(pushed, list) else []
+            if not isinstance(pushed, list) or self._is_gap(events):
+                async for entry in self._catch_up(is_patient=look is None):
+                    for batch in self._continuity.batches(entry):
                         yield batch
-            for batch in self._whole(pushed or []):
+            for batch in self._continuity.batches(events):
                 yield batch
+            if look is not None and not self._continuity.has_ended(look.attempt):
+                yield Batch([], has_gap=True)
 
     def _is_gap(self, events: list[LiveEvent]) -> bool:
         if not events or self._continuity.is_next(events[0].cursor):
@@ -94,43 +119,23 @@ class Feed:
         fresh = next((event for event in events if event.cursor.key() > self.cursor.key()), None)
         return fresh is not None and not self._continuity.is_next(fresh.cursor)
 
-    def _whole(self, events: list[LiveEvent]) -> Iterator[Batch]:
-        """Drop events that were yielded before, and yield the rest in batches without gaps."""
-        batch = Batch([], has_gap=False)
-        continuity = self._continuity
-        for event in events:
-            if not continuity.is_next(event.cursor):
-                if event.cursor.key() <= continuity.cursor.key():
-                    continuity.recall(event)
-                    continue
-                if batch.events:
-                    yield batch
-                batch = Batch([], has_gap=True)
-            batch.events.append(event)
-            continuity.advance(event)
-        if batch.events:
-            yield batch
+    async def _catch_up(self, *, is_patient: bool) -> AsyncIterator[list[LiveEvent]]:
+        """Yield the events of each entry that the stream has from the cursor on.
 
-    async def _catch_up(self) -> AsyncIterator[list[LiveEvent]]:
-        """Yield what the stream has from the entry at the cursor on: it shows whether an attempt ended there."""
-        first = "-" if self.cursor.key() == EventCursor().key() else f"{self.cursor.attempt}-{self.cursor.seq}"
+        While Redis does not answer it waits, or stops if it is not to be patient: the next events show the gap.
+        """
         while True:
             try:
-                # Typed by hand: the client's own type allows for text answers, which `decode_responses` would give.
-                entries: list[tuple[bytes, dict[bytes, bytes]]] = cast(
-                    Any,
-                    await self._redis.xrange(run_events(self.run_id), min=first, max="+", count=_CATCH_UP_ENTRIES),
-                )
-            except RedisError as error:
-                # Drop events pushed meanwhile, which would hide the gap; the stream has them too.
-                _log.warning("hub.catch_up_failed", run_id=self.run_id, error=str(error))
-                await asyncio.sleep(_RECONNECT_S)
-                continue
-            for _, fields in entries:
-                yield decode(fields.get(FIELD, b""))
-            if len(entries) < _CATCH_UP_ENTRIES:
+                async with aclosing(stored_pages(self._redis, self.run_id, self.cursor)) as pages:
+                    async for page in pages:
+                        for payload in page:
+                            yield decode(payload)
                 return
-            first = f"({entries[-1][0].decode()}"
+            except RedisError as error:
+                _log.warning("hub.catch_up_failed", run_id=self.run_id, error=str(error))
+                if not is_patient:
+                    return
+                await asyncio.sleep(_RECONNECT_S)
 
 
 class StreamHub:
@@ -155,12 +160,17 @@ class StreamHub:
         return sum(len(feeds) for feeds in self._feeds.values())
 
     @asynccontextmanager
-    async def follow(self, run_id: str, after: EventCursor) -> AsyncGenerator[Feed]:
-        """Follow a run from a cursor on. ``async for cursor, event in feed`` never ends by itself.
+    async def follow(self, run_id: str, after: EventCursor, *, had_events: bool = True) -> AsyncGenerator[Feed]:
+        """Follow a run from a cursor on.
 
         While Redis is unavailable the feed yields nothing; it catches up afterwards.
+
+        Args:
+            run_id: The run.
+            after: The cursor; the start if the run had no events.
+            had_events: False if no worker had claimed the run a moment ago. Then its stream is not read at once.
         """
-        feed = Feed(self._redis, run_id, after)
+        feed = Feed(self._redis, run_id, after, had_events=had_events)
         async with self._fed(feed, run_channel(run_id)):
             yield feed
 

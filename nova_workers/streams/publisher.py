@@ -189,6 +189,7 @@ class EventPublisher:
             payload = encode(events.attempt, batch)
             batches.append((events, batch, commands))
             commands += _add(pipeline, events, f"{events.attempt}-{batch[-1][0]}", payload)
+            # At the end too: Redis may have lost the key since, and would keep the new one for ever.
             if now_s >= events.expire_due_s or b'"stream_end"' in payload:
                 pipeline.expire(run_events(events.run_id), EVENTS_TTL_S)
                 commands += 1

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from nova_workers.contracts.events import (
+    AFTER_LIVE,
     AssistantMessage,
     Compaction,
     ContentLeftOut,
@@ -19,6 +20,7 @@ from nova_workers.contracts.events import (
     StreamStart,
     ToolStatus,
     Usage,
+    Waiting,
 )
 from nova_workers.contracts.refusals import kind_of
 from nova_workers.ledger.runs.replay import (
@@ -29,7 +31,7 @@ from nova_workers.ledger.runs.replay import (
     RecordedStep,
 )
 
-__all__ = ["GapFilling", "fill_gap", "replay"]
+__all__ = ["GapFilling", "fill_gap", "replay", "replay_waits"]
 
 _Replayed = Iterator[tuple[EventCursor, Event]]
 
@@ -81,6 +83,35 @@ def fill_gap(run: RecordedRun, after: EventCursor, upto: EventCursor) -> GapFill
     return filling._replace(events=list(_beyond(after, filling.events)))
 
 
+def replay_waits(run: RecordedRun, after: EventCursor) -> _Replayed:
+    """Yield what a follower at `after` misses of a run that waits, in case the live events of this never come.
+
+    The waits have the same ids each time, above those of all live events of the attempt: a client that resumes at one
+    of them does not get it again, nor a live event that arrives late.
+    """
+    yield from _beyond(after, _replay_waits(run, after))
+
+
+def _replay_waits(run: RecordedRun, after: EventCursor) -> _Replayed:
+    if run.response is None:
+        return
+    if (after.attempt, after.seq) != (run.attempt, AFTER_LIVE):
+        ids = _Ids(run, after)
+        for step in run.steps:
+            if step.closed_by is not None:
+                yield from ids.step(step, step.closed_by)
+        yield from ids.start(run.attempt)
+        yield from ids.response(run.response)
+    events: list[Event | None] = [
+        Waiting.of(wait.tool_call_id, wait.request).model_copy(update={"at": wait.since}) if wait.is_open else None
+        for wait in run.waits
+    ]
+    events.append(StreamEnd(run_id=run.run_id, final=False, status=run.status))
+    for number, event in enumerate(events, 1):
+        if event is not None:
+            yield EventCursor(attempt=run.attempt, seq=AFTER_LIVE, number=number), event
+
+
 def _beyond(after: EventCursor, events: Iterable[tuple[EventCursor, Event]]) -> _Replayed:
     """Leave out what a client received before its connection was lost in a replay.
 
@@ -105,6 +136,9 @@ def _fill_gap(run: RecordedRun, after: EventCursor, upto: EventCursor) -> GapFil
         events.extend(ids.start(upto.attempt))
         reached = max(ids.reached, EventCursor(attempt=upto.attempt, seq=1), key=EventCursor.key)
         return GapFilling(events, reached, is_whole=not reached.number and upto.seq == reached.seq + 1)
+    if after.seq == AFTER_LIVE and ids.reached == after:
+        # The client got this response before the waits.
+        return GapFilling(events, after, is_whole=True)
     before = run.response.told_before
     events.extend(ids.start(max(before.attempt, upto.attempt)))
     events.extend(ids.response(run.response))

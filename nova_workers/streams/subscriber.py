@@ -53,8 +53,10 @@ class Subscriber:
         """
         while True:
             message = await self._pubsub.get_message(timeout=self._ping_every_s)
-            if message is not None and message["type"] == "pong":
+            # A confirmation is an answer too, such as that of a new connection to its first command.
+            if message is not None and message["type"] in ("pong", "subscribe", "unsubscribe"):
                 self._unanswered = 0
+            if message is not None and message["type"] == "pong":
                 continue
             await self._ping_if_due()
             if message is not None:

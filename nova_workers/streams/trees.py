@@ -14,7 +14,7 @@ from redis.asyncio import Redis
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.events import TreeCursor
-from nova_workers.keys import orchestration_events
+from nova_workers.keys import orchestration_events, run_events
 from nova_workers.streams.wire import FIELD, LiveEvent, decode
 
 __all__ = ["AGENT_FIELD", "RUN_FIELD", "TreeFeed", "TreeItem"]
@@ -22,6 +22,8 @@ __all__ = ["AGENT_FIELD", "RUN_FIELD", "TreeFeed", "TreeItem"]
 AGENT_FIELD = b"g"
 RUN_FIELD = b"r"
 _PAGE_ENTRIES = 500
+_LAST_ENTRIES = 3
+"""Entries that have the last events of a run that waits: what it waits for, and the end of the attempt."""
 _AFTER_ENTRY = 2**31
 """A number above that of every event of an entry."""
 
@@ -68,6 +70,13 @@ class TreeFeed:
         """Return a cursor after the newest entry; the start if the stream is gone."""
         entries = cast(list[tuple[bytes, Any]], await self._redis.xrevrange(self._key, count=1))
         return _cursor(entries[0][0]).model_copy(update={"number": _AFTER_ENTRY}) if entries else TreeCursor()
+
+    async def questions(self, run_id: str) -> set[str]:
+        """Return the tool calls of a waiting run whose `waiting` events were published, on its own stream and here."""
+        answer = await self._redis.xrevrange(run_events(run_id), count=_LAST_ENTRIES)
+        entries = cast(list[tuple[bytes, Mapping[bytes, bytes]]], answer)
+        events = [event for _, fields in entries for event in decode(fields.get(FIELD, b""))]
+        return {each.event.get("tool_call_id", "") for each in events if each.event.get("type") == "waiting"}
 
     async def read(self, after: TreeCursor) -> list[TreeItem]:
         """Return the next events after a cursor: at most a page of entries. Empty if there are none."""

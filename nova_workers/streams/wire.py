@@ -6,7 +6,7 @@ is ``<attempt>-<seq of its last event>``, and the same bytes are published on th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import orjson
@@ -15,7 +15,7 @@ import structlog
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 
-__all__ = ["FIELD", "Continuity", "LiveEvent", "decode", "encode", "is_final", "whole_rest"]
+__all__ = ["FIELD", "Batch", "Continuity", "LiveEvent", "decode", "encode", "is_final"]
 
 _log = structlog.get_logger(__name__)
 
@@ -27,6 +27,15 @@ class LiveEvent(NamedTuple):
 
     cursor: EventCursor
     event: JsonObject
+
+
+class Batch(NamedTuple):
+    """Events that arrived together, without a gap between them."""
+
+    events: list[LiveEvent]
+    """Empty if the stream misses the end of an attempt: see `Feed.look`."""
+    has_gap: bool
+    """Whether events may be missing before the first one, also in the stream."""
 
 
 def encode(attempt: int, events: Sequence[tuple[int, bytes]]) -> bytes:
@@ -82,6 +91,10 @@ class Continuity:
         if event.cursor.key() == self.cursor.key():
             self._attempt_ended = event.event["type"] == "stream_end"
 
+    def has_ended(self, attempt: int) -> bool:
+        """Whether the last event of an attempt was read."""
+        return self._attempt_ended and self.cursor.attempt >= attempt
+
     def is_next(self, cursor: EventCursor) -> bool:
         """Whether no event is missing between the cursor and another one, which is after it."""
         before = self.cursor
@@ -95,23 +108,18 @@ class Continuity:
         self.cursor = event.cursor
         self._attempt_ended = event.event["type"] == "stream_end"
 
-
-def whole_rest(events: Iterable[LiveEvent], after: EventCursor, final: EventCursor | None) -> list[LiveEvent] | None:
-    """Return the events after a cursor up to the final one; None if any of them is missing.
-
-    Args:
-        events: What the stream has, from the event at the cursor on.
-        after: The cursor.
-        final: The id of the run's last event.
-    """
-    continuity = Continuity(after)
-    rest: list[LiveEvent] = []
-    for event in events:
-        if event.cursor.key() <= continuity.cursor.key():
-            continuity.recall(event)
-            continue
-        if not continuity.is_next(event.cursor):
-            return None
-        rest.append(event)
-        continuity.advance(event)
-    return rest if continuity.cursor == final else None
+    def batches(self, events: Iterable[LiveEvent]) -> Iterator[Batch]:
+        """Drop events that were read before, and yield the others in batches without gaps. Move the cursor to them."""
+        batch = Batch([], has_gap=False)
+        for event in events:
+            if not self.is_next(event.cursor):
+                if event.cursor.key() <= self.cursor.key():
+                    self.recall(event)
+                    continue
+                if batch.events:
+                    yield batch
+                batch = Batch([], has_gap=True)
+            batch.events.append(event)
+            self.advance(event)
+        if batch.events:
+            yield batch

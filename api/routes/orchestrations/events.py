@@ -9,8 +9,8 @@ from api.errors import InvalidCursor
 from api.openapi import problems
 from api.params import OrchestrationIdPath
 from api.state import State
-from api.streaming.following_trees import TreeTarget
 from api.streaming.sse import EVENT_STREAM, TreeEventStream
+from api.streaming.tree_delivery import TreeTarget
 from nova_workers.contracts.orchestration.events import TreeCursor
 
 __all__ = ["router"]

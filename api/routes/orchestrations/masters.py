@@ -10,7 +10,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import OrchestrationIdPath, TimeoutQuery
 from api.state import State
-from api.streaming.following_trees import TreeTarget
+from api.streaming.tree_delivery import TreeTarget
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.orchestrations import (

@@ -12,7 +12,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import OrchestrationIdPath, TimeoutQuery
 from api.state import ApiState, state_of
-from api.streaming.following_trees import TreeTarget
+from api.streaming.tree_delivery import TreeTarget
 from api.submitting import IdempotencyKey, hash_of
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue, OrchestrationCreate, OrchestrationView
 from nova_workers.contracts.orchestration import Started

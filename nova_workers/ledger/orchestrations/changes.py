@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.orchestration.events import (
     AgentMessageSent,
     AgentStateChanged,
@@ -13,9 +14,11 @@ from nova_workers.contracts.orchestration.events import (
     TreeNews,
     TreeRecord,
 )
+from nova_workers.contracts.waits import wait_adapter
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.vocabulary import ANSWERABLE, sql_list
 
-__all__ = ["changed_now", "news_of_agents", "recorded_news"]
+__all__ = ["changed_now", "news_of_agents", "open_questions", "recorded_news"]
 
 _AGENTS = """
 SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.model, a.activations, a.summary, a.error_code,
@@ -37,6 +40,14 @@ _END = """
 SELECT o.id, o.master_id, a.run_id, a.state, a.summary, a.error_code, a.error_message, o.finished_at AS at
   FROM orchestrations o JOIN orchestration_agents a ON a.id = o.master_id
  WHERE o.id = :id AND o.finished_at IS NOT NULL
+"""
+
+_QUESTIONS = f"""
+SELECT a.id, w.run_id, w.tool_call_id, w.request, w.created_at AS at
+  FROM orchestration_agents a JOIN runs r ON r.id = a.run_id AND r.status = 'waiting'
+  JOIN run_waits w ON w.run_id = r.id AND w.status = 'open' AND w.kind IN {sql_list(ANSWERABLE)}
+ WHERE a.orchestration_id = :id AND w.created_at < now() - :older_than_s * interval '1 s'
+ ORDER BY w.id
 """
 
 # now() is the start of the transaction, and the time that its statements write.
@@ -78,6 +89,11 @@ async def recorded_news(connection: Connection, orchestration_id: str) -> list[t
     return [(at, record) for at, _, _, record in sorted(rows, key=lambda each: each[:3])]
 
 
+async def open_questions(connection: Connection, orchestration_id: str, *, older_than_s: float) -> list[TreeRecord]:
+    """Return what the agents of a tree ask a person since at least a time, oldest first."""
+    return [_asked(row) for row in await connection.fetch(_QUESTIONS, id=orchestration_id, older_than_s=older_than_s)]
+
+
 def _news(orchestration_id: str, records: Sequence[TreeRecord]) -> TreeNews:
     return TreeNews(orchestration_id=orchestration_id, records=tuple(records))
 
@@ -113,6 +129,11 @@ def _sent(row: Row | Mapping[str, Any]) -> TreeRecord:
         percent=row["percent"],
     )
     return TreeRecord(agent_id=row["source_id"] or row["target_id"], event=event)
+
+
+def _asked(row: Row) -> TreeRecord:
+    event = Waiting.of(row["tool_call_id"], wait_adapter.validate_python(row["request"]))
+    return TreeRecord(agent_id=row["id"], run_id=row["run_id"], event=event.model_copy(update={"at": row["at"]}))
 
 
 def _ended(row: Row | Mapping[str, Any]) -> TreeRecord:

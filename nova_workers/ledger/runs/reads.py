@@ -11,12 +11,14 @@ from nova_workers.contracts.waits import WaitView, describe_waits
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.filters import RunFilter, conditions_of
-from nova_workers.vocabulary import ENDED_RUNS, sql_list
+from nova_workers.vocabulary import ANSWERABLE, ENDED_RUNS, sql_list
 
 __all__ = [
     "FREE_WORKER",
     "RunState",
+    "SuspendedRun",
     "find_ended",
+    "find_waiting",
     "get_run",
     "list_runs",
     "list_thread_runs",
@@ -89,6 +91,26 @@ SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE 
 _ENDED_AMONG = f"""
 SELECT id FROM runs WHERE id = ANY(:run_ids::text[]) AND status IN {sql_list(ENDED_RUNS)}
 """
+
+_WAITING_AMONG = f"""
+SELECT r.id, r.attempt,
+       EXISTS (SELECT 1 FROM run_waits w
+                WHERE w.run_id = r.id AND w.status = 'open' AND w.kind IN {sql_list(ANSWERABLE)}) AS asks
+  FROM runs r WHERE r.id = ANY(:run_ids::text[]) AND r.status = 'waiting'
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SuspendedRun:
+    """A run that waits.
+
+    Attributes:
+        attempt: The attempt that suspended it.
+        asks: Whether it waits for a person.
+    """
+
+    attempt: int
+    asks: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,6 +200,12 @@ async def run_state(connection: Connection, tenant_id: str, run_id: str) -> RunS
 async def find_ended(connection: Connection, run_ids: Sequence[str]) -> set[str]:
     """Return the ids of `run_ids` that have ended. Does not check tenants: callers have done so."""
     return {row["id"] for row in await connection.fetch(_ENDED_AMONG, run_ids=list(run_ids))}
+
+
+async def find_waiting(connection: Connection, run_ids: Sequence[str]) -> dict[str, SuspendedRun]:
+    """Return those of `run_ids` that wait. Does not check tenants: callers have done so."""
+    rows = await connection.fetch(_WAITING_AMONG, run_ids=list(run_ids))
+    return {row["id"]: SuspendedRun(row["attempt"], row["asks"]) for row in rows}
 
 
 def _no_such_run(run_id: str) -> NotFound:

@@ -11,6 +11,7 @@ from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import DeliveryTarget, EventCursor
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import WaitRequest, wait_adapter
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
@@ -19,6 +20,7 @@ __all__ = [
     "RecordedResponse",
     "RecordedRun",
     "RecordedStep",
+    "RecordedWait",
     "load_recorded_run",
 ]
 
@@ -57,6 +59,15 @@ SELECT c.tokens_before, c.tokens_after, c.created_at - c.duration_ms * interval 
   FROM above a JOIN compactions c ON c.turn_id = a.id
  WHERE c.created_at >= :started_at
  ORDER BY c.created_at
+"""
+
+
+_WAITS = """
+SELECT w.tool_call_id, w.request, w.status = 'open' AS is_open, w.created_at
+  FROM run_waits w JOIN runs r ON r.id = w.run_id
+  JOIN tool_calls c ON c.turn_id = r.turn_id AND c.call_id = w.tool_call_id AND c.step = :step
+ WHERE w.run_id = :run_id
+ ORDER BY w.id
 """
 
 
@@ -106,6 +117,16 @@ class RecordedStep:
 
 
 @dataclass(frozen=True, slots=True)
+class RecordedWait:
+    """What a call of the open step waits for, or waited for."""
+
+    tool_call_id: str
+    request: WaitRequest
+    is_open: bool
+    since: datetime | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class RecordedResponse:
     """The committed response of a step whose calls have not all ended.
 
@@ -131,6 +152,7 @@ class RecordedRun:
         response: The response of the step after `steps`, if it is committed and calls of it are open.
         left_out: Notes for the blocks that the provider refused. In which step is not known.
         compactions: Compactions after the last step.
+        waits: Of the calls of `response`, oldest first; read only while the run waits.
     """
 
     run_id: str
@@ -155,6 +177,7 @@ class RecordedRun:
     left_out: tuple[str, ...] = ()
     compactions: tuple[RecordedCompaction, ...] = ()
     response: RecordedResponse | None = None
+    waits: tuple[RecordedWait, ...] = ()
 
 
 async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str) -> RecordedRun | None:
@@ -165,12 +188,15 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
     steps: tuple[RecordedStep, ...] = ()
     response: RecordedResponse | None = None
     compactions: tuple[RecordedCompaction, ...] = ()
+    waits: tuple[RecordedWait, ...] = ()
     if row["turn_id"] is not None:
         messages = await connection.fetch(_MESSAGES, turn_id=row["turn_id"])
         calls = await connection.fetch(_CALLS, turn_id=row["turn_id"], run_id=run_id)
         response = _response(messages, calls, committed=row["steps"])
         rows = await connection.fetch(_COMPACTIONS, turn_id=row["turn_id"], started_at=row["started_at"])
         steps, compactions = _placed(_steps(messages, calls, committed=row["steps"]), map(_compaction, rows))
+        if row["status"] == "waiting" and response is not None:
+            waits = tuple(map(_wait, await connection.fetch(_WAITS, run_id=run_id, step=response.index)))
     error = None
     if row["error_kind"] is not None:
         error = (row["error_kind"], row["error_message"] or "", bool(row["error_retryable"]))
@@ -196,6 +222,7 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
         left_out=tuple((row["refused_blocks"] or {}).values()),
         compactions=compactions,
         response=response,
+        waits=waits,
     )
 
 
@@ -261,6 +288,11 @@ def _compaction(row: Row) -> RecordedCompaction:
 
 def _call(row: Row) -> RecordedCall:
     return RecordedCall(row["call_id"], row["tool_name"], row["status"], row["started_at"], row["completed_at"])
+
+
+def _wait(row: Row) -> RecordedWait:
+    request = wait_adapter.validate_python(row["request"])
+    return RecordedWait(row["tool_call_id"], request, row["is_open"], row["created_at"])
 
 
 def _text(content: list[ContentBlock]) -> str:

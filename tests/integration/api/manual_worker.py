@@ -15,9 +15,10 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run, requeue_run
-from nova_workers.ledger.runs.journal import commit_step
+from nova_workers.ledger.runs.journal import commit_calls, commit_step
 from nova_workers.ledger.tenants.keys import create_key
 from nova_workers.ledger.tenants.settings import ensure_tenant
+from nova_workers.ledger.waits.suspend import NewWait, suspend_run
 from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 
@@ -88,6 +89,20 @@ class Turn:
         self.seq += len(messages)
         await self.emit(live.Usage.of(used), live.Step(index=step.index))
         return closing
+
+    async def suspend(self, text: str, *waits: NewWait) -> None:
+        """Commit a response with a call for each wait, and suspend the run. No events are sent."""
+        calls = tuple(
+            ToolCall(wait.tool_call_id, "ask", {}, step=self.step, sequence=at) for at, wait in enumerate(waits)
+        )
+        content: list[JsonObject] = [text_block(text)] if text else []
+        content += [{"type": "tool_use", "id": c.id, "name": c.tool_name, "input": c.params} for c in calls]
+        step = StepRecord(self.step, (Message("assistant", tuple(content)),), tool_calls=calls, model="scripted")
+        claim = self.claim
+        async with self.worker.database.connection() as connection:
+            event_id = str(self.events.upcoming())
+            await commit_calls(connection, claim.run_id, claim.fence, step, seq=self.seq, event_id=event_id)
+            await suspend_run(connection, claim, waits, TokenUsage(), TurnFacts("unified", "sandbox", {}))
 
     async def finish(
         self,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from typing import cast
 
 from redis.asyncio import Redis
@@ -23,7 +23,6 @@ from nova_workers.streams.wire import FIELD, LiveEvent, decode
 __all__ = ["RUN", "collect", "hub_on", "publisher_on", "say", "stored", "texts"]
 
 RUN = new_id("run")
-"""Unique to this process: channels belong to the whole server, which other test processes use too."""
 
 
 @asynccontextmanager
@@ -68,12 +67,12 @@ def texts(events: list[LiveEvent]) -> list[str]:
     return [f"{event.cursor} {event.event.get('text', event.event['type'])}" for event in events]
 
 
-async def collect(feed: Feed, upto: EventCursor, timeout_s: float = 10.0) -> list[LiveEvent]:
+async def collect(feed: Feed, upto: EventCursor, timeout_s: float = 60.0) -> list[LiveEvent]:
     """Return what a feed yields, up to an id."""
     seen: list[LiveEvent] = []
-    async with asyncio.timeout(timeout_s):
-        async for event in feed:
-            seen.append(event)
-            if event.cursor.key() >= upto.key():
+    async with asyncio.timeout(timeout_s), aclosing(feed.batches()) as batches:
+        async for batch in batches:
+            seen += batch.events
+            if seen[-1].cursor.key() >= upto.key():
                 break
     return seen

@@ -11,6 +11,7 @@ import asyncio
 import random
 from collections.abc import Generator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import product
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -18,14 +19,14 @@ from hypothesis import strategies as st
 from api.streaming.run_delivery import RunDelivery
 from nova_workers.client.run_text import RunText
 from nova_workers.contracts import events as live
-from nova_workers.contracts.events import Event, EventCursor, event_adapter
-from nova_workers.ledger.runs.replay import RecordedCall, RecordedResponse, RecordedRun, RecordedStep
-from nova_workers.streams.hub import Batch
-from nova_workers.streams.wire import Continuity, LiveEvent, whole_rest
+from nova_workers.contracts.events import AFTER_LIVE, EventCursor, event_adapter
+from nova_workers.contracts.waits import AskUser
+from nova_workers.ledger.runs.replay import RecordedCall, RecordedResponse, RecordedRun, RecordedWait
+from nova_workers.streams.wire import Batch, Continuity, LiveEvent
 from tests.requirements import proves
+from tests.unit.streams.modelled_run import EMPTY, ModelRun
 
-_EMPTY = RecordedRun("run_1", "thr_1", "nova", "running", 0, None, None, None, None, None, None, None, None, ())
-_SUBAGENT = live.Token(text="not of the answer", agent="helper")
+_MOST_CONNECTIONS = 2_000
 
 
 class _Lost(Exception):
@@ -33,124 +34,10 @@ class _Lost(Exception):
 
 
 @dataclass
-class _Run:
-    """The ledger, the stream, and the worker that holds the run."""
-
-    chance: random.Random
-    ledger: RecordedRun = _EMPTY
-    stream: list[LiveEvent] = field(default_factory=list[LiveEvent])
-    buffer: list[LiveEvent] = field(default_factory=list[LiveEvent])
-    seq: int = 0
-    words: int = 0
-    turns: int = 0
-
-    @property
-    def may_end(self) -> bool:
-        return self.turns > 60
-
-    def emit(self, event: Event) -> None:
-        self.seq += 1
-        cursor = EventCursor(attempt=self.ledger.attempt, seq=self.seq)
-        self.buffer.append(LiveEvent(cursor, event.model_dump(mode="json", exclude_none=True)))
-
-    def upcoming(self, ahead: int = 1) -> EventCursor:
-        return EventCursor(attempt=self.ledger.attempt, seq=self.seq + ahead)
-
-    def flush(self) -> None:
-        """Send the buffer, unless a later attempt writes already."""
-        sent, self.buffer = self.buffer, []
-        if sent and not (self.stream and self.stream[-1].cursor.attempt > sent[0].cursor.attempt):
-            self.stream += sent
-
-    def attempt(self) -> Generator[None]:
-        """Execute an attempt. It may be abandoned at each `yield`."""
-        self.ledger = replace(self.ledger, attempt=self.ledger.attempt + 1)
-        self.seq, self.buffer = 0, []
-        self.emit(live.StreamStart(run_id="run_1", thread_id="thr_1", attempt=self.ledger.attempt, agent_id="nova"))
-        yield
-        response = self.ledger.response
-        if response is not None:
-            if response.text and not response.is_closed:
-                self.emit(live.AssistantMessage(text=response.text, step=response.index))
-            yield
-            yield from self.run_calls(response.index, response.text, response.calls)
-        while True:
-            index = len(self.ledger.steps)
-            text = yield from self.respond()
-            ending = self.chance.choice(["step", "step", "calls", "wait", "requeue", "end" if self.may_end else "step"])
-            if ending == "end":
-                yield from self.finish(index, text)
-                return
-            if ending == "requeue":
-                self.emit(live.StreamEnd(run_id="run_1", final=False, status="queued"))
-                return
-            if ending == "step":
-                yield from self.close(index, text, ())
-                continue
-            calls = tuple(RecordedCall(f"call_{index}_{n}", "look", "pending") for n in range(2))
-            if text:
-                self.emit(live.AssistantMessage(text=text))
-            self.ledger = replace(
-                self.ledger, response=RecordedResponse(index, self.upcoming(), text, calls, is_closed=False)
-            )
-            yield
-            if ending == "wait":
-                assert self.ledger.response is not None
-                self.ledger = replace(self.ledger, response=replace(self.ledger.response, is_closed=True))
-                yield
-                self.emit(live.Step(index=index))
-                self.emit(live.Waiting(kind="user"))
-                self.emit(live.StreamEnd(run_id="run_1", final=False, status="waiting"))
-                return
-            yield from self.run_calls(index, text, calls)
-
-    def respond(self) -> Generator[None, None, str]:
-        """Stream a response, which may break off and begin again."""
-        while True:
-            text = ""
-            self.emit(live.Thinking())
-            for _ in range(self.chance.randrange(4)):
-                self.words += 1
-                text += f"{self.words} "
-                self.emit(live.Token(text=f"{self.words} "))
-                if self.chance.random() < 0.2:
-                    self.emit(_SUBAGENT)
-                yield
-            if self.chance.random() < 0.8:
-                return text
-            self.emit(live.Restart())
-            yield
-
-    def run_calls(self, index: int, text: str, calls: Sequence[RecordedCall]) -> Generator[None]:
-        for call in calls:
-            self.emit(live.ToolStatus(tool_call_id=call.call_id, tool_name=call.tool_name, status="started"))
-            yield
-            self.emit(live.ToolStatus(tool_call_id=call.call_id, tool_name=call.tool_name, status="completed"))
-            yield
-        yield from self.close(index, text, tuple(replace(call, status="completed") for call in calls))
-
-    def close(self, index: int, text: str, calls: tuple[RecordedCall, ...]) -> Generator[None]:
-        step = RecordedStep(index, self.upcoming(2), text, calls, ())
-        self.ledger = replace(self.ledger, steps=(*self.ledger.steps, step), response=None)
-        yield
-        self.emit(live.Usage(input_tokens=1, output_tokens=1))
-        yield
-        self.emit(live.Step(index=index))
-        yield
-
-    def finish(self, index: int, text: str) -> Generator[None]:
-        final = self.upcoming()
-        step = RecordedStep(index, final, text, (), ())
-        self.ledger = replace(self.ledger, steps=(*self.ledger.steps, step), final_event=final, text=text)
-        yield
-        self.emit(live.StreamEnd(run_id="run_1", final=True, status="succeeded", text=text))
-
-
-@dataclass
 class _Client:
     """A client that obeys the rules: it keeps the last id, and takes each event."""
 
-    run: _Run
+    run: ModelRun
     text: RunText = field(default_factory=RunText)
     last: EventCursor = field(default_factory=EventCursor)
     idle_every_s: float = 15.0
@@ -160,7 +47,12 @@ class _Client:
     most: int | None = None
     """Events of one connection, at the most."""
     ended: bool = False
+    has_error: bool = False
     taken: int = 0
+    asked: list[str] = field(default_factory=list[str])
+    """Questions of this connection."""
+    known: set[str] = field(default_factory=set[str])
+    """Questions of all connections."""
 
     async def on_events(self, events: Sequence[LiveEvent]) -> None:
         for cursor, raw in events:
@@ -171,6 +63,13 @@ class _Client:
             event = event_adapter.validate_python(raw)
             self.last = EventCursor.parse(str(cursor))
             self.text.feed(event)
+            # Of a step that waits, only its end comes after the waits.
+            assert event.type != "step" or cursor.seq != AFTER_LIVE or self.run.ledger.final_event is not None
+            self.has_error |= event.type == "stream_error"
+            if event.type == "waiting":
+                assert event.question not in self.asked
+                self.asked.append(str(event.question))
+                self.known.add(str(event.question))
             self.ended = event.type == "stream_end" and event.final
 
     async def on_idle(self) -> None: ...
@@ -183,17 +82,40 @@ class _Client:
         """Receive what there is; connect first if necessary. `is_late`: the run ended a while ago."""
         try:
             if self.delivery is None:
-                self.taken = 0
+                self.taken, self.asked = 0, []
                 self.position, self.delivery = Continuity(self.last), RunDelivery(self.recorded, self, self.last)
-                if is_late and self.run.chance.random() < 0.5:
-                    rest = whole_rest(self.run.stream, self.last, self.run.ledger.final_event)
-                    await (self.delivery.finish_from_ledger() if rest is None else self.on_events(rest))
-                    return
             for batch in self.batches():
                 if await self.delivery.take(batch):
                     return
             if is_late:
                 await self.delivery.finish_from_ledger()
+        except _Lost:
+            self.delivery = None
+
+    async def read_to_end(self) -> None:
+        """Connect until the end of a run that ended a while ago is received."""
+        for _ in range(_MOST_CONNECTIONS):
+            if self.ended:
+                return
+            await self.read(is_late=True)
+        raise AssertionError(f"no end after {self.last}")
+
+    async def look_for(self, question: str) -> None:
+        """Connect until a question of a run that waits is received."""
+        for _ in range(_MOST_CONNECTIONS):
+            if question in self.known:
+                return
+            await self.look()
+        raise AssertionError(f"no {question!r} after {self.last}")
+
+    async def look(self) -> None:
+        """Receive what there is of a run that waits, once it has waited for a while."""
+        attempt = self.run.ledger.attempt
+        await self.read()
+        if self.delivery is None or self.delivery.has_sent_waits(attempt) or self.position.has_ended(attempt):
+            return
+        try:
+            await self.delivery.take(Batch([], has_gap=True))
         except _Lost:
             self.delivery = None
 
@@ -216,7 +138,7 @@ class _Client:
 class _Faults:
     """What goes wrong in one example, and how often."""
 
-    run: _Run
+    run: ModelRun
     crashes: float
     losses: float
 
@@ -242,7 +164,7 @@ class _Faults:
 
 async def _play(seed: int) -> None:
     chance = random.Random(seed)
-    run = _Run(chance)
+    run = ModelRun(chance)
     clients = [_Client(run, loses=0.0), _Client(run), _Client(run, most=1), _Client(run, most=3)]
     faults = _Faults(run, chance.choice([0.0, 0.02, 0.1]), chance.choice([0.0, 0.02, 0.1]))
     attempt = run.attempt()
@@ -251,7 +173,12 @@ async def _play(seed: int) -> None:
         if next(attempt, "over") == "over":
             run.flush()
             attempt = run.attempt()
-        attempt = faults.strike(attempt)
+        if run.ledger.final_event is None:
+            attempt = faults.strike(attempt)
+        waiting = run.ledger.waits if run.ledger.status == "waiting" and chance.random() < 0.5 else ()
+        for client, wait in product(clients, waiting):
+            assert isinstance(wait.request, AskUser)
+            await client.look_for(wait.request.question)
         for client in clients:
             if chance.random() < 0.2:
                 await client.read()
@@ -259,10 +186,9 @@ async def _play(seed: int) -> None:
         run.flush()
     expected = {step.index: step.text for step in run.ledger.steps if step.text}
     for client in clients:
-        async with asyncio.timeout(5):
-            while not client.ended:
-                await client.read(is_late=True)
+        await client.read_to_end()
         assert client.last == run.ledger.final_event
+        assert client.has_error == (run.ledger.error is not None)
         assert client.text.closed == expected
 
 
@@ -271,3 +197,17 @@ async def _play(seed: int) -> None:
 @proves("events.exact")
 def test_a_client_ends_with_exactly_the_text_of_the_ledger_whatever_is_lost(seed: int):
     asyncio.run(_play(seed))
+
+
+@proves("events.exact")
+async def test_a_question_comes_from_the_ledger_if_the_stream_has_only_the_end_of_its_attempt():
+    call = RecordedCall("call_0", "ask", "pending")
+    response = RecordedResponse(0, EventCursor(attempt=1, seq=3), "I must ask.", (call,), is_closed=True)
+    wait = RecordedWait(call.call_id, AskUser(question="Which?"), is_open=True)
+    run = ModelRun(random.Random(0), replace(EMPTY, attempt=1, status="waiting", response=response, waits=(wait,)))
+    client = _Client(run, loses=0.0)
+    end = live.StreamEnd(run_id="run_1", final=False, status="waiting").model_dump(mode="json", exclude_none=True)
+    batch = Batch([LiveEvent(EventCursor(attempt=1, seq=6), end)], has_gap=True)
+    assert not await RunDelivery(client.recorded, client, EventCursor()).take(batch)
+    assert client.asked == ["Which?"]
+    assert client.text.texts == ("I must ask.",)

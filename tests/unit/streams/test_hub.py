@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import asyncio
 import random
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, aclosing
 
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.broker import redis_connections
 from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.events import EventCursor
 from nova_workers.ids import new_id
 from nova_workers.keys import run_channel, run_events
 from nova_workers.streams.hub import StreamHub
-from nova_workers.streams.wire import FIELD, encode
+from nova_workers.streams.subscriber import Subscriber
+from nova_workers.streams.wire import FIELD, Batch, encode
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
-from tests.support.waiting import until
+from tests.support.waiting import stays, until
 from tests.unit.streams.stage import RUN, collect, hub_on, publisher_on, say, texts
 
 _START = EventCursor()
@@ -66,6 +68,20 @@ async def test_garbage_on_a_channel_and_in_a_stream_is_left_out(redis: Redis):
         await _publish(redis, 11, stored=True, pushed=False)
         await _publish(redis, 12, stored=True)
         assert [event.cursor.seq for event in await collect(feed, _at(12))] == [11, 12]
+
+
+@pytest.mark.parametrize("pushed", [(), (3,), (2, 3)])
+@proves("events.gap")
+async def test_a_follower_of_a_run_without_events_gets_those_sent_before_its_subscription(
+    redis: Redis, pushed: tuple[int, ...]
+):
+    async with hub_on(redis) as hub:
+        for seq in {1, 2, 3}.difference(pushed):
+            await _publish(redis, seq, stored=True)
+        async with hub.follow(RUN, _START, had_events=False) as feed:
+            for seq in pushed:
+                await _publish(redis, seq, stored=True)
+            assert texts(await collect(feed, _at(3))) == ["1-1 1", "1-2 2", "1-3 3"]
 
 
 @proves("events.gap")
@@ -117,7 +133,7 @@ async def test_one_connection_serves_all_followers(redis: Redis):
         async with asyncio.TaskGroup() as group:
             for at in range(60):
                 group.create_task(_follow(hub, f"{mine}_{at % 20}", upto=2))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while True:
                     if len(await redis.pubsub_channels(f"nova:run:{mine}*")) == 20:
                         break
@@ -248,6 +264,28 @@ async def test_followers_continue_after_a_connection_dies_without_a_packet(redis
 
 
 @proves("events.redis-away")
+async def test_a_new_connection_is_not_closed_for_what_the_one_before_it_did_not_answer(redis: Redis, wire: FaultProxy):
+    ping_every_s, channel = 0.5, new_id("run")
+    client = connect(wire.url)
+    subscriber = Subscriber(client, ping_every_s=ping_every_s)
+    await subscriber.subscribe(channel)
+    assert (await subscriber.receive())["type"] == "subscribe"
+    receiving = asyncio.create_task(subscriber.receive())
+    wire.blocks_answers = True
+    await until(lambda: subscriber._unanswered == 2)  # pyright: ignore[reportPrivateUsage] - one ping later it is dead
+    wire.heal()
+    wire.reset()
+    assert (await receiving)["type"] == "subscribe", "on a new connection"
+    receiving = asyncio.create_task(subscriber.receive())
+    await stays(lambda: not receiving.done(), for_s=1.5 * ping_every_s)
+    await redis.publish(channel, "x")
+    assert (await receiving)["data"] == b"x"
+    assert wire.accepted == 2
+    await subscriber.close()
+    await client.aclose()
+
+
+@proves("events.redis-away")
 async def test_a_follower_that_joins_while_redis_is_unavailable_is_served_later(redis: Redis, wire: FaultProxy):
     client = Redis.from_url(wire.url)
     wire.refuses = True
@@ -261,16 +299,38 @@ async def test_a_follower_that_joins_while_redis_is_unavailable_is_served_later(
 
 
 @proves("events.redis-away")
-async def test_followers_do_not_wait_for_a_redis_that_cannot_be_reached(redis: Redis, wire: FaultProxy):
+async def test_a_look_at_a_run_that_waits_ends_although_redis_is_unavailable(redis: Redis, wire: FaultProxy):
+    client = Redis.from_url(wire.url)
+    async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub, hub.follow(RUN, _START) as feed:
+        events = publisher.open(RUN, 1)
+        say(events, "a")
+        await collect(feed, _at(1))
+        wire.refuses = True
+        wire.reset()
+        for _ in range(3):
+            feed.look(1)
+        async with asyncio.timeout(60), aclosing(feed.batches()) as batches:
+            assert await anext(batches) == Batch([], has_gap=True)
+            wire.refuses = False
+            say(events, "b")
+            assert texts((await anext(batches)).events) == ["1-2 b"], "one look at a time"
+    await client.aclose()
+
+
+@proves("events.redis-away")
+async def test_followers_do_not_wait_for_a_redis_that_cannot_be_reached(
+    redis: Redis, wire: FaultProxy, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setattr(redis_connections, "_REPLY_S", 120.0)
     client = connect(wire.url)
     async with publisher_on(redis, flush_ms=0) as publisher, hub_on(client) as hub, AsyncExitStack() as stack:
         async with hub.follow(RUN, _START):
             wire.blocks_requests = True
             connections = wire.accepted
             wire.reset()
-            # The hub connects now, which takes seconds: nothing answers.
+            # The hub connects now, which takes minutes: nothing answers.
             await until(lambda: wire.accepted > connections)
-            async with asyncio.timeout(0.5):
+            async with asyncio.timeout(60):
                 async with hub.follow("run_2", _START):
                     pass
                 feed = await stack.enter_async_context(hub.follow("run_3", _START))
@@ -315,7 +375,7 @@ async def test_a_follower_that_joins_while_its_channel_is_being_unsubscribed_is_
         lock: asyncio.Lock = hub._lock  # pyright: ignore[reportPrivateUsage] - holds the channel's end back
         async with lock:
             leaving = asyncio.create_task(first.__aexit__(None, None, None))
-            async with asyncio.timeout(5):
+            async with asyncio.timeout(60):
                 while True:
                     if run_channel(RUN) in hub._subscribed:  # pyright: ignore[reportPrivateUsage] - the confirmation came
                         break

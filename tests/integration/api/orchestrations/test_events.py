@@ -12,7 +12,7 @@ import orjson
 from redis.asyncio import Redis
 
 from nova_workers.contracts import events as live
-from nova_workers.keys import orchestration_events
+from nova_workers.keys import orchestration_events, run_events
 from nova_workers.streams.publisher import TreeSource
 from tests.integration.api.manual_worker import Tenant
 from tests.integration.api.orchestrations.conftest import PATH, Orchestrated
@@ -136,6 +136,49 @@ async def test_a_continued_orchestration_has_a_second_end(orchestrated: Orchestr
     await orchestrated.settle()
     frames = await whole(orchestrated, view["id"])
     assert [f.data["event"]["summary"] for f in frames if f.type == "orchestration_end"] == ["first", "second"]
+
+
+@proves("orchestration.events")
+async def test_a_question_that_its_worker_did_not_publish_comes_from_the_ledger_once(
+    orchestrated: Orchestrated, redis: Redis
+) -> None:
+    view = await orchestrated.start(spawn(call("ask_user", question="Which file?")), complete("done"))
+    await orchestrated.settle()
+    database = orchestrated.harness.database
+    await database.execute("UPDATE run_waits SET created_at = now() - interval '1 minute'")
+    async with asyncio.timeout(60), listening(orchestrated, view["id"]) as feed:
+        published = await _question(feed)
+    _, child = (await orchestrated.get(view["id"], "/tree"))["agents"]
+    for name in (orchestration_events(view["id"]), run_events(child["run_id"])):
+        entries = cast(list[tuple[bytes, dict[bytes, bytes]]], await redis.xrange(name))
+        await redis.xdel(name, *(entry_id for entry_id, fields in entries if b'"waiting"' in fields[b"p"]))
+    async with asyncio.timeout(60), listening(orchestrated, view["id"]) as feed:
+        asked = await _question(feed)
+        answers = {"text": "parse.py"}
+        await orchestrated.api.http.post(f"/v1/runs/{child['run_id']}/answers", json=answers)
+        playing = asyncio.create_task(orchestrated.settle())
+        rest = [frame async for frame in feed]
+        await playing
+    assert rest[-1].type == "orchestration_end"
+    assert "user" not in [frame.data["event"].get("kind") for frame in rest]
+    expected = published.data | {"event": published.data["event"] | {"at": asked.data["event"]["at"]}}
+    assert asked.data | {"event_id": published.data["event_id"]} == expected
+
+
+async def test_a_published_question_is_not_sent_again_to_a_client_that_has_it(orchestrated: Orchestrated) -> None:
+    view = await orchestrated.start(call("ask_user", question="Which file?"), complete("done"))
+    await orchestrated.settle()
+    await orchestrated.harness.database.execute("UPDATE run_waits SET created_at = now() - interval '1 minute'")
+    async with asyncio.timeout(60), listening(orchestrated, view["id"]) as feed:
+        await _question(feed)
+        last = await anext(feed)
+    async with asyncio.timeout(60), listening(orchestrated, view["id"], last.id) as feed:
+        await orchestrated.post(view["id"], "/kill")
+        assert "waiting" not in [frame.type async for frame in feed]
+
+
+async def _question(feed: AsyncGenerator[Frame]) -> Frame:
+    return await anext(frame async for frame in feed if frame.data["event"].get("kind") == "user")
 
 
 async def test_another_tenant_does_not_see_the_stream(orchestrated: Orchestrated, other_tenant: Tenant) -> None:

@@ -1,13 +1,17 @@
 """Events that Redis lost come from the ledger, and every stream ends."""
 
 import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import pytest
 from redis.asyncio import Redis
 
+from api.streaming.following import Target
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError, ToolCall
 from nova_workers.keys import run_events
+from nova_workers.streams.wire import LiveEvent
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.runs.event_streams import begun, listening, whole
@@ -22,6 +26,63 @@ async def test_an_ended_run_is_replayed_with_every_token_while_redis_has_them(ap
     replayed = await whole(api, turn.claim.run_id)
     assert [frame.type for frame in replayed] == ["stream_start", "token", "token", "stream_end"]
     assert [frame.id for frame in replayed] == ["1-1", "1-2", "1-3", "1-4"]
+
+
+@dataclass
+class _Slices:
+    """A follower that keeps what it gets, and does not wait for anything."""
+
+    idle_every_s: float = 15.0
+    slices: list[Sequence[LiveEvent]] = field(default_factory=list[Sequence[LiveEvent]])
+
+    async def on_events(self, events: Sequence[LiveEvent]) -> None:
+        self.slices.append(events)
+
+    async def on_idle(self) -> None: ...
+    async def until_gone(self) -> None: ...
+
+
+async def test_a_long_ended_run_is_sent_in_slices_between_which_other_streams_continue(
+    api: Api, worker: ManualWorker
+) -> None:
+    turn = await begun(api, worker)
+    await turn.emit(*(live.Thinking() for _ in range(3_000)))
+    final = await turn.finish("long")
+    target, follower = Target(api.tenant.id, turn.claim.run_id), _Slices()
+    replaying = asyncio.create_task(api.state.follower.follow(target, await api.state.follower.find(target), follower))
+    turns = 0
+    while not replaying.done():
+        turns += len(follower.slices) in (1, 2)
+        await asyncio.sleep(0)
+    sent = [str(event.cursor) for part in follower.slices for event in part]
+    assert sent == [f"1-{seq}" for seq in range(1, final.seq + 1)]
+    assert max(map(len, follower.slices)) <= 500
+    assert turns >= 2
+
+
+async def test_an_ended_run_whose_stream_lost_a_part_is_sent_from_there_on_from_the_ledger(
+    api: Api, worker: ManualWorker, redis: Redis
+) -> None:
+    turn = await begun(api, worker)
+    await turn.emit(live.Token(text="one"))
+    first = await turn.commit("one")
+    await turn.emit(live.Token(text="tw"))
+    await turn.emit(lost := live.Token(text="o"))
+    await redis.xdel(run_events(turn.claim.run_id), str(turn.said[-1]))
+    await turn.finish("two")
+    replayed = await whole(api, turn.claim.run_id)
+    assert [(frame.type, frame.data.get("text")) for frame in replayed] == [
+        ("stream_start", None),
+        ("token", "one"),
+        ("usage", None),
+        ("step", None),
+        ("token", "tw"),
+        ("assistant_message", "two"),
+        ("step", None),
+        ("stream_end", "two"),
+    ]
+    assert lost.text not in [frame.data.get("text") for frame in replayed]
+    assert replayed[3].id == str(first)
 
 
 async def test_a_run_is_replayed_from_the_ledger_once_its_stream_is_gone(

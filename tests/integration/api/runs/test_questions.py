@@ -1,0 +1,80 @@
+"""A question reaches its followers though the worker died before it sent the event, or the stream was wiped."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from datetime import UTC, datetime, timedelta
+
+from redis.asyncio import Redis
+
+from nova_workers.contracts import events as live
+from nova_workers.contracts.engine import ToolCall
+from nova_workers.contracts.waits import AskUser, Pause
+from nova_workers.ledger.waits.suspend import NewWait
+from tests.integration.api.conftest import Api
+from tests.integration.api.manual_worker import ManualWorker
+from tests.integration.api.runs.event_streams import begun
+from tests.requirements import proves
+from tests.support.harness.run_reader import RunReader
+from tests.support.waiting import until
+
+_QUESTION = NewWait("call_0", AskUser(question="Which colour?", options=("red", "blue")))
+
+
+@proves("events.exact")
+async def test_every_follower_gets_the_question_once_and_the_text_whole(
+    api: Api, worker: ManualWorker, redis: Redis
+) -> None:
+    turn = await begun(api, worker)
+    run_id = turn.claim.run_id
+    readers = [RunReader(api.url, api.tenant.key, run_id), RunReader(api.url, api.tenant.key, run_id, cut_after=2)]
+    late = RunReader(api.url, api.tenant.key, run_id)
+    async with asyncio.timeout(60), asyncio.TaskGroup() as group:
+        for reader in readers:
+            group.create_task(reader.read())
+        await turn.emit(live.Token(text="I must "))
+        await until(lambda: all(reader.text.open for reader in readers), "the first token")
+        await turn.suspend("I must ask.", _QUESTION)
+        await until(lambda: all("waiting" in reader.seen for reader in readers), "the question")
+        assert all(reader.text.texts == ("I must ask.",) for reader in readers)
+        # The worker was only frozen: what it sends now is old.
+        await turn.emit(
+            live.Token(text="ask."), live.Step(index=0), live.Waiting(kind="user", question="Which colour?")
+        )
+        await redis.flushdb()
+        group.create_task(late.read())
+        await until(lambda: "waiting" in late.seen, "the question of a wiped stream")
+        answer = await api.http.post(f"/v1/runs/{run_id}/answers", json={"text": "red"})
+        assert answer.status_code == 200, answer.text
+        again = await worker.claim(turn.claim.thread_id)
+        await again.commit("I must ask.", ToolCall("call_0", "ask", {}, step=0, sequence=0, status="completed"))
+        await again.emit(live.Token(text="Red it is."))
+        await again.finish("Red it is.")
+    for reader in (*readers, late):
+        assert reader.text.texts == ("I must ask.", "Red it is.")
+        assert reader.seen.count("waiting") == 1, reader.seen
+
+
+async def test_a_client_that_waits_for_the_run_learns_of_a_question_that_was_never_sent(
+    api: Api, worker: ManualWorker
+) -> None:
+    turn = await begun(api, worker)
+    waiting = asyncio.create_task(api.http.get(f"/v1/runs/{turn.claim.run_id}/wait", params={"timeout_s": 200}))
+    await until(lambda: api.state.services.hub.open_feeds == 1)
+    await turn.suspend("", _QUESTION)
+    # What follows the question is not lost.
+    await turn.emit(live.StreamEnd(run_id=turn.claim.run_id, final=False, status="waiting"))
+    async with asyncio.timeout(60):
+        answer = await waiting
+    assert (answer.status_code, answer.json()["waits"][0]["request"]["question"]) == (202, "Which colour?")
+
+
+async def test_a_run_that_waits_for_no_person_does_not_end_a_wait(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
+    began_s = time.monotonic()
+    until_tomorrow = NewWait("call_0", Pause(until=datetime.now(UTC) + timedelta(days=1)), due_in_s=86_400)
+    await turn.suspend("", until_tomorrow)
+    answer = await api.http.get(f"/v1/runs/{turn.claim.run_id}/wait", params={"timeout_s": 5})
+    assert (answer.status_code, answer.json()["status"]) == (202, "waiting")
+    assert time.monotonic() - began_s >= 5
