@@ -65,7 +65,8 @@ async def tail(
         start = EventCursor.parse(after) if after else None
     except ValueError as error:
         raise InvalidInput(f"--after: {error}") from error
-    end = await follow(session, run, LiveView(session.out, reasoning=reasoning), after=start)
+    view = LiveView(session.out, reasoning=reasoning, resumed=start is not None)
+    end = await follow(session, run, view, after=start)
     raise typer.Exit(0 if end is None else outcome_code(end.status, interrupted=False))
 
 

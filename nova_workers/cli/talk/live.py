@@ -8,10 +8,10 @@ on a terminal only, and wiped before anything else is written.
 import shlex
 
 from nova_workers.cli.talk.answers import wait_line
+from nova_workers.cli.talk.shown_text import Piece, ShownText
 from nova_workers.cli.terminal.markdown_stream import MarkdownStream
 from nova_workers.cli.terminal.output import Output, age, money, short
 from nova_workers.cli.terminal.thinking_text import ThinkingText
-from nova_workers.client.run_text import RunText
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
@@ -49,10 +49,17 @@ class LiveView:
         reasoning: Whether to show extended thinking.
         answers_here: Whether a typed line answers the run's question.
         lasting: Whether a permission may hold for all agents of the run's orchestration from now on.
+        resumed: Whether the first event may be inside a step.
     """
 
     def __init__(
-        self, out: Output, *, reasoning: bool = False, answers_here: bool = False, lasting: bool = False
+        self,
+        out: Output,
+        *,
+        reasoning: bool = False,
+        answers_here: bool = False,
+        lasting: bool = False,
+        resumed: bool = False,
     ) -> None:
         self._out = out
         self._reasoning = reasoning
@@ -71,23 +78,26 @@ class LiveView:
         self._told: str | None = None
         self._waited = False
         self._run_id = ""
-        self._answer = RunText()
+        self._text = ShownText(resumed=resumed)
         self.usage: Usage | None = None
         self.asked: Waiting | None = None
         """The run's open question to a person."""
 
     def show(self, event: Event) -> None:
         """Show one event."""
-        shown = self._take(event)
+        piece = self._text.take(event)
         match event:
             case Token(agent=str(agent)) | Reasoning(agent=str(agent)) | AssistantMessage(agent=str(agent)):
                 # A subagent's own text; its result arrives as a tool result.
                 self.doing(f"{agent} works")
-            case Token(text=text):
-                self._write(text)
-                self._step_has_text = True
-            case AssistantMessage(text=text):
-                self._complete(shown, text)
+            case Token():
+                self._show_text(piece)
+            case AssistantMessage():
+                self._show_text(piece)
+                self._close_step()
+            case Restart(agent=None) if piece.replaces or self._thinks:
+                self.note("↻ the answer broke off; the text since the last step comes again", "yellow")
+                self._close_step()
             case Step():
                 self._close_step()
             case ToolStatus() | ToolUseSummary():
@@ -143,9 +153,6 @@ class LiveView:
             case StreamStart(attempt=attempt, run_id=run_id):
                 self._run_id = run_id
                 self._begin_attempt(attempt)
-            case Restart(agent=None) if self._step_has_text or self._thinks:
-                self.note("↻ the answer broke off; the text since the last step comes again", "yellow")
-                self._close_step()
             case Waiting():
                 self._waited = True
                 self.ask(event)
@@ -165,11 +172,8 @@ class LiveView:
     def _begin_attempt(self, attempt: int) -> None:
         if self._waited:
             self._waited, self.asked = False, None
-        elif self._step_has_text:
-            self.note("↻ another worker continues from the last step; the text since then comes again", "yellow")
         elif attempt > 1:
             self.note("↻ another worker continues")
-        self._close_step()
         self._calls.clear()
         self.doing("running")
 
@@ -219,24 +223,13 @@ class LiveView:
         else:
             self._wipe()
 
-    def _take(self, event: Event) -> str:
-        """Note an event of the run; return the text of the open step before it, as it is shown."""
-        if isinstance(event, StreamStart) and event.run_id != self._run_id:
-            self._answer = RunText()
-        shown = event.text if isinstance(event, AssistantMessage) and self._answer.repeats(event) else self._answer.open
-        self._answer.feed(event)
-        return shown
-
-    def _complete(self, shown: str, text: str) -> None:
-        """Write the whole text of a step, of which some is shown."""
-        if not text.startswith(shown):
+    def _show_text(self, piece: Piece) -> None:
+        if piece.replaces:
             self.note("↻ the text since the last step is void; it comes again", "yellow")
             self._close_step()
-            shown = ""
-        if rest := text[len(shown) :]:
-            self._write(rest)
+        if piece.text:
+            self._write(piece.text)
             self._step_has_text = True
-        self._close_step()
 
     def _close_step(self) -> None:
         self._wants_gap = self._wants_gap or self._step_has_text

@@ -5,12 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import httpx2
+import orjson
 import pytest
+from redis.asyncio import Redis
 
+from nova_workers.contracts.engine import ToolCall
+from nova_workers.contracts.events import Token, ToolStatus
+from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
-from tests.integration.api.manual_worker import Tenant, make_tenant
+from tests.integration.api.conftest import Api, worker
+from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
+from tests.integration.api.runs.event_streams import begun
 from tests.integration.console.conftest import Console
 from tests.support.browser_forms import fields_of
+
+__all__ = ["worker"]
 
 FULL: dict[str, Any] = {
     "id": "clerk",
@@ -319,6 +328,26 @@ async def test_a_message_is_tried_in_a_conversation_of_its_own(console: Console,
     assert 'data-stream="/agents/clerk/try/run_' in page
     runs = (await console.api.http.get("/v1/runs?agent_id=clerk")).json()["items"]
     assert [run["message"][0]["text"] for run in runs] == ["What is <new>?"]
+
+
+async def test_calls_of_a_tried_run_are_whole_after_a_break_in_which_the_stream_was_lost(
+    api: Api, worker: ManualWorker, redis: Redis, browser: httpx2.AsyncClient
+) -> None:
+    turn = await begun(api, worker)
+    run_id, call = turn.claim.run_id, ToolCall("toolu_1", "look", {}, step=0, sequence=0, status="completed")
+    started = ToolStatus(tool_call_id=call.id, tool_name="look", status="started")
+    await turn.emit(Token(text="I will "), Token(text="look."), started)
+    seen = str(turn.said[-1])
+    await turn.commit("I will look.", call)
+    await turn.finish()
+    await redis.delete(run_events(run_id))
+    path = f"/agents/{turn.claim.agent_id}/try/{run_id}/events"
+    async with browser.stream("GET", path, headers={"Last-Event-ID": seen}) as response:
+        frames = [event.data async for event in httpx2.EventSource(response)]
+    changes = [change for data in frames if data.startswith("[") for change in orjson.loads(data)]
+    rows = [html for _, target, html in changes if target == f"try-{run_id}-tools"]
+    assert [row.count("toolu_1") for row in rows] == [1]
+    assert "completed" in rows[0]
 
 
 PATHS = ("", "/json", "/versions", "/versions/1", "/compare?from=1&to=1", "/try", "/manage")

@@ -49,9 +49,9 @@ def _tool(status: str, summary: str | None = None, call: str = "c1") -> ToolStat
     )
 
 
-def _piped(*events: Event, reasoning: bool = False) -> tuple[str, str]:
+def _piped(*events: Event, reasoning: bool = False, resumed: bool = False) -> tuple[str, str]:
     stdout, stderr = io.StringIO(), io.StringIO()
-    view = LiveView(Output(json_mode=False, stdout=stdout, stderr=stderr), reasoning=reasoning)
+    view = LiveView(Output(json_mode=False, stdout=stdout, stderr=stderr), reasoning=reasoning, resumed=resumed)
     for event in events:
         view.show(event)
     view.finish()
@@ -74,6 +74,72 @@ def test_a_step_that_comes_whole_is_completed_and_one_that_was_shown_is_not_repe
     )
     assert text == "Part of it.\nother\nWhole.\n"
     assert "the text since the last step is void" in notes
+
+
+def test_a_committed_response_that_comes_again_after_a_lost_worker_is_not_shown_twice():
+    said = AssistantMessage(text="I will look.")
+    begun = (_start(), Token(text="I will "), Token(text="look."), said, _tool("started"))
+    again = said.model_copy(update={"step": 0})
+    rest = (again, _tool("completed", "found"), Step(index=0), Token(text="Done."), _end(text="Done."))
+    text, notes = _piped(*begun, _start(2), _start(3), *rest)
+    assert text == "I will look.\nDone.\n"
+    assert "void" not in notes
+
+
+def test_a_committed_response_that_was_shown_in_part_is_completed_by_the_next_attempt():
+    text, notes = _piped(_start(), Token(text="I will "), _start(2), AssistantMessage(text="I will look.", step=0))
+    assert text == "I will look.\n"
+    assert "void" not in notes
+
+
+@pytest.mark.parametrize("anew", [_start(2), Restart()])
+def test_another_response_in_place_of_a_shown_one_is_marked(anew: Event):
+    text, notes = _piped(
+        *(_start(), Token(text="I will look."), AssistantMessage(text="I will look."), anew, Token(text="Let me look."))
+    )
+    assert text == "I will look.\nLet me look.\n"
+    assert notes.count("comes again") == 1
+
+
+def test_a_subagent_does_not_change_what_is_shown_of_a_step():
+    whole = AssistantMessage(text="I help.", agent="helper")
+    text, notes = _piped(
+        *(_start(), Token(text="I will look."), Token(text="I help", agent="helper"), _start(2)),
+        *(Token(text="I help", agent="helper"), whole, Restart(agent="helper")),
+        AssistantMessage(text="I will look.", step=0),
+    )
+    assert text == "I will look.\n"
+    assert "comes again" not in notes
+
+
+def test_a_view_that_begins_inside_a_step_takes_the_end_of_its_text_as_shown():
+    rest = (Token(text="look."), AssistantMessage(text="I will look."), Step(index=0), Token(text="look."))
+    text, notes = _piped(*rest, AssistantMessage(text="Now look."), resumed=True)
+    assert text == "look.\nlook.\nNow look.\n"
+    assert notes.count("void") == 1, "only of the step that the view saw whole"
+
+
+def test_a_view_that_begins_inside_a_step_has_the_end_of_its_text_also_after_a_lost_worker():
+    text, notes = _piped(
+        *(Token(text="look."), _start(2), AssistantMessage(text="I will look.", step=0), Step(index=0)), resumed=True
+    )
+    assert text == "look.\n"
+    assert "void" not in notes
+
+
+@pytest.mark.parametrize(
+    "before", [(), (_start(2),), (Token(text="wi"),), (Token(text="k."), _start(2), Token(text="k."))]
+)
+def test_a_view_that_begins_inside_a_step_shows_its_text_if_only_part_of_it_is_shown(before: tuple[Event, ...]):
+    text, _ = _piped(*before, AssistantMessage(text="I will look.", step=0), Step(index=0), resumed=True)
+    assert text.endswith("I will look.\n")
+
+
+def test_the_text_of_a_joined_turn_is_not_shown_twice_either():
+    joined = StreamEnd(run_id="run_0", final=True, status="merged", merged_into="run_1")
+    said = AssistantMessage(text="Both.", step=1)
+    text, _ = _piped(joined, Steered(run_ids=("run_0",)), Token(text="Both."), _start(2), said, Step(index=1), _end())
+    assert text == "Both.\n"
 
 
 def _on_screen(*events: Event) -> str:

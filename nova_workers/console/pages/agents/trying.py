@@ -87,18 +87,24 @@ async def _changes(request: Request, client: NovaClient, run_id: str) -> AsyncGe
     except ValueError:
         after = EventCursor()
     answer, is_shown = RunText(), False
-    # From the start, also after a lost connection: what is void may be text that the page shows already.
+    rows: dict[str, str] = {}
+    # From the start, also after a lost connection: what is void may be text that the page shows already, and the ids of
+    # a replay from the ledger depend on where it began. So the first changes replace all that the page shows.
     async with aclosing(client.runs.events(run_id)) as events:
         async for cursor, event in events:
             adds = is_shown and isinstance(event, Token) and bool(answer.open or not answer.closed)
             answer.feed(event)
+            row = _row(request, event)
+            rows |= row
             if cursor.key() <= after.key():
                 continue
             if not is_shown or isinstance(event, Token | StreamStart | Restart | AssistantMessage):
                 yield _text_change(run_id, answer, event, str(cursor), adds=adds)
-                is_shown = True
-            if (change := _change(request, run_id, event, str(cursor))) is not None:
-                yield change
+            if not is_shown:
+                yield Change("inner", f"try-{run_id}-tools", "".join(rows.values()), str(cursor))
+            elif row:
+                yield Change("append", f"try-{run_id}-tools", "".join(row.values()), str(cursor))
+            is_shown = True
             if isinstance(event, StreamEnd) and event.final:
                 break
     run = await client.runs.get(run_id)
@@ -115,14 +121,12 @@ def _text_change(run_id: str, answer: RunText, event: Event, cursor: str, *, add
     return Change("inner", f"try-{run_id}-text", str(escape(whole)), cursor)
 
 
-def _change(request: Request, run_id: str, event: Event, cursor: str) -> Change | None:
-    tools = f"try-{run_id}-tools"
+def _row(request: Request, event: Event) -> dict[str, str]:
+    """Return the row of a call or of a wait, by what it is about; empty for another event."""
     match event:
         case ToolStatus():
-            row = fragment(request, _PARTS, "tool", event)
-            return Change("append", tools, row, cursor)
+            return {event.tool_call_id: fragment(request, _PARTS, "tool", event)}
         case Waiting():
-            note = fragment(request, _PARTS, "waiting", event)
-            return Change("append", tools, note, cursor)
+            return {f"{event.tool_call_id}-wait": fragment(request, _PARTS, "waiting", event)}
         case _:
-            return None
+            return {}
