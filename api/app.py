@@ -195,4 +195,5 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         state.watch.close()
         state.order_watch.close()
         await stop_tasks(tasks)
+        await state.key_uses.close()
         await services.aclose()

@@ -15,6 +15,8 @@ __all__ = ["KeyUses"]
 
 _EVERY_S = 60.0
 """People ask whether a key is still in use, which needs no seconds. A crash loses the uses of this time."""
+_LAST_S = 2.0
+"""For the last write of a process that stops."""
 
 _log = structlog.get_logger(__name__)
 
@@ -38,20 +40,29 @@ class KeyUses:
             try:
                 await self.write()
             except NovaError as error:
-                # Later uses of the same keys are written by the next round.
+                # The next round writes them.
                 _log.warning("api.key_uses_not_written", error=error.message)
 
+    async def close(self) -> None:
+        """Write what was noted, for the last time: if that takes long or fails, it is lost."""
+        try:
+            async with asyncio.timeout(_LAST_S):
+                await self.write()
+        except (NovaError, TimeoutError) as error:
+            _log.warning("api.key_uses_lost", keys=len(self._latest), error=str(error))
+
     async def write(self) -> None:
-        """Write what was noted.
+        """Write what was noted. Canceled or failed, it keeps that for the next write: writing a use twice is harmless.
 
         Raises:
-            Unavailable: The database does not answer; what was noted is lost.
+            Unavailable: The database does not answer.
         """
-        latest, self._latest = self._latest, {}
-        if not latest:
+        written = dict(self._latest)
+        if not written:
             return
-        uses = [KeyUse(key_id, at, address) for key_id, (at, address) in latest.items()]
+        uses = [KeyUse(key_id, at, address) for key_id, (at, address) in written.items()]
         # The keys of many tenants.
         with all_tenants():
             async with self._database.connection() as connection:
                 await note_uses(connection, uses)
+        self._latest = {key_id: use for key_id, use in self._latest.items() if written.get(key_id) != use}

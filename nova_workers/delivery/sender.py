@@ -8,8 +8,6 @@ answer and its record, the row is sent again under the same id.
 import asyncio
 import random
 from collections import Counter
-from collections.abc import Sequence
-from datetime import timedelta
 from typing import Final
 
 import structlog
@@ -20,18 +18,17 @@ from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.delivery.channels import WEBHOOKS, ChannelRoutes
 from nova_workers.delivery.routing import InboxRouter
 from nova_workers.delivery.settling import Settler
-from nova_workers.errors import DeliveryFailed, NovaError
+from nova_workers.errors import DeliveryFailed, NovaError, Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery.leases import release_deliveries, renew_deliveries
 from nova_workers.ledger.delivery.outbox import claim_deliveries
 from nova_workers.observability.metrics import Metrics
+from nova_workers.runs.work_leases import WorkLeases
 
 __all__ = ["DeliverySender"]
 
 _ROUND_S: Final = 30.0
 """A round stops claiming after this time and ends, to free its worker slot. The caller rings again."""
-
-_RELEASE_S: Final = 2.0
 
 _log = structlog.get_logger(__name__)
 
@@ -67,9 +64,11 @@ class DeliverySender:
         self._clock = clock
         self._metrics = metrics
         self._router = InboxRouter(database, routes)
-        self._settler = Settler(database, settings, rng or random.Random())  # noqa: S311 - spreads retries, guards nothing
-        self._lease = timedelta(seconds=leases.lease_ttl_s)
-        self._renew_s = leases.lease_renew_s
+        self._leases = WorkLeases[DeliveryItem](
+            database, leases, clock, kind="deliveries", renew=renew_deliveries, release=release_deliveries
+        )
+        rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
+        self._settler = Settler(database, settings, self._leases, rng)
         self._under_way: Counter[str] = Counter()
         self._trying: dict[asyncio.Task[None], DeliveryItem] = {}
         self._claiming = asyncio.Lock()
@@ -85,19 +84,19 @@ class DeliverySender:
             How many items were processed. If it is not 0, there may be more: ring again.
 
         Raises:
-            Unavailable: The database cannot be reached; claimed deliveries are due again after their lease.
+            Unavailable: The database could not be reached. Attempts that had begun have ended; a delivery whose result
+                could not be recorded is due again after its lease.
         """
         if self._draining:
             return 0
         done = await self._router.route_due()
         now_s = self._clock.monotonic_s()
-        until_s, renew_at_s = now_s + _ROUND_S, now_s + self._renew_s
+        until_s, renew_at_s = now_s + _ROUND_S, now_s + self._leases.renew_s
         mine: set[asyncio.Task[None]] = set()
         failures: list[BaseException] = []
         try:
             while True:
-                over = bool(failures) or self._draining or self._clock.monotonic_s() > until_s
-                started, full = (set[asyncio.Task[None]](), False) if over else await self._start_due()
+                started, full = await self._start_more(failures, until_s)
                 done += len(started)
                 mine |= started
                 if not mine:
@@ -107,8 +106,8 @@ class DeliverySender:
                 until_renewal_s = max(0.0, renew_at_s - self._clock.monotonic_s())
                 ended, mine = await asyncio.wait(mine, timeout=until_renewal_s, return_when=when)
                 if self._clock.monotonic_s() >= renew_at_s:
-                    await self._renew([self._trying[task] for task in mine if task in self._trying])
-                    renew_at_s = self._clock.monotonic_s() + self._renew_s
+                    await self._leases.renew([self._trying[task] for task in mine if task in self._trying])
+                    renew_at_s = self._clock.monotonic_s() + self._leases.renew_s
                 failures += [error for task in ended if not task.cancelled() and (error := task.exception())]
         except asyncio.CancelledError:
             for task in mine:
@@ -130,6 +129,16 @@ class DeliverySender:
         """Close every channel."""
         await self._routes.close()
 
+    async def _start_more(self, failures: list[BaseException], until_s: float) -> tuple[set[asyncio.Task[None]], bool]:
+        """Start due deliveries, unless the round is over: it ends at its time, with a drain, and with a failure."""
+        if not failures and not self._draining and self._clock.monotonic_s() <= until_s:
+            try:
+                return await self._start_due()
+            except Unavailable as error:
+                # The attempts in progress go on, and their leases must be renewed until they end.
+                failures.append(error)
+        return set(), False
+
     async def _start_due(self) -> tuple[set[asyncio.Task[None]], bool]:
         """Claim due deliveries up to the limit. Returns the attempts started, and whether the limit was reached."""
         settings, names = self._settings, self._routes.names
@@ -147,7 +156,7 @@ class DeliverySender:
                     channels=[name for name in names if name != WEBHOOKS],
                     webhooks=WEBHOOKS in names,
                     limit=room,
-                    lease=self._lease,
+                    lease=self._leases.duration,
                 )
             return {self._start(item) for item in claimed}, False
 
@@ -172,7 +181,7 @@ class DeliverySender:
         try:
             outcome = await self._deliver(channel, item)
         except asyncio.CancelledError:
-            await self._release(item)
+            await self._leases.release([item])
             self._metrics.deliveries.labels(channel, "released").inc()
             raise
         self._metrics.delivery_duration_s.labels(channel).observe(self._clock.monotonic_s() - started_s)
@@ -195,19 +204,3 @@ class DeliverySender:
             _log.exception("delivery.crashed", delivery_id=item.id, channel=channel)
             return await self._settler.not_tried(item, f"{type(error).__name__}: {error}")
         return await self._settler.delivered(item, status)
-
-    async def _renew(self, items: Sequence[DeliveryItem]) -> None:
-        if not items:
-            return
-        try:
-            async with asyncio.timeout(self._renew_s), self._database.connection() as connection:
-                await renew_deliveries(connection, items, lease=self._lease)
-        except (NovaError, TimeoutError) as error:
-            _log.warning("deliveries.not_renewed", count=len(items), error=str(error))
-
-    async def _release(self, item: DeliveryItem) -> None:
-        try:
-            async with asyncio.timeout(_RELEASE_S), self._database.connection() as connection:
-                await release_deliveries(connection, [item])
-        except (NovaError, TimeoutError) as error:
-            _log.warning("delivery.not_released", delivery_id=item.id, error=str(error))

@@ -21,6 +21,7 @@ from nova_workers.ledger.delivery.outbox import (
     settle_failed,
 )
 from nova_workers.observability.redaction import redact
+from nova_workers.runs.work_leases import WorkLeases
 
 __all__ = ["Outcome", "Settler", "pause_s"]
 
@@ -50,11 +51,14 @@ def pause_s(pauses: Sequence[float], attempt: int, *, spread: float, asked_s: fl
 
 
 class Settler:
-    """Records results of attempts, each in one transaction. A result after the lease expired changes nothing."""
+    """Records results of attempts, each in one transaction. A result after the lease was taken over changes nothing."""
 
-    def __init__(self, database: Database, settings: DeliverySettings, rng: random.Random) -> None:
+    def __init__(
+        self, database: Database, settings: DeliverySettings, leases: WorkLeases[DeliveryItem], rng: random.Random
+    ) -> None:
         self._database = database
         self._settings = settings
+        self._leases = leases
         self._rng = rng
 
     @property
@@ -63,9 +67,8 @@ class Settler:
         return len(self._settings.retry_s) + 1
 
     async def delivered(self, item: DeliveryItem, response_status: int | None) -> Outcome:
-        """Record that an item was delivered."""
-        async with self._database.connection() as connection:
-            await settle_delivered(connection, item, response_status)
+        """Record that an item was delivered; otherwise it would be sent again. See `WorkLeases.settle`."""
+        await self._leases.settle(lambda connection: settle_delivered(connection, item, response_status))
         _log.debug("delivery.done", **_fields(item), response_status=response_status)
         return "delivered"
 

@@ -16,6 +16,7 @@ from nova_workers.delivery.settling import pause_s
 from nova_workers.errors import DeliveryFailed, Unavailable
 from nova_workers.ledger.delivery.outbox import claim_deliveries
 from nova_workers.ledger.delivery.webhooks import delete_webhook
+from nova_workers.runs import work_leases
 from tests.integration.delivery.conftest import DeliveryHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
@@ -66,16 +67,13 @@ async def test_a_receiver_may_request_a_longer_pause(deliveries: DeliveryHarness
 
 
 @proves("outbox.at-least-once")
-@pytest.mark.parametrize("fault", ["crash_before", "refuse"])
-async def test_a_crash_before_the_outcome_is_written_delivers_again_under_one_id(
-    deliveries: DeliveryHarness, fault: Fault
-) -> None:
+async def test_a_crash_before_the_outcome_is_written_delivers_again_under_one_id(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     await deliveries.say()
     faults = FaultInjector()
-    faults.plan(fault, "delivered")
+    faults.plan("crash_before", "delivered")
     dying = deliveries.another(database=FaultInjectingDatabase(deliveries.database, faults))
-    with pytest.raises((Crashed, Unavailable)):
+    with pytest.raises(Crashed):
         await dying.run_due()
     (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["attempts"]) == ("pending", 1)
@@ -87,6 +85,24 @@ async def test_a_crash_before_the_outcome_is_written_delivers_again_under_one_id
     assert first.id == second.id == row["id"]
     (row,) = await deliveries.rows(made.webhook.id)
     assert (row["status"], row["attempts"]) == ("delivered", 2)
+
+
+@proves("outbox.at-least-once")
+@pytest.mark.parametrize("fault", ["refuse", "lose_reply"])
+async def test_a_delivery_is_recorded_and_not_sent_again_although_the_database_was_briefly_unavailable(
+    deliveries: DeliveryHarness, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    monkeypatch.setattr(work_leases, "_SETTLE_PAUSE_S", 0.0)
+    made = await deliveries.webhook()
+    await deliveries.say()
+    faults = FaultInjector()
+    faults.plan(fault, "delivered")
+    await deliveries.another(database=FaultInjectingDatabase(deliveries.database, faults)).run_due()
+    (row,) = await deliveries.rows(made.webhook.id)
+    assert (row["status"], row["attempts"]) == ("delivered", 1)
+    await deliveries.pass_time(120)
+    await deliveries.sender.run_due()
+    assert len(deliveries.receiver.got) == 1
 
 
 @proves("outbox.at-least-once")
@@ -254,6 +270,32 @@ async def test_a_delivery_that_takes_longer_than_its_lease_is_not_taken_over_whi
     assert await deliveries.sender.run_due() == 0
     patient.drain()
     await sending
+    assert len(deliveries.receiver.got) == 1
+
+
+@proves("effects.leased")
+async def test_the_lease_of_an_attempt_is_renewed_although_no_more_could_be_claimed(
+    deliveries: DeliveryHarness,
+) -> None:
+    made = await deliveries.webhook()
+    deliveries.receiver.answers["/hook"] = None
+    await deliveries.say()
+    faults = FaultInjector()
+    faults.plan("refuse", "claim", nth=2)
+    sender = deliveries.another(
+        settings=deliveries.settings.model_copy(update={"runs": RunSettings(lease_ttl_s=2, lease_renew_s=0.05)}),
+        database=FaultInjectingDatabase(deliveries.database, faults),
+    )
+    sending = asyncio.create_task(sender.run_due())
+    await until(lambda: bool(deliveries.receiver.got))
+    # The claim that is refused follows the first renewal.
+    for _ in range(2):
+        await deliveries.pass_time(1.7)
+        await until(lambda: _is_leased(deliveries, made.webhook.id, for_s=1))
+    assert not sending.done()
+    sender.drain()
+    with pytest.raises(Unavailable):
+        await sending
     assert len(deliveries.receiver.got) == 1
 
 

@@ -1,14 +1,23 @@
 """``/v1/audit``: changes of keys and agents, by whom and from where."""
 
+import asyncio
 from typing import Any
 
 import orjson
+import pytest
 
+from api.guard.key_uses import KeyUses
+from nova_workers.client.client import NovaClient
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+from nova_workers.errors import Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api
-from tests.integration.api.manual_worker import make_tenant
+from tests.integration.api.conftest import Api, served
+from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
+
+_LAST_USE = "SELECT last_used_at FROM api_keys WHERE id = :id"
 
 
 async def _items(api: Api, **params: str) -> list[dict[str, Any]]:
@@ -106,3 +115,35 @@ async def test_a_key_shows_when_and_from_where_it_was_last_used(api: Api, databa
     )
     await api.state.key_uses.write()
     assert await database.fetchval("SELECT max(last_used_at)::text FROM api_keys") == later
+
+
+@proves("audit.key-use")
+async def test_uses_of_keys_are_written_when_the_api_stops(
+    settings: Settings, tenant: Tenant, database: Database
+) -> None:
+    async with served(settings) as (url, _), NovaClient(url, tenant.key) as nova:
+        await nova.keys.list()
+    assert await database.fetchval(_LAST_USE, id=tenant.key_id) is not None
+
+
+@proves("audit.key-use")
+async def test_uses_of_keys_that_could_not_be_written_are_written_later(
+    settings: Settings, tenant: Tenant, database: Database
+) -> None:
+    hasty = Database(settings.require_database_url(), pool_size=2, command_timeout_s=0.3)
+    uses = KeyUses(hasty, SystemClock())
+    uses.note(tenant.key_id, "192.0.2.7")
+    async with database.transaction() as connection:
+        await connection.execute("SELECT FROM api_keys WHERE id = :id FOR UPDATE", id=tenant.key_id)
+        with pytest.raises(Unavailable):
+            await uses.write()
+        with pytest.raises(TimeoutError):
+            async with asyncio.timeout(0.1):
+                await uses.write()
+    assert await database.fetchval(_LAST_USE, id=tenant.key_id) is None
+    await uses.write()
+    written = await database.fetchval(_LAST_USE, id=tenant.key_id)
+    assert written is not None
+    await uses.write()
+    assert await database.fetchval(_LAST_USE, id=tenant.key_id) == written
+    await hasty.close()
