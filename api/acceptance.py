@@ -1,7 +1,7 @@
 """Accepts a message and responds as requested: at once, when the run has ended, or with an event stream."""
 
 from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
 from typing import Annotated
 
@@ -27,6 +27,7 @@ __all__ = [
     "Acceptance",
     "MessageAcceptance",
     "accepted_before",
+    "accepted_run",
     "answer_at_end",
     "longest_wait_s",
     "open_stream",
@@ -66,7 +67,7 @@ class MessageAcceptance:
     async def accept_and_wait(self, body: RunCreate, thread_id: str | None, timeout_s: float | None) -> Response:
         """Accept and respond when the run has ended."""
         accepted, _ = await self._submit(body, thread_id)
-        with accepted_before(f"run {accepted.run_id!r}", f"/v1/runs/{accepted.run_id}/wait"):
+        with accepted_run(accepted.run_id, "/wait"):
             return await answer_at_end(
                 self.state,
                 self.caller,
@@ -81,13 +82,15 @@ class MessageAcceptance:
         """Accept and respond with events. The stream permit comes first, so that a refusal creates no run."""
         async with self.state.permits.hold(self.caller.key_id) as permit:
             accepted, _ = await self._submit(body, thread_id)
-            target = Target(self.caller.tenant_id, accepted.run_id)
-            found = await self.state.follower.find(target) if accepted.replayed else _fresh(accepted)
+            target, found = Target(self.caller.tenant_id, accepted.run_id), _fresh(accepted)
+            if accepted.replayed:
+                with accepted_run(accepted.run_id):
+                    found = await self.state.follower.find(target)
             return open_stream(self.state, target, found, permit.handed_over(), _headers(accepted))
 
     async def _accepted_view(self, accepted: Accepted, submission: Submission) -> RunView:
         if accepted.replayed:
-            with accepted_before(f"run {accepted.run_id!r}", f"/v1/runs/{accepted.run_id}"):
+            with accepted_run(accepted.run_id):
                 return await _view(self.state, self.caller, accepted.run_id)
         return accepted_view(accepted, submission)
 
@@ -163,12 +166,13 @@ async def answer_at_end(
 
 
 @contextmanager
-def accepted_before(what: str, path: str) -> Generator[None]:
+def accepted_before(what: str, path: str, **named: object) -> Generator[None]:
     """Answer a failure to read, inside, as what it is: the request itself was accepted.
 
     Args:
         what: What was accepted.
         path: Where its state can be read later.
+        named: The ids of it, such as `run_id`; among the error's fields.
 
     Raises:
         Unavailable: A server does not answer.
@@ -179,8 +183,13 @@ def accepted_before(what: str, path: str) -> Generator[None]:
         raise Unavailable(
             f"The request was accepted as {what}, whose state cannot be read now. Look at GET {path} later, or repeat "
             "the request with the same Idempotency-Key, if it had one.",
-            **{**error.fields, "may_be_written": True},
+            **{**error.fields, **named, "may_be_written": True},
         ) from error
+
+
+def accepted_run(run_id: str, ending: str = "") -> AbstractContextManager[None]:
+    """Return `accepted_before` for a run, whose state can be read at its path with an ending."""
+    return accepted_before(f"run {run_id!r}", f"/v1/runs/{run_id}{ending}", run_id=run_id)
 
 
 def longest_wait_s(state: ApiState, timeout_s: float | None) -> float:

@@ -46,18 +46,22 @@ class Repeats:
         if self.key is None:
             made, _ = await write()
             return made
-        made, is_replay = await write_once(write, _not_known, doubt=lambda: doubtful(what, self.key))
-        self.mark(is_replay)
+        in_doubt = False
+
+        async def find() -> None:
+            # The key, which `write` takes, is what finds it.
+            nonlocal in_doubt
+            in_doubt = True
+
+        made, is_replay = await write_once(write, find, doubt=lambda: doubtful(what, self.key))
+        # What a further call finds is of this request: its first commit was not confirmed.
+        self.mark(is_replay and not in_doubt)
         return made
 
     def mark(self, is_replay: bool) -> None:
         """Say in the response whether an earlier request with the key had the effect."""
         if is_replay:
             self.response.headers["idempotent-replayed"] = "true"
-
-
-async def _not_known() -> None:
-    """Find nothing: the key, which `write` takes, is what finds it."""
 
 
 async def _repeats(request: Request, response: Response, idempotency_key: IdempotencyKey = None) -> Repeats:

@@ -3,8 +3,16 @@
 import random
 from dataclasses import dataclass
 
-__all__ = ["Retry"]
+import httpx2
 
+from nova_workers.client.problems import with_key
+from nova_workers.errors import Unavailable
+
+__all__ = ["Attempts", "Retry"]
+
+_ATTEMPTS = 3
+_DOUBTFUL_ATTEMPTS = 7
+"""Of a request that may have been accepted: about 5 s, to find out."""
 
 _MAX_DOUBLINGS = 30
 
@@ -24,3 +32,41 @@ class Retry:
         # Without the bound of the exponent, the thousandth wait would be too large for a float.
         ceiling_s = min(self.max_s, self.base_s * 2 ** min(failures - 1, _MAX_DOUBLINGS))
         return random.uniform(ceiling_s / 2, ceiling_s)  # noqa: S311 - spreads load, guards nothing
+
+
+class Attempts:
+    """The failed attempts of one request, which decide whether it is sent again.
+
+    An attempt that may have been accepted stays so: a later failure says nothing about it.
+
+    Args:
+        retry: How often, and the waits.
+        key: The request's Idempotency-Key.
+        repeatable: Whether the request may be sent again.
+    """
+
+    def __init__(self, retry: Retry, key: str | None, *, repeatable: bool) -> None:
+        self._retry = retry
+        self._key = key
+        self._repeatable = repeatable
+        self._failures = 0
+        self._in_doubt: Unavailable | None = None
+
+    def fail(self, error: Unavailable) -> float:
+        """Record a failure, and return how many seconds to wait before the next attempt.
+
+        Raises:
+            Unavailable: There is none. Of an attempt that may have been accepted if there was one, with the key.
+        """
+        self._failures += 1
+        if self._in_doubt is None and error.fields.get("may_be_written"):
+            self._in_doubt = error
+        if not self._repeatable or self._failures >= self._most(error.__cause__):
+            raise with_key(self._in_doubt or error, self._key) from error.__cause__
+        return self._retry.delay_s(self._failures)
+
+    def _most(self, cause: BaseException | None) -> int:
+        is_refused = isinstance(cause, httpx2.ConnectError)
+        if isinstance(cause, httpx2.TimeoutException) or (is_refused and self._in_doubt is None):
+            return 1
+        return min(_DOUBTFUL_ATTEMPTS if self._in_doubt is not None else _ATTEMPTS, self._retry.attempts)

@@ -13,8 +13,8 @@ import httpx2
 from pydantic import BaseModel, ValidationError
 
 from nova_workers.client.connection import Http, chunks_of, sleep
-from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer, with_key
-from nova_workers.client.retry import Retry
+from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
+from nova_workers.client.retry import Attempts, Retry
 from nova_workers.errors import Unauthenticated, Unavailable
 
 __all__ = ["EventSource", "Params", "Transport"]
@@ -28,9 +28,6 @@ Params = Mapping[str, str | int | list[str] | None]
 M = TypeVar("M", bound=BaseModel)
 
 _KEY = "Idempotency-Key"
-_ATTEMPTS = 3
-_DOUBTFUL_ATTEMPTS = 7
-"""Of a request that may have been accepted: about 5 s, to find out."""
 _REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 
 
@@ -122,24 +119,12 @@ class Transport:
         # A retry of a change whose answer was lost would find another version than it expects.
         repeatable = repeatable or _KEY in request.headers
         repeatable = repeatable or (method in _REPEATABLE_METHODS and "If-Match" not in request.headers)
-        failures, doubt = 0, None
+        attempts = Attempts(self.retry, request.headers.get(_KEY), repeatable=repeatable)
         while True:
             try:
                 return await self._send_once(request, accept)
             except Unavailable as error:
-                failures += 1
-                # A later failure says nothing about this attempt: one that may have been accepted stays so.
-                doubt = doubt or (error if error.fields.get("may_be_written") else None)
-                if not repeatable or failures >= self.most_attempts(error, in_doubt=doubt is not None):
-                    raise with_key(doubt or error, request.headers.get(_KEY)) from error.__cause__
-            await sleep(self.retry.delay_s(failures))
-
-    def most_attempts(self, error: Unavailable, *, in_doubt: bool) -> int:
-        """Return after how many failures, of which this is the last, a request with a key is not repeated."""
-        cause = error.__cause__
-        if isinstance(cause, httpx2.TimeoutException) or (isinstance(cause, httpx2.ConnectError) and not in_doubt):
-            return 1
-        return min(_DOUBTFUL_ATTEMPTS if in_doubt else _ATTEMPTS, self.retry.attempts)
+                await sleep(attempts.fail(error))
 
     @asynccontextmanager
     async def listen(

@@ -1,18 +1,19 @@
-"""Gives an agent of a tree a new activation: a run at the end of its thread."""
+"""Gives an agent of a tree a new activation (a run at the end of its thread), or a person's message."""
 
 from __future__ import annotations
 
 from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.contracts.runs import Submission
-from nova_workers.errors import AgentSpawnError
+from nova_workers.errors import AgentSpawnError, MessageRoutingError
 from nova_workers.ids import new_id
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.orchestration.lifecycle import can_restart, legal_sources
-from nova_workers.orchestration.routing import TreeChange
+from nova_workers.orchestration.routing import TreeChange, deliver
+from nova_workers.vocabulary import ENDED_AGENTS
 
-__all__ = ["activate", "activate_with_prompts"]
+__all__ = ["activate", "activate_with_prompts", "prompt_agent"]
 
 
 async def activate(
@@ -66,3 +67,27 @@ async def activate_with_prompts(change: TreeChange, agent: AgentDescriptor) -> N
     text = "\n\n".join(str(prompt.payload["text"]) for prompt in prompts)
     run_id = await activate(change, agent, text)
     await messages.mark_delivered(change.connection, [prompt.id for prompt in prompts], run_id)
+
+
+async def prompt_agent(change: TreeChange, agent: AgentDescriptor, text: str, *, send_key: str) -> None:
+    """Send a person's message to an agent: it ends its `wait_for_message`, or restarts it if it has ended.
+
+    Raises:
+        MessageRoutingError: The agent was killed, or it has ended and has a parent.
+    """
+    if agent.state == "KILLED" or (agent.state in ENDED_AGENTS and agent.parent_id is not None):
+        raise MessageRoutingError(
+            f"Agent {agent.id!r} is {agent.state}; only its parent can restart it. Continue the master instead."
+        )
+    await messages.send(
+        change.connection,
+        change.tree,
+        "USER_PROMPT",
+        source_id=None,
+        target_id=agent.id,
+        payload={"text": text},
+        send_key=send_key,
+    )
+    await deliver(change)
+    if agent.state in ENDED_AGENTS:
+        await activate_with_prompts(change, agent)

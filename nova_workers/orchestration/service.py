@@ -8,7 +8,7 @@ from nova_workers.contracts.orchestration import AgentDescriptor, Started
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, MessageRoutingError, NotFound
+from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.idempotency import RequestKey, find_key, take_idempotency_key, take_key
@@ -20,11 +20,11 @@ from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.ledger.orchestrations.trees import orchestration_of_run
 from nova_workers.ledger.runs.submit import find_accepted
-from nova_workers.orchestration.activation import activate, activate_with_prompts
+from nova_workers.orchestration.activation import activate, prompt_agent
 from nova_workers.orchestration.finding import find_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.planning import NewOrchestration, plan_tree
-from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch
+from nova_workers.orchestration.routing import TreeChange, kill_branch
 from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ENDED_AGENTS
@@ -198,27 +198,37 @@ class Orchestrations:
             NotFound: No such orchestration or agent.
             IdempotencyMismatch: The key was used for another request.
             MessageRoutingError: The agent was killed, or its parent has ended.
+            Unavailable: The database does not answer. Where the reply to the commit was lost, it may have been sent.
         """
-        async with self._database.transaction() as connection:
-            tree = await lock_tree(connection, tenant_id, orchestration_id)
-            change = TreeChange(connection, tree)
-            target = await find_agent(connection, tree, agent)
-            if await take_key(connection, tenant_id, request, orchestration_id) is not None:
-                return target, True
-            if target.state == "KILLED" or (target.state in ENDED_AGENTS and target.parent_id is not None):
-                raise MessageRoutingError(
-                    f"Agent {target.id!r} is {target.state}; only its parent can restart it. Continue the master "
-                    "instead."
-                )
-            await messages.send(
-                connection, tree, "USER_PROMPT", source_id=None, target_id=target.id, payload={"text": text}
-            )
-            await deliver(change)
-            if target.state in ENDED_AGENTS:
-                await activate_with_prompts(change, target)
-            after = await after_change(change)
-        await apply_change(self._dispatcher, self._notifier, after)
-        return target, False
+        sent_id = new_id("omsg")
+        sent: _Prompted | None = None
+
+        async def write() -> _Prompted:
+            nonlocal sent
+            async with self._database.transaction() as connection:
+                change = TreeChange(connection, await lock_tree(connection, tenant_id, orchestration_id))
+                target = await find_agent(connection, change.tree, agent)
+                earlier = await take_key(connection, tenant_id, request, sent_id)
+                if earlier not in {None, sent_id}:
+                    return _Prompted(target)
+                if sent is None or earlier is None:
+                    await prompt_agent(change, target, text, send_key=sent_id)
+                    sent = _Prompted(target, await after_change(change))
+            return sent
+
+        async def find() -> _Prompted | None:
+            async with self._database.transaction() as connection:
+                tree = await lock_tree(connection, tenant_id, orchestration_id)
+                return None if await messages.find_sent(connection, tree, sent_id) is None else sent
+
+        prompted = await write_once(
+            write,
+            find,
+            doubt=lambda: doubtful("the message", request and request.key, orchestration_id=orchestration_id),
+        )
+        if prompted.after is not None:
+            await apply_change(self._dispatcher, self._notifier, prompted.after)
+        return prompted.target, prompted.after is None
 
     async def kill(self, tenant_id: str, orchestration_id: str, agent: str | None, why: str) -> list[str]:
         """Kill an agent and everything below it, the whole tree without `agent`; return the agents that it ended.
@@ -245,6 +255,14 @@ class _Begun:
     started: Started
     bell: Doorbell | None = None
     news: TreeNews | None = None
+    after: AfterTransition | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Prompted:
+    """An agent that got a message, and what follows the commit; nothing if an earlier request sent it."""
+
+    target: AgentDescriptor
     after: AfterTransition | None = None
 
 

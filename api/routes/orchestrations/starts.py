@@ -1,6 +1,7 @@
 """``/v1/orchestrations``: start and follow up trees of agents, and wait for their end."""
 
 from collections.abc import Mapping
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated
 
@@ -61,7 +62,7 @@ class _Request:
         self, orchestration_id: str, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Respond with the orchestration as it stands."""
-        with accepted_before(f"orchestration {orchestration_id!r}", f"/v1/orchestrations/{orchestration_id}"):
+        with _accepted(orchestration_id):
             view = await self._view(orchestration_id)
         return _json(view, status, headers)
 
@@ -69,7 +70,7 @@ class _Request:
         self, orchestration_id: str, timeout_s: float | None, headers: Mapping[str, str]
     ) -> Response:
         """Respond as `answer_at_end` does, to a request that started or continued it."""
-        with accepted_before(f"orchestration {orchestration_id!r}", f"/v1/orchestrations/{orchestration_id}/wait"):
+        with _accepted(orchestration_id, "/wait"):
             return await self.answer_at_end(orchestration_id, timeout_s, headers)
 
     async def answer_at_end(
@@ -169,6 +170,11 @@ def _headers(started: Started) -> dict[str, str]:
     if started.replayed:
         headers["idempotent-replayed"] = "true"
     return headers
+
+
+def _accepted(orchestration_id: str, ending: str = "") -> AbstractContextManager[None]:
+    path = f"/v1/orchestrations/{orchestration_id}{ending}"
+    return accepted_before(f"orchestration {orchestration_id!r}", path, orchestration_id=orchestration_id)
 
 
 def _json(view: OrchestrationView, status: int, headers: Mapping[str, str] | None) -> Response:

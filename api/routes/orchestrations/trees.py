@@ -179,15 +179,15 @@ async def prompt_orchestration_agent(
     repeats: RepeatableRequest,
 ) -> OrchestrationView:
     """Send an agent a message: it ends its `wait_for_message`, and restarts a master that has ended."""
-    orchestrations, key = state.services.orchestrations, repeats.bound_to(body)
-    await repeats.once(
-        "the message",
-        lambda: orchestrations.prompt(caller.tenant_id, orchestration_id, agent, body.text, request=key),
+    _, is_replay = await state.services.orchestrations.prompt(
+        caller.tenant_id, orchestration_id, agent, body.text, request=repeats.bound_to(body)
     )
+    repeats.mark(is_replay)
     return await _changed(orchestration_id, caller, state)
 
 
 async def _changed(orchestration_id: str, caller: Caller, state: ApiState) -> OrchestrationView:
-    with accepted_before(f"a change of orchestration {orchestration_id!r}", f"/v1/orchestrations/{orchestration_id}"):
+    what, path = f"a change of orchestration {orchestration_id!r}", f"/v1/orchestrations/{orchestration_id}"
+    with accepted_before(what, path, orchestration_id=orchestration_id):
         async with state.services.database.connection() as connection:
             return await ledger.get_orchestration(connection, caller.tenant_id, orchestration_id)

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.acceptance import accepted_before
+from api.acceptance import accepted_run
 from api.auth import WorkspaceCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
@@ -100,7 +100,7 @@ async def run_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -
     If a run works on it already, that one is returned.
     """
     run_id = await state.services.task_scheduler.run_now(caller.tenant_id, task_id)
-    with accepted_before(f"run {run_id!r}", f"/v1/runs/{run_id}"):
+    with accepted_run(run_id):
         async with state.services.database.connection() as connection:
             return await get_run(connection, caller.tenant_id, run_id)
 

@@ -7,12 +7,15 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from redis.asyncio import Redis
 
 from nova_workers.config import Settings
+from nova_workers.keys import orchestration_events
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
+from tests.support.waiting import until
 
 _KEY = {"Idempotency-Key": "job-1"}
 _TRIGGER = {"agent_id": "nova", "kind": "every", "schedule": "3600", "prompt": "Look for orders."}
@@ -81,6 +84,7 @@ async def test_a_repeated_request_has_its_effect_once(
     link.loses_answer_to = b"COMMIT"
     first = await api.http.post(path, json=body, headers=_KEY)
     assert first.is_success, first.text
+    assert "idempotent-replayed" not in first.headers
     assert link.loses_answer_to is None
     again = await api.http.post(path, json=body, headers=_KEY)
     assert (again.status_code, again.json()["id"]) == (first.status_code, first.json()["id"])
@@ -89,3 +93,25 @@ async def test_a_repeated_request_has_its_effect_once(
 
     elsewhere = await api.http.post("/v1/runs", json={"message": "Hello"}, headers=_KEY)
     assert (elsewhere.status_code, elsewhere.json()["code"]) == (409, "idempotency_mismatch")
+
+
+@pytest.mark.parametrize("headers", [_KEY, {}], ids=["with a key", "without a key"])
+@proves("unavailable.finds-out")
+async def test_a_message_to_an_agent_whose_commit_is_not_confirmed_is_sent_once_and_announced(
+    headers: dict[str, str], api: Api, link: FaultProxy, database: Database, redis: Redis
+) -> None:
+    orchestration_id = await _new_orchestration(api)
+    # Its master has ended: the message restarts it.
+    await database.execute("UPDATE orchestration_agents SET state = 'COMPLETED', ended_at = now()")
+    path = f"/v1/orchestrations/{orchestration_id}/agents/oag/prompt"
+    link.loses_answer_to = b"COMMIT"
+    answer = await api.http.post(path, json={"text": "Hurry."}, headers=headers)
+    assert answer.is_success, answer.text
+    assert link.loses_answer_to is None
+    assert await database.fetchval("SELECT count(*) FROM orchestration_messages WHERE source_id IS NULL") == 1
+    assert await database.fetchval("SELECT count(*) FROM runs") == 2
+
+    async def is_announced() -> bool:
+        return b"Hurry." in repr(await redis.xrange(orchestration_events(orchestration_id))).encode()
+
+    await until(is_announced)

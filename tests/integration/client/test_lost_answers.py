@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 
+import httpx2
 import pytest
 
 from nova_workers.client import NovaClient, Retry
+from nova_workers.client.retry import Attempts
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue
 from nova_workers.contracts.http.webhooks import WebhookCreate
@@ -66,13 +68,31 @@ async def test_a_continuation_is_repeated_with_its_key(server: ApiStub, nova: No
         assert first == second
 
 
+def test_a_refused_connection_ends_a_request_unless_an_earlier_attempt_is_in_doubt() -> None:
+    refused = Unavailable("No fleet answers.")
+    refused.__cause__ = httpx2.ConnectError("refused")
+    with pytest.raises(Unavailable, match="No fleet answers") as caught:
+        Attempts(PATIENT, "key-1", repeatable=True).fail(refused)
+    assert "idempotency_key" not in caught.value.fields
+
+    attempts = Attempts(PATIENT, "key-1", repeatable=True)
+    attempts.fail(Unavailable("The connection broke.", may_be_written=True))
+    for _ in range(PATIENT.attempts - 2):
+        attempts.fail(refused)
+    with pytest.raises(Unavailable, match="The connection broke") as caught:
+        attempts.fail(refused)
+    assert (caught.value.fields["may_be_written"], caught.value.fields["idempotency_key"]) == (True, "key-1")
+
+
+@pytest.mark.parametrize("path", ["/v1/runs", "/v1/runs/stream"])
 async def test_a_submission_that_may_have_been_accepted_stays_so_after_later_failures(
-    server: ApiStub, nova: NovaClient
+    path: str, server: ApiStub, nova: NovaClient
 ) -> None:
-    server.on("POST", "/v1/runs", says(IN_DOUBT, 503), says(UNAVAILABLE, 503))
+    server.on("POST", path, says(IN_DOUBT, 503), says(UNAVAILABLE, 503))
+    message = StatelessRunCreate(message="Hello")
     with pytest.raises(Unavailable, match="may have been accepted") as caught:
-        await nova.runs.create(StatelessRunCreate(message="Hello"))
-    keys = [headers["idempotency-key"] for headers in server.asked("POST", "/v1/runs")]
+        await (anext(nova.runs.stream(message)) if path.endswith("stream") else nova.runs.create(message))
+    keys = [headers["idempotency-key"] for headers in server.asked("POST", path)]
     assert len(keys) == PATIENT.attempts
     assert len(set(keys)) == 1
     assert caught.value.fields["idempotency_key"] == keys[0]

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
-from nova_workers.client.problems import with_key
+from nova_workers.client.retry import Attempts
 from nova_workers.client.sync.connection import sleep
 from nova_workers.client.sync.transport import EventSource, Params, Transport
 from nova_workers.contracts.bodies import Page
@@ -190,7 +190,8 @@ class Runs:
         A caller that needs the run's id before its first event, to cancel it, uses `create` and `events`.
         """
         path, headers = _submit_path(run, thread_id, "/stream"), _idempotency(idempotency_key)
-        run_id, seen, failures = "", EventCursor(), 0
+        attempts = Attempts(self._transport.retry, headers["Idempotency-Key"], repeatable=True)
+        run_id, seen = "", EventCursor()
         while not run_id:
             try:
                 with self._transport.listen("POST", path, body=run, headers=headers) as source:
@@ -203,12 +204,8 @@ class Runs:
                                 if isinstance(event, StreamEnd) and event.final:
                                     return
             except Unavailable as error:
-                failures += 1
-                in_doubt = bool(error.fields.get("may_be_written"))
-                if not run_id and failures >= self._transport.most_attempts(error, in_doubt=in_doubt):
-                    raise with_key(error, headers["Idempotency-Key"]) from error.__cause__
-            if not run_id:
-                sleep(self._transport.retry.delay_s(failures))
+                if not run_id:
+                    sleep(attempts.fail(error))
         with closing(self.events(run_id, after=seen)) as rest:
             for cursor, event in rest:
                 yield cursor, event

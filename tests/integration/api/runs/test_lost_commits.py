@@ -103,4 +103,26 @@ async def test_a_failure_to_read_an_accepted_run_says_that_it_was_accepted(
     answer = await asked
     assert answer.status_code == 503, answer.text
     assert f"was accepted as run '{run_id}'" in answer.json()["detail"]
-    assert answer.json()["context"]["may_be_written"] is True
+    context = answer.json()["context"]
+    assert (context["may_be_written"], context["run_id"]) == (True, run_id)
+
+
+@proves("unavailable.says-what")
+async def test_a_repeated_submission_whose_run_cannot_be_followed_says_that_it_was_accepted(
+    api: Api, link: FaultProxy, database: Database
+) -> None:
+    async def post() -> httpx2.Response:
+        key = {"Idempotency-Key": "order-1"}
+        return await api.http.post("/v1/runs/stream", json={"message": "Said once"}, headers=key)
+
+    first = asyncio.create_task(post())
+    (run_id,) = await until(lambda: _runs(database))
+    # The repetition needs no new connection before it reads the run.
+    link.loses_answer_to, link.refuses = b"final_event_id FROM runs", True
+    answer = await post()
+    assert link.loses_answer_to is None
+    assert answer.status_code == 503, answer.text
+    assert f"was accepted as run '{run_id}'" in answer.json()["detail"]
+    context = answer.json()["context"]
+    assert (context["may_be_written"], context["run_id"]) == (True, run_id)
+    first.cancel()
