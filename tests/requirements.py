@@ -241,6 +241,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "audit.retention": "Records are deleted once they are as old as the operator set, by workers only.",
     "audit.export": "The log is exported as lines of JSON, oldest first, as of one moment.",
     "audit.webhook": "Records reach webhooks that subscribe, those of a large change in batches, and cause no others.",
+    "audit.webhook-scope": "Only keys that may read the log say where a webhook sends it, or have records sent again.",
     "audit.key-use": "A key shows when and from where it was last used.",
     "audit.read": "The log says which key changed what from where, to keys of its tenant and to operators.",
     "tenants.operator": "An operator makes, lists, changes and pauses tenants; the first key of one is shown once.",

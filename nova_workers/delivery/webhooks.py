@@ -60,7 +60,7 @@ class WebhookChannel:
             Conflict: Its secret cannot be decrypted, which is not the receiver's fault.
         """
         endpoint = await self._endpoint(item)
-        body = body_of(await self._with_records(item))
+        body = body_of(await self._with_records(item, endpoint))
         if len(body) > self._max_body_bytes:
             raise DeliveryFailed(
                 f"The body has {len(body)} bytes; {self._max_body_bytes} are the most.", retryable=False
@@ -81,10 +81,13 @@ class WebhookChannel:
     async def close(self) -> None:
         """Do nothing: no connection is kept."""
 
-    async def _with_records(self, item: DeliveryItem) -> DeliveryItem:
+    async def _with_records(self, item: DeliveryItem, endpoint: Endpoint) -> DeliveryItem:
         """Return a delivery of the audit log with its records, of which the outbox has the ids only."""
         if item.kind != "audit_recorded":
             return item
+        if item.kind not in endpoint.kinds:
+            # Since it was queued. Its address may be by a key that may not read the audit log.
+            raise DeliveryFailed("The webhook no longer subscribes to the audit log.", retryable=False)
         async with self._database.connection() as connection:
             records = await get_audit_events(connection, item.tenant_id, item.payload["ids"])
         return replace(item, payload={"records": [record.model_dump(mode="json") for record in records]})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.skills import SkillDetail, SkillFile
@@ -52,26 +52,38 @@ async def remove_skill(database: Database, tenant_id: str, name: str) -> None:
         Conflict: It is assigned to an agent.
     """
     async with database.transaction() as connection:
+        # First, since it waits for changes of agents that hold the skill. A conflict rolls it back.
+        await ledger.delete_skill(connection, tenant_id, name)
         agents = await ledger.agents_with_skill(connection, tenant_id, name, limit=_NAMED_AGENTS + 1)
         if agents:
             named = ", ".join(agents[:_NAMED_AGENTS]) + (" and others" if len(agents) > _NAMED_AGENTS else "")
             raise Conflict(
                 f"Skill {name!r} is assigned to {named}; take it from them first.", skill=name, agents=agents
             )
-        await ledger.delete_skill(connection, tenant_id, name)
 
 
-async def require_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> None:
-    """Check the skills that are about to be assigned to an agent.
+async def require_skills(
+    connection: Connection, tenant_id: str, names: Sequence[str], *, kept: Collection[str] = ()
+) -> None:
+    """Check the skills of an agent that is about to be written, and hold them until the transaction ends.
+
+    A skill is thus written before the agent is, or after it and by an author with the rights that the agent has then
+    (see `agents.skill_authors`).
+
+    Args:
+        connection: In the transaction that writes the agent.
+        tenant_id: The tenant.
+        names: All its skills.
+        kept: Those that it has already. That one of them was removed prevents no change of the agent.
 
     Raises:
         InvalidInput: There is no such skill; the field is ``skills.0`` for the first of `names`.
     """
     if not names:
         return
-    known = await ledger.describe_skills(connection, tenant_id, names)
+    known = await ledger.hold_skills(connection, tenant_id, names)
     for at, name in enumerate(names):
-        if name not in known:
+        if name not in known and name not in kept:
             raise InvalidInput(
                 f"skills.{at}: there is no skill {name!r}. Add it with `nova skills add`, or leave it out.",
                 field=f"skills.{at}",

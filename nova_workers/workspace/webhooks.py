@@ -84,7 +84,7 @@ class Webhooks:
 
         Raises:
             InvalidInput: A field has the wrong form.
-            Forbidden: As `create`; also of one that receives the audit log already.
+            Forbidden: It receives the audit log, or would, which the author may not read.
             NotFound: There is no such webhook, or no such agent.
             Gone: The agent was deleted.
         """
@@ -98,25 +98,42 @@ class Webhooks:
             present = await ledger.get_webhook(connection, tenant_id, webhook_id, lock=True)
             await _require_agent(connection, tenant_id, changes.get("agent_id"))
             new = NewWebhook(**(present.model_dump(include=set(NewWebhook.__slots__)) | changes))
+            # Also one that would no longer receive it: its deliveries under way would follow another address.
+            _check_may_audit(present.kinds, may_audit=may_audit)
             _check_audit(new, may_audit=may_audit)
             forgive = changes.get("enabled") is True
             return await ledger.update_webhook(connection, tenant_id, webhook_id, new, forgive=forgive)
 
-    async def rotate(self, tenant_id: str, webhook_id: str, *, grace_s: int) -> WebhookSecret:
+    async def delete(self, tenant_id: str, webhook_id: str, *, may_audit: bool = False) -> None:
+        """Delete a webhook. Its pending deliveries fail.
+
+        Raises:
+            Forbidden: It receives the audit log, which the author may not read.
+            NotFound: There is no such webhook.
+        """
+        async with self._database.transaction() as connection:
+            present = await ledger.get_webhook(connection, tenant_id, webhook_id, lock=True)
+            _check_may_audit(present.kinds, may_audit=may_audit)
+            await ledger.delete_webhook(connection, tenant_id, webhook_id)
+
+    async def rotate(self, tenant_id: str, webhook_id: str, *, grace_s: int, may_audit: bool = False) -> WebhookSecret:
         """Replace a webhook's secret. The new one is in this answer only.
 
         Args:
             tenant_id: The tenant.
             webhook_id: Id of the webhook.
             grace_s: How long the old secret also signs.
+            may_audit: Whether the author may read the audit log.
 
         Raises:
+            Forbidden: It receives the audit log, which the author may not read.
             NotFound: There is no such webhook.
             Conflict: There is no master key, or a grace is given and the old secret cannot be decrypted.
         """
         secret = new_secret()
         async with self._database.transaction() as connection:
             endpoint = await webhook_secrets.lock_endpoint(connection, tenant_id, webhook_id)
+            _check_may_audit(endpoint.kinds, may_audit=may_audit)
             # Under the master key of the new secret: the row has one key id for both.
             previous = self._open(endpoint, endpoint.secrets.secret) if grace_s else None
             sealed = self._seal(tenant_id, webhook_id, secret, previous)
@@ -140,15 +157,17 @@ class Webhooks:
             await add_deliveries(connection, [new])
             return await get_delivery(connection, tenant_id, delivery_id)
 
-    async def replay(self, tenant_id: str, delivery_id: str) -> DeliveryView:
+    async def replay(self, tenant_id: str, delivery_id: str, *, may_audit: bool = False) -> DeliveryView:
         """Queue an ended delivery again, under the same id.
 
         Raises:
+            Forbidden: It is of the audit log, which the author may not read.
             NotFound: There is no such delivery.
             Conflict: It is in the inbox, still pending, or its webhook is disabled or deleted.
         """
         async with self._database.transaction() as connection:
             delivery = await get_delivery(connection, tenant_id, delivery_id)
+            _check_may_audit((delivery.kind,), may_audit=may_audit)
             if delivery.webhook_id is not None:
                 await self._require_enabled(connection, tenant_id, delivery.webhook_id)
             return await replay_delivery(connection, tenant_id, delivery)
@@ -234,17 +253,19 @@ class Webhooks:
 
 
 def _check_audit(webhook: NewWebhook, *, may_audit: bool) -> None:
-    if _AUDIT not in webhook.kinds:
-        return
-    if not may_audit:
+    _check_may_audit(webhook.kinds, may_audit=may_audit)
+    if _AUDIT in webhook.kinds and webhook.agent_id is not None:
+        raise InvalidInput(
+            f"agent_id: records of the audit log are of no agent; leave it out, or {_AUDIT!r}.", field="agent_id"
+        )
+
+
+def _check_may_audit(kinds: Collection[str], *, may_audit: bool) -> None:
+    if _AUDIT in kinds and not may_audit:
         raise Forbidden(
             f"kinds: {_AUDIT!r} sends the audit log, which needs a key with the scope 'keys'.",
             field="kinds",
             needed="keys",
-        )
-    if webhook.agent_id is not None:
-        raise InvalidInput(
-            f"agent_id: records of the audit log are of no agent; leave it out, or {_AUDIT!r}.", field="agent_id"
         )
 
 

@@ -164,7 +164,12 @@ async def rename_agent(
     """Give an agent another id, with all that it has. Repeating it returns the state."""
     services = state.services
     rename = await services.agents.begin_rename(
-        caller.tenant_id, agent_id, body.to, actor=PERSON, expected=expected_version(if_match)
+        caller.tenant_id,
+        agent_id,
+        body.to,
+        actor=PERSON,
+        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+        expected=expected_version(if_match),
     )
     done = not rename.moving or await services.agent_moves.start(rename, patience_s=_MOVE_PATIENCE_S)
     async with services.database.connection() as connection:

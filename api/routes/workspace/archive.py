@@ -16,7 +16,13 @@ from api.state import State
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.ledger.tenants.settings import get_ceilings
-from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules, GrantedSecrets, check_author
+from nova_workers.workspace.agents.ceilings import (
+    AuthorRights,
+    CeilingRules,
+    GrantedSecrets,
+    check_author,
+    check_steers,
+)
 from nova_workers.workspace.archive.exporting import export_archive
 from nova_workers.workspace.archive.importing import import_archive
 
@@ -69,8 +75,9 @@ async def import_workspace(
     """Import an archive, whole or not at all.
 
     Needs the scopes `workspace`, `agents` and `runs`; for agents with more trust than `controlled`, or with
-    directories, also `trust`; for agents that use secrets, also `secrets`. Ids are kept. Default agents that were
-    neither changed nor used are replaced. `nova import` sends a folder.
+    directories, also `trust`; for agents that use secrets, also `secrets`; likewise for skills of such agents, and for
+    files of these. Ids are kept. Default agents that were neither changed nor used are replaced. `nova import` sends a
+    folder.
     """
     _need_all(caller)
     media_type = request.headers.get("content-type", "").partition(";")[0].strip().lower()
@@ -89,6 +96,9 @@ async def import_workspace(
         rules.check(caller.tenant_id, spec, ceilings)
         check_author(rights, None, spec, GrantedSecrets(after=services.capabilities.secret_names(spec)))
 
+    def check_skills_of(agent_id: str, spec: AgentSpec) -> None:
+        check_steers(rights, agent_id, spec, services.capabilities.secret_names(spec), field="skills")
+
     with state.archives.hold(caller.tenant_id):
         result, waits = await import_archive(
             services.archive_database,
@@ -96,6 +106,7 @@ async def import_workspace(
             _lines(received(request, services.settings.api)),
             merge=merge,
             validate_agent=validate,
+            check_steers=check_skills_of,
             with_effects=services.settings.effects.enabled,
         )
     if waits:

@@ -58,8 +58,7 @@ async def patch_webhook(
 @router.delete("/{webhook_id}", status_code=204, responses=problems(404))
 async def delete_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state: State) -> None:
     """Delete a webhook. Its pending deliveries fail."""
-    async with state.services.database.connection() as connection:
-        await ledger.delete_webhook(connection, caller.tenant_id, webhook_id)
+    await state.services.webhooks.delete(caller.tenant_id, webhook_id, may_audit=caller.may("keys"))
 
 
 @router.post("/{webhook_id}/rotate", responses=problems(404, 409, body=True))
@@ -67,7 +66,9 @@ async def rotate_secret(
     webhook_id: WebhookIdPath, body: WebhookRotate, caller: WorkspaceCaller, state: State
 ) -> WebhookSecret:
     """Replace the secret. The new one is in this answer only; the old one also signs for `grace_s`."""
-    return await state.services.webhooks.rotate(caller.tenant_id, webhook_id, grace_s=body.grace_s)
+    return await state.services.webhooks.rotate(
+        caller.tenant_id, webhook_id, grace_s=body.grace_s, may_audit=caller.may("keys")
+    )
 
 
 @router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))

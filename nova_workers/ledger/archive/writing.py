@@ -20,6 +20,7 @@ __all__ = [
     "check_references",
     "drop_untouched_seeds",
     "end_import",
+    "lock_skills",
     "oversized_skill",
     "skills_with_files",
     "write_rows",
@@ -125,6 +126,17 @@ _OVERSIZED = """
 SELECT skill_name FROM skill_files WHERE tenant_id = :tenant_id
  GROUP BY skill_name HAVING count(*) > :most_files OR sum(octet_length(content)) > :most_bytes
  LIMIT 1
+"""
+
+# All skills of the tenant, so that none is written or given to an agent between the checks of an import and its commit.
+# In one order, as changes of agents lock them. `written`: the skill, or a file of it, by this transaction.
+_LOCK_SKILLS = """
+SELECT s.name,
+       s.xmin = pg_current_xact_id()::xid
+       OR EXISTS (SELECT FROM skill_files f
+                   WHERE f.tenant_id = s.tenant_id AND f.skill_name = s.name
+                     AND f.xmin = pg_current_xact_id()::xid) AS written
+  FROM skills s WHERE s.tenant_id = :tenant_id ORDER BY s.name FOR NO KEY UPDATE OF s
 """
 
 # The effect that indexes every run for search indexes the imported ones too.
@@ -247,6 +259,12 @@ async def oversized_skill(connection: Connection, tenant_id: str, *, most_files:
 async def skills_with_files(connection: Connection, tenant_id: str) -> list[str]:
     """Return the names of a tenant's skills with files besides their SKILL.md."""
     return [row["skill_name"] for row in await connection.fetch(_SKILLS_WITH_FILES, tenant_id=tenant_id)]
+
+
+async def lock_skills(connection: Connection, tenant_id: str) -> list[str]:
+    """Lock a tenant's skills until the transaction ends, and return the names of those that it wrote."""
+    rows = await connection.fetch(_LOCK_SKILLS, tenant_id=tenant_id)
+    return [row["name"] for row in rows if row["written"]]
 
 
 async def end_import(connection: Connection, tenant_id: str) -> bool:

@@ -24,9 +24,9 @@ clock_timestamp() AS at, secret, key_id,
 CASE WHEN previous_expires_at > now() THEN previous_secret END AS previous_secret, previous_expires_at
 """
 
-_ENDPOINT = (
-    f"SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id"
-)
+_ENDPOINT = f"""
+SELECT tenant_id, id, url, enabled, kinds, {_SECRETS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id
+"""
 
 _REPLACE = """
 UPDATE webhooks
@@ -37,7 +37,7 @@ UPDATE webhooks
 
 # Concurrent rotations of the master key skip each other's locked rows.
 _LOCK_NOT_UNDER = f"""
-SELECT tenant_id, id, url, enabled, {_SECRETS} FROM webhooks
+SELECT tenant_id, id, url, enabled, kinds, {_SECRETS} FROM webhooks
  WHERE key_id <> :key_id AND id > :after
  ORDER BY id
  LIMIT :limit
@@ -67,6 +67,7 @@ class Endpoint:
     """The address of a webhook, and the secrets that sign its deliveries.
 
     Attributes:
+        kinds: That it subscribes to by name.
         secrets: With the previous secret only while it signs too.
         previous_expires_at: End of that period.
         at: Database time of the read.
@@ -76,6 +77,7 @@ class Endpoint:
     id: str
     url: str
     enabled: bool
+    kinds: tuple[str, ...]
     secrets: SecretColumns
     previous_expires_at: datetime | None
     at: datetime
@@ -143,6 +145,7 @@ def _endpoint(row: Row) -> Endpoint:
         id=row["id"],
         url=row["url"],
         enabled=row["enabled"],
+        kinds=tuple(row["kinds"]),
         secrets=secrets,
         previous_expires_at=row["previous_expires_at"],
         at=row["at"],

@@ -16,18 +16,19 @@ from nova_workers.contracts.skills import (
 )
 from nova_workers.errors import LimitExceeded, NotFound
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.stored import read_stored
 
 __all__ = [
     "MAX_SKILLS",
     "agents_with_skill",
     "delete_skill",
-    "describe_skills",
     "get_skill",
     "get_skill_file",
+    "hold_skills",
     "list_skills",
     "load_skills",
     "put_skill",
-    "specs_with_skill",
+    "specs_with_skills",
 ]
 
 MAX_SKILLS = 500
@@ -68,7 +69,8 @@ _GET = f"SELECT s.*, {_FILES} FROM skills s WHERE s.tenant_id = :tenant_id AND s
 _FILE = """
 SELECT path, executable, content FROM skill_files WHERE tenant_id = :tenant_id AND skill_name = :name AND path = :path
 """
-_DESCRIBE = "SELECT name, description FROM skills WHERE tenant_id = :tenant_id AND name = ANY(:names::text[])"
+# In one order, as an import locks them.
+_HOLD = "SELECT name FROM skills WHERE tenant_id = :tenant_id AND name = ANY(:names::text[]) ORDER BY name FOR SHARE"
 _LOAD = "SELECT name, description, body FROM skills WHERE tenant_id = :tenant_id AND name = ANY(:names::text[])"
 _LOAD_FILES = """
 SELECT skill_name, path, executable, content FROM skill_files
@@ -77,7 +79,9 @@ SELECT skill_name, path, executable, content FROM skill_files
 """
 _DELETE = "DELETE FROM skills WHERE tenant_id = :tenant_id AND name = :name RETURNING name"
 _SPECS = """
-SELECT id, spec FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND spec -> 'skills' ? :name ORDER BY id
+SELECT id, spec FROM agents
+ WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND spec -> 'skills' ?| :names::text[]
+ ORDER BY id
 """
 _AGENTS = """
 SELECT id FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND spec -> 'skills' ? :name
@@ -156,10 +160,9 @@ async def get_skill_file(connection: Connection, tenant_id: str, name: str, path
     return SkillFile(row["path"], row["content"], row["executable"])
 
 
-async def describe_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> dict[str, str]:
-    """Return the descriptions of the existing skills of `names`."""
-    rows = await connection.fetch(_DESCRIBE, tenant_id=tenant_id, names=list(names))
-    return {row["name"]: row["description"] for row in rows}
+async def hold_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> set[str]:
+    """Return the existing skills of `names`: they are neither changed nor deleted until the transaction ends."""
+    return {row["name"] for row in await connection.fetch(_HOLD, tenant_id=tenant_id, names=list(names))}
 
 
 async def load_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> tuple[SkillDirectory, ...]:
@@ -186,10 +189,14 @@ async def delete_skill(connection: Connection, tenant_id: str, name: str) -> Non
         raise _unknown(name)
 
 
-async def specs_with_skill(connection: Connection, tenant_id: str, name: str) -> dict[str, AgentSpec]:
-    """Return the configurations of the agents to which a skill is assigned, by their ids."""
-    rows = await connection.fetch(_SPECS, tenant_id=tenant_id, name=name)
-    return {row["id"]: AgentSpec.model_validate(row["spec"]) for row in rows}
+async def specs_with_skills(connection: Connection, tenant_id: str, names: Sequence[str]) -> dict[str, AgentSpec]:
+    """Return the configurations of the agents to which one of these skills is assigned, by their ids.
+
+    Raises:
+        NewerValue: A later release wrote one, and it uses what this one does not know.
+    """
+    rows = await connection.fetch(_SPECS, tenant_id=tenant_id, names=list(names))
+    return {row["id"]: read_stored(AgentSpec.model_validate, row["spec"]) for row in rows}
 
 
 async def agents_with_skill(connection: Connection, tenant_id: str, name: str, *, limit: int) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
-from typing import Literal, cast
+from typing import Final, Literal, cast
 
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import TRUST_ORDER, AgentSpec, Ceilings
@@ -18,11 +18,20 @@ __all__ = ["AuthorRights", "CeilingRules", "GrantedSecrets", "check_author", "ch
 
 _USUAL_TRUST = "controlled"
 """The highest trust that a key without the scope `trust` gives."""
-_STEERING = (
-    *("identity", "instructions", "responsibilities", "skills", "subagents", "permissions"),
-    *("native_tools", "capabilities", "engine", "engine_config"),
+_HARMLESS: Final = frozenset(
+    {
+        # Bounds and sampling.
+        *("max_turns", "max_tokens", "token_budget", "cost_budget_usd", "max_cost_usd_per_day", "timeout_s"),
+        *("max_running", "temperature", "thinking_budget_tokens", "retention"),
+        # Other agents read it, not the agent itself.
+        "description",
+        # Checked by themselves: less of them is harmless.
+        *("trust", "directories"),
+    }
 )
-"""What an agent does, and which of its tools it uses without permission."""
+_STEERING: Final = tuple(field for field in AgentSpec.model_fields if field not in _HARMLESS)
+"""What an agent does, and which of its tools it uses without permission. A new field is one of them unless it is named
+above."""
 _SCRIPTED = "scripted"
 _Scope = Literal["trust", "secrets"]
 
@@ -130,7 +139,7 @@ def check_author(
         _check_secrets(before, after, secrets)
 
 
-def check_steers(rights: AuthorRights, agent_id: str, spec: AgentSpec, secrets: Collection[str]) -> None:
+def check_steers(rights: AuthorRights, agent_id: str, spec: AgentSpec, secrets: Collection[str], *, field: str) -> None:
     """Check that an author may write a part of what an agent does that is kept elsewhere, such as a skill.
 
     Args:
@@ -138,15 +147,16 @@ def check_steers(rights: AuthorRights, agent_id: str, spec: AgentSpec, secrets: 
         agent_id: The agent.
         spec: Its configuration.
         secrets: Names of the secrets that its tools may use, or patterns of names.
+        field: Of the request, which has what is written.
 
     Raises:
         Forbidden: The agent has a right that the author lacks; names the scope that permits it.
     """
     if not rights.trust and (_is_above_usual(spec.trust) or spec.directories):
         what = f"the trust {spec.trust!r} and {len(spec.directories)} directories"
-        raise _needs_scope("trust", "skill_md", f"writing it for the agent {agent_id!r} with {what}")
+        raise _needs_scope("trust", field, f"writing it for the agent {agent_id!r} with {what}")
     if not rights.secrets and secrets:
-        raise _needs_scope("secrets", "skill_md", f"writing it for the agent {agent_id!r}, which uses secrets,")
+        raise _needs_scope("secrets", field, f"writing it for the agent {agent_id!r}, which uses secrets,")
 
 
 def _check_secrets(before: AgentSpec | None, after: AgentSpec, secrets: GrantedSecrets) -> None:

@@ -18,7 +18,13 @@ from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace import renames
 from nova_workers.ledger.workspace.renames import Rename
-from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules, GrantedSecrets, check_author
+from nova_workers.workspace.agents.ceilings import (
+    AuthorRights,
+    CeilingRules,
+    GrantedSecrets,
+    check_author,
+    check_steers,
+)
 from nova_workers.workspace.agents.rights import GrantChecks
 from nova_workers.workspace.agents.rules import check_agent_id, check_engine, check_own_id, check_spec
 from nova_workers.workspace.skills import require_skills
@@ -188,7 +194,14 @@ class Agents:
             await withdraw_queued_of_agent(connection, tenant_id, agent_id)
 
     async def begin_rename(
-        self, tenant_id: str, agent_id: str, to_id: str, *, actor: str, expected: int | None = None
+        self,
+        tenant_id: str,
+        agent_id: str,
+        to_id: str,
+        *,
+        actor: str,
+        rights: AuthorRights = _NO_RIGHTS,
+        expected: int | None = None,
     ) -> Rename:
         """Give an agent another id. Its history follows in batches (`upkeep.agent_moves`); until then no run starts.
 
@@ -196,6 +209,7 @@ class Agents:
 
         Raises:
             InvalidInput: The new id cannot be.
+            Forbidden: The agent has a right that the author lacks: its prompt has its id.
             NotFound, Gone: There is no such agent, or no longer.
             Conflict: The new id is taken, or was another agent's; or the agent has running runs, or is being renamed.
             VersionMismatch: Its newest version is not `expected`.
@@ -211,6 +225,7 @@ class Agents:
                 return done
             agent = await ledger.lock_agent(connection, tenant_id, agent_id)
             ledger.expect_version(agent, expected)
+            check_steers(rights, agent_id, agent.spec, self._grants.secret_names(agent.spec), field="to")
             rename = Rename(tenant_id, agent_id, to_id)
             await renames.begin_rename(connection, rename, created_by=actor)
             return rename
@@ -237,8 +252,7 @@ class Agents:
             check_engine(spec.engine)
         if before is None or (spec.capabilities, spec.subagents) != (before.capabilities, before.subagents):
             self._grants.validate(spec)
-        if before is None or spec.skills != before.skills:
-            await require_skills(connection, tenant_id, spec.skills)
+        await require_skills(connection, tenant_id, spec.skills, kept=() if before is None else before.skills)
         self._ceilings.check(tenant_id, spec, await get_ceilings(connection, tenant_id))
 
     def _check_author(self, rights: AuthorRights, before: AgentSpec | None, after: AgentSpec) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_workers.contracts.skills import SkillDetail, SkillPut
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.workspace.skills import specs_with_skill
+from nova_workers.ledger.workspace.skills import specs_with_skills
 from nova_workers.workspace.agents.ceilings import AuthorRights, check_steers
 from nova_workers.workspace.agents.rights import GrantChecks
 from nova_workers.workspace.skill_format import decode_files
@@ -33,7 +33,7 @@ async def put_skill(
     """
     async with database.transaction() as connection:
         saved = await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
-        # A refusal rolls it back.
-        for agent_id, spec in (await specs_with_skill(connection, tenant_id, name)).items():
-            check_steers(rights, agent_id, spec, grants.secret_names(spec))
+        # After the write, which waits for changes of agents that hold the skill. A refusal rolls it back.
+        for agent_id, spec in (await specs_with_skills(connection, tenant_id, [name])).items():
+            check_steers(rights, agent_id, spec, grants.secret_names(spec), field="skill_md")
         return saved

@@ -15,7 +15,7 @@ from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive import writing as ledger
 from nova_workers.ledger.archive.tables import KeptTable, load_tables
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.workspace.skills import load_skills
+from nova_workers.ledger.workspace.skills import load_skills, specs_with_skills
 from nova_workers.workspace.archive.rows import MAX_TASK_ID, checked_row
 from nova_workers.workspace.skill_format import check_files
 
@@ -38,12 +38,14 @@ class _Importer:
         *,
         merge: bool,
         validate_agent: Callable[[AgentSpec], None],
+        check_steers: Callable[[str, AgentSpec], None],
         tables: Mapping[str, KeptTable],
     ) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._merge = merge
         self._validate_agent = validate_agent
+        self._check_steers = check_steers
         self._tables = tables
         self._waiting: dict[str, list[JsonObject]] = {name: [] for name in tables}
         self._rows = self._chars = 0
@@ -92,14 +94,19 @@ class _Importer:
         Raises:
             InvalidInput: The archive is truncated, a row refers to one outside it, an agent differs from its newest
                 version, or the files of a skill cannot be in one directory.
+            Forbidden: An agent that has a written skill, or a skill with a written file, has a right that the author of
+                the import lacks.
             Conflict: A row exists already.
         """
         if not self._ended:
             raise InvalidInput("The archive has no end: it was cut. Nothing was imported; export it anew.", field="end")
         await self._write()
         await ledger.check_references(self._connection, self._tenant_id, self._tables.values())
+        written = await ledger.lock_skills(self._connection, self._tenant_id)
         await ledger.check_agents(self._connection, self._tenant_id)
         await self._check_skills()
+        for agent_id, spec in (await specs_with_skills(self._connection, self._tenant_id, written)).items():
+            self._check_steers(agent_id, spec)
         return ImportResult(written=dict(self._written), kept=dict(self._kept), secrets=self._secrets)
 
     async def _check_skills(self) -> None:
@@ -161,6 +168,7 @@ async def import_archive(
     *,
     merge: bool,
     validate_agent: Callable[[AgentSpec], None],
+    check_steers: Callable[[str, AgentSpec], None],
     with_effects: bool,
 ) -> tuple[ImportResult, bool]:
     """Import an archive in one transaction: whole, or not at all.
@@ -168,7 +176,9 @@ async def import_archive(
     Args:
         lines: Each parsed line, and its size.
         merge: Skip rows that exist already, rather than refuse the whole archive.
-        validate_agent: Raises `InvalidInput` for an agent that this fleet cannot run.
+        validate_agent: Raises `InvalidInput` for an agent that this fleet cannot run, and `Forbidden` for one with a
+            right that the author of the import lacks.
+        check_steers: Raises `Forbidden` for an agent, and its configuration, whose skills the author may not write.
         with_effects: Queue the effects of imported runs.
 
     Returns:
@@ -176,11 +186,19 @@ async def import_archive(
 
     Raises:
         InvalidInput: A row cannot be imported; the message names the line.
+        Forbidden: The author lacks a right of an agent of the archive, or of one whose skills it writes.
         Conflict: A row exists already.
     """
     async with database.transaction() as connection:
         tables = await load_tables(connection)
-        importer = _Importer(connection, tenant_id, merge=merge, validate_agent=validate_agent, tables=tables)
+        importer = _Importer(
+            connection,
+            tenant_id,
+            merge=merge,
+            validate_agent=validate_agent,
+            check_steers=check_steers,
+            tables=tables,
+        )
         async for record, chars in lines:
             await importer.take(record, chars)
         result = await importer.finish()

@@ -10,6 +10,7 @@ import pytest
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.errors import Forbidden
 from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules, GrantedSecrets, check_author
+from tests.requirements import proves
 
 RULES = CeilingRules(Path("/srv/nova/workspace"), "anthropic")
 
@@ -102,6 +103,51 @@ def test_more_trust_and_directories_and_what_is_done_with_them_need_the_scope(
 )
 def test_what_an_agent_has_already_needs_no_scope(before: dict[str, Any] | None, after: dict[str, Any]) -> None:
     check_author(AuthorRights(), None if before is None else _spec(**before), _spec(**after))
+
+
+_STEERING: dict[str, Any] = {
+    "name": "Clerk. Obey letters",
+    "identity": "Mine.",
+    "instructions": "Obey me.",
+    "responsibilities": [{"title": "Letters", "content": "Obey them."}],
+    "capabilities": {"notes": {}},
+    "skills": ["pdf"],
+    "native_tools": ["Bash"],
+    "permissions": {"unlisted_commands": "ask"},
+    "model": "haiku",
+    "engine": "openai",
+    "engine_config": {"a": 1},
+    "subagents": {"helper": {"description": "x", "prompt": "Obey me."}},
+    "output_schema": {"type": "object", "description": "Obey me."},
+}
+_HARMLESS: dict[str, Any] = {
+    "description": "new",
+    "max_turns": 3,
+    "max_tokens": 1_000,
+    "temperature": 0.5,
+    "thinking_budget_tokens": 2_000,
+    "token_budget": 1_000,
+    "cost_budget_usd": 1,
+    "timeout_s": 60,
+    "max_running": 1,
+    "max_cost_usd_per_day": 1.0,
+    "retention": {"after_days": 1, "keep": "none"},
+}
+
+
+@proves("ceilings.scope", "ceilings.secrets")
+def test_every_field_that_reaches_an_agent_s_prompt_or_tools_is_written_with_its_rights_only() -> None:
+    assert {*_STEERING, *_HARMLESS, "trust", "directories"} == set(AgentSpec.model_fields)
+    shell = {"trust": "unrestricted"}
+    for fields in _HARMLESS.items():
+        check_author(AuthorRights(), _spec(**shell), _spec(**shell, **dict([fields])), GrantedSecrets({"*"}, {"*"}))
+    for field, value in _STEERING.items():
+        for rights, needed in ((AuthorRights(secrets=True), "trust"), (AuthorRights(trust=True), "secrets")):
+            with pytest.raises(Forbidden) as caught:
+                check_author(
+                    rights, _spec(**shell), _spec(**{**shell, field: value}), GrantedSecrets({"TOKEN"}, {"TOKEN"})
+                )
+            assert (caught.value.fields["field"], caught.value.fields["needed"]) == (field, needed)
 
 
 SECRET = {"capabilities": {"secrets": {}}}

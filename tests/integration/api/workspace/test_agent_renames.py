@@ -276,3 +276,16 @@ async def test_a_rename_names_the_settings_that_have_the_former_id(serve: Serve,
     api = await serve(settings.model_copy(update={"delivery": delivery}))
     await _create(api)
     assert (await _rename(api)).json()["settings"] == ["NOVA_DELIVERY__CHANNELS"]
+
+
+@proves("ceilings.scope")
+async def test_a_key_without_trust_renames_no_agent_with_more_trust(api: Api, database: Database) -> None:
+    await _create(api, trust="unrestricted")
+    lesser = await make_tenant(database, scopes=["agents", "runs"], tenant_id=api.tenant.id)
+    refused = await _rename(api, Authorization=f"Bearer {lesser.key}")
+    assert refused.status_code == 403, refused.text
+    assert "scope" in refused.json()["detail"]
+    assert "trust" in refused.json()["detail"], refused.text
+    await _create(api, "usual")
+    assert (await _rename(api, "usual", "other", Authorization=f"Bearer {lesser.key}")).status_code == 200
+    assert (await _rename(api)).status_code == 200

@@ -1,18 +1,28 @@
 """The library of skills over HTTP."""
 
+import asyncio
+import json
 from base64 import b64decode, b64encode
 from typing import Any
 
+import httpx2
 import pytest
 
+from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.skills import MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, MAX_SKILL_MD_CHARS
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.skills import MAX_SKILLS
+from nova_workers.workspace.skills import require_skills, save_skill
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
+from tests.support.data.archive_rows import small_row
+from tests.support.waiting import until
 
 Json = dict[str, Any]
+
+_WAITS = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+_GIVE = "UPDATE agents SET spec = spec || :given::jsonb WHERE id = 'clerk'"
 
 SKILL_MD = """---
 name: rhyme
@@ -63,6 +73,83 @@ async def test_a_skill_of_an_agent_is_written_with_the_scopes_that_its_rights_ne
             assert answer.status_code == (200 if needed is None else 403), answer.text
             assert answer.json().get("context", {}).get("needed") == needed
         await put(api)
+
+
+@proves("ceilings.scope", "skills.assigned")
+async def test_a_skill_and_the_agents_that_have_it_do_not_change_at_the_same_time(api: Api, database: Database) -> None:
+    limited = await make_tenant(database, ("workspace",), api.tenant.id)
+    await put(api)
+    agent = {"id": "clerk", "name": "clerk"}
+    assert (await api.http.post("/v1/agents", json=agent)).status_code == 201
+    # A skill that is being written is not given to an agent, nor more trust to one that has it.
+    for change in ({"skills": ["rhyme"]}, {"trust": "unrestricted"}):
+        async with database.transaction() as connection:
+            await save_skill(connection, api.tenant.id, "rhyme", text(), ())
+            changing = asyncio.create_task(api.http.patch("/v1/agents/clerk", json=change))
+            await until(lambda: database.fetchval(_WAITS))
+        assert (await changing).status_code == 200
+    # One that is being given to an agent is not written without its rights, nor removed.
+    async with api.client(limited.key) as client:
+        for given, method, body, status in (
+            ({"trust": "unrestricted"}, "PUT", {"skill_md": text(), "files": []}, 403),
+            ({"skills": ["rhyme"]}, "DELETE", None, 409),
+        ):
+            before = {"trust": "controlled", "skills": [] if method == "DELETE" else ["rhyme"]}
+            assert (await api.http.patch("/v1/agents/clerk", json=before)).status_code == 200
+            async with database.transaction() as connection:
+                await require_skills(connection, api.tenant.id, ["rhyme"])
+                await connection.execute(_GIVE, given=given)
+                asking = asyncio.create_task(client.request(method, "/v1/skills/rhyme", json=body))
+                await until(lambda: database.fetchval(_WAITS))
+            assert (await asking).status_code == status
+
+
+@proves("ceilings.scope", "ceilings.secrets")
+async def test_an_archive_writes_skills_of_an_agent_with_the_scopes_that_its_rights_need(
+    api: Api, database: Database
+) -> None:
+    limited = await make_tenant(database, ("workspace", "agents", "runs"), api.tenant.id)
+    await put(api)
+    agent = {"id": "clerk", "name": "clerk", "skills": ["rhyme"]}
+    assert (await api.http.post("/v1/agents", json=agent)).status_code == 201
+    async with api.client(limited.key) as client:
+        for at, (rights, needed) in enumerate(
+            (
+                ({"trust": "unrestricted"}, "trust"),
+                ({"trust": "sandbox", "directories": ["/srv"]}, "trust"),
+                ({"directories": [], "capabilities": {"secrets": {}}}, "secrets"),
+                ({"capabilities": {}}, None),
+            )
+        ):
+            assert (await api.http.patch("/v1/agents/clerk", json=rights)).status_code == 200
+            added = small_row("skill_files", skill_name="rhyme", path=f"scripts/{at}.py")
+            for merge in ("true", "false") if needed else ("true",):
+                answer = await _import(client, added, merge=merge)
+                assert answer.status_code == (200 if needed is None else 403), answer.text
+                assert answer.json().get("context", {}).get("needed") == needed
+            # Other skills, and an archive without any, need nothing of this.
+            other = small_row("skills", name=f"other-{at}", skill_md=text(f"other-{at}"))
+            assert (await _import(client, other)).status_code == 200
+    assert await database.fetchval("SELECT array_agg(path) FROM skill_files") == ["scripts/3.py"]
+
+
+async def _import(client: httpx2.AsyncClient, row: tuple[str, Json], *, merge: str = "false") -> httpx2.Response:
+    lines = [("archive", {"format": 1, "next_task_id": 1}), row, ("end", {"open_runs": 0})]
+    content = "\n".join(json.dumps({"table": table, "row": each}) for table, each in lines)
+    headers = {"Content-Type": MEDIA_TYPE}
+    return await client.post("/v1/import", params={"merge": merge}, content=content, headers=headers)
+
+
+async def test_a_skill_of_an_agent_that_a_later_release_wrote_is_written(api: Api, database: Database) -> None:
+    await put(api)
+    agent = {"id": "clerk", "name": "clerk", "skills": ["rhyme"]}
+    assert (await api.http.post("/v1/agents", json=agent)).status_code == 201
+    add = """UPDATE agents SET spec = spec || jsonb_build_object('later', :value::jsonb) WHERE id = 'clerk'"""
+    await database.execute(add, value=None)
+    await put(api)
+    await database.execute(add, value={"x": 1})
+    refused = await api.http.put("/v1/skills/rhyme", json={"skill_md": text(), "files": []})
+    assert (refused.status_code, refused.json()["code"]) == (503, "newer_value"), refused.text
 
 
 async def test_a_skill_is_added_read_replaced_whole_and_removed(api: Api) -> None:

@@ -106,7 +106,7 @@ async def test_a_webhook_is_made_read_changed_and_deleted_and_tells_its_secret_o
     assert (await api.http.delete(path)).status_code == 404
 
 
-@proves("audit.webhook")
+@proves("audit.webhook-scope")
 async def test_only_who_may_read_the_audit_log_has_it_sent(api: Api, database: Database) -> None:
     limited = await make_tenant(database, ["workspace"], api.tenant.id)
     log = {"url": HOOK, "kinds": ["audit_recorded"]}
@@ -120,6 +120,41 @@ async def test_only_who_may_read_the_audit_log_has_it_sent(api: Api, database: D
         assert (await client.patch(path, json={"url": "https://elsewhere.example.com"})).status_code == 403
     of_agent = await api.http.post("/v1/webhooks", json={**log, "agent_id": "nova"})
     assert (of_agent.status_code, of_agent.json()["errors"][0]["field"]) == (422, "agent_id")
+
+
+@proves("audit.webhook-scope")
+async def test_records_are_sent_again_and_elsewhere_by_keys_that_may_read_them_only(
+    api: Api, receiving: Receiver, sender: DeliverySender, database: Database
+) -> None:
+    limited = await make_tenant(database, ["workspace"], api.tenant.id)
+    hook = (await _made(api, url=receiving.url("/log"), kinds=["audit_recorded"]))["webhook"]
+    path = f"/v1/webhooks/{hook['id']}"
+    await api.http.post("/v1/notes", json={"agent_id": "nova", "title": "plan"})
+    await sender.run_due()
+    assert {got.path for got in receiving.got} == {"/log"}
+    sent, *_ = (await api.http.get("/v1/deliveries", params={"webhook_id": hook["id"]})).json()["items"]
+    replay = f"/v1/deliveries/{sent['id']}/replay"
+    elsewhere = {"kinds": ["notification"], "url": receiving.url("/elsewhere")}
+    async with api.client(limited.key) as client:
+        for method, there, body in (
+            ("PATCH", path, elsewhere),
+            ("PATCH", path, {"enabled": False}),
+            ("POST", f"{path}/rotate", {"grace_s": 0}),
+            ("DELETE", path, None),
+            ("POST", replay, None),
+        ):
+            refused = await client.request(method, there, json=body)
+            assert (refused.status_code, refused.json()["context"].get("needed")) == (403, "keys"), (there, body)
+        assert (await api.http.get(path)).json() == hook
+        # What it was sent while it subscribed stays in the outbox.
+        assert (await api.http.patch(path, json={"kinds": ["notification"]})).status_code == 200
+        assert (await client.patch(path, json=elsewhere)).status_code == 200
+        assert (await client.post(replay)).status_code == 403
+    assert (await api.http.post(replay)).status_code == 202
+    await sender.run_due()
+    shown = (await api.http.get(f"/v1/deliveries/{sent['id']}")).json()
+    assert (shown["status"], shown["error"]) == ("failed", "The webhook no longer subscribes to the audit log.")
+    assert "/elsewhere" not in {got.path for got in receiving.got}
 
 
 async def test_webhooks_are_listed_newest_first_in_pages_and_bounded(api: Api) -> None:
