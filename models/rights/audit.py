@@ -166,7 +166,8 @@ BEGIN
                        AND jsonb_typeof(before -> a.key) = 'object' AS in_parts) d
               LEFT JOIN LATERAL jsonb_each(CASE WHEN in_parts THEN (before -> a.key) || a.value ELSE '{}' END) part
                 ON true
-             WHERE NOT in_parts OR a.value -> part.key IS DISTINCT FROM before -> a.key -> part.key
+             WHERE NOT in_parts
+                OR NULLIF(a.value -> part.key, 'null') IS DISTINCT FROM NULLIF(before -> a.key -> part.key, 'null')
          ) n
          WHERE a.value IS DISTINCT FROM before -> a.key AND NOT rule -> 'bookkeeping' ? a.key;
         IF changed IS NULL THEN
@@ -188,7 +189,8 @@ BEGIN
 END
 $$
 """
-"""Adds one record for a row that a statement changed. Its id begins with its time, like other ids.
+"""Adds one record for a row that a statement changed. Its id begins with its time, like other ids. Of a document, a
+field that is null is equal to one that is left out: releases differ in which of them they store.
 
 A pause of the fleet has no tenant: its record is the actor's."""
 

@@ -1,20 +1,20 @@
-"""Reads values that another release of the code may have stored: during an upgrade two releases share one database.
+"""Values that are stored as JSON and that another release may read: during an upgrade two releases share one database.
 
-A later release adds fields, and stores their defaults with all values it writes. A field that holds nothing (null,
-false, an empty list) changes nothing here, and is left out. One that holds something means what this release cannot do,
-such as a limit that it would not check: the value is refused, and its run stays queued for a process that knows it. So
-the default of a new field is nothing.
+A later release adds fields. It does not store those that are null, since release 0.2.0 refuses each field that it does
+not know. Another field that holds nothing (false, an empty list) changes nothing here, and is left out. One that holds
+something means what this release cannot do, such as a limit that it would not check: the value is refused, and its run
+stays queued for a process that knows it. So the default of a new field is nothing, and null where it can be.
 """
 
 from __future__ import annotations
 
 from typing import Any, Protocol, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from nova_workers.errors import NewerValue
 
-__all__ = ["read_stored"]
+__all__ = ["read_stored", "to_store"]
 
 T_co = TypeVar("T_co", covariant=True)
 
@@ -24,6 +24,16 @@ _NOTHING = (None, False, 0, "", [], {})
 
 class _Validate(Protocol[T_co]):
     def __call__(self, value: Any, /, *, extra: Any = None) -> T_co: ...
+
+
+def to_store(model: type[BaseModel], value: BaseModel) -> dict[str, Any]:
+    """Return a value as its row has it: without fields that are null. Null inside free JSON stays.
+
+    Args:
+        model: Whose fields are stored; those that a subclass adds are left out.
+        value: An instance of it.
+    """
+    return model.model_dump(value, mode="json", include=set(model.model_fields), exclude_none=True)
 
 
 def read_stored(validate: _Validate[T_co], value: object) -> T_co:

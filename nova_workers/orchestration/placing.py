@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.errors import AgentSpawnError
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.orchestrations.spawning import NewAgent
+from nova_workers.ledger.stored import to_store
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.preparing import PreparedSpawn
 from nova_workers.orchestration.routing import TreeChange, deliver
@@ -79,7 +81,7 @@ async def _activate(
         role=request.role,
         name=prepared.name,
         prompt=request.prompt,
-        spec=prepared.spec.model_dump(mode="json"),
+        spec=to_store(AgentSpec, prepared.spec),
         parent_id=parent.id,
         parent_run_id=parent.run_id,
         depth=parent.depth + 1,

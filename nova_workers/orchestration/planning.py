@@ -6,11 +6,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.orchestration import OrchestrationLimits, Origin, SpawnRequest
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.spawning import NewAgent, NewTree
+from nova_workers.ledger.stored import to_store
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ModelChooser
@@ -77,7 +79,7 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
         role="MASTER",
         name="Master",
         prompt=new.task,
-        spec=spec.model_dump(mode="json"),
+        spec=to_store(AgentSpec, spec),
         parent_run_id=None if origin is None else origin.run_id,
         tools=spec.native_tools,
         model=spec.model,

@@ -129,6 +129,8 @@ async def test_an_update_names_what_changed_and_bookkeeping_alone_is_not_recorde
             """ spec = spec || '{"trust": "unrestricted", "model": "opus"}' WHERE id = 'nova'"""
         )
         await walled.execute("UPDATE agents SET version = 3, updated_at = now()")
+        await walled.execute("""UPDATE agents SET version = 4, spec = spec || '{"temperature": null}'""")
+        await walled.execute("UPDATE agents SET version = 5, spec = spec - 'temperature'")
         await walled.execute("UPDATE agents SET deleted_at = now() WHERE id = 'nova'")
         await walled.execute("UPDATE tenants SET next_task_id = 7")
         await walled.execute("UPDATE tenants SET name = 'New', weight = 2")

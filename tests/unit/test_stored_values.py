@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
 from nova_workers.errors import NewerValue
-from nova_workers.ledger.stored import read_stored
+from nova_workers.ledger.stored import read_stored, to_store
 from tests.requirements import proves
 
 
@@ -14,12 +16,19 @@ class _Inner(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     size: int = 1
+    name: str | None = None
 
 
 class _Value(BaseModel):
     model_config = ConfigDict(extra="forbid")
 
     inner: _Inner
+    limit: int | None = None
+    free: dict[str, Any] = {}
+
+
+class _Request(_Value):
+    id: str
 
 
 @proves("upgrade.newer")
@@ -34,6 +43,13 @@ def test_a_field_of_a_later_release_that_holds_something_is_refused_by_its_name(
     with pytest.raises(NewerValue, match=r"'inner\.later'") as refused:
         read_stored(_Value.model_validate, {"inner": {"later": used}, "another": None})
     assert refused.value.fields["fields"] == ["inner.later"]
+
+
+def test_a_value_is_stored_without_its_null_fields_and_with_the_nulls_of_free_json() -> None:
+    given = _Request(id="one", inner=_Inner(), free={"a": None, "b": [None, {"c": None}]})
+    stored = {"inner": {"size": 1}, "free": {"a": None, "b": [None, {"c": None}]}}
+    assert to_store(_Value, given) == stored
+    assert read_stored(_Value.model_validate, stored) == _Value(inner=given.inner, free=given.free)
 
 
 def test_a_value_of_another_form_is_an_error_as_before() -> None:

@@ -12,6 +12,7 @@ from nova_workers.contracts.runs import Doorbell, Submission
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.submit import insert_run_on_new_thread
+from nova_workers.ledger.stored import to_store
 from nova_workers.vocabulary import RoleKind, RunQueue
 
 __all__ = ["ORDER_AGENT", "NewOrder", "NewPart", "insert_order", "insert_parts"]
@@ -141,9 +142,8 @@ async def insert_parts(  # noqa: PLR0917 - the parts of one transition
         )
         accepted = await insert_run_on_new_thread(connection, submission, run_id)
         if accepted is None:
-            await connection.execute(
-                _ENSURE_AGENT, tenant_id=tenant_id, agent_id=ORDER_AGENT, spec=spec.model_dump(mode="json")
-            )
+            stored = to_store(AgentSpec, spec)
+            await connection.execute(_ENSURE_AGENT, tenant_id=tenant_id, agent_id=ORDER_AGENT, spec=stored)
             accepted = await insert_run_on_new_thread(connection, submission, run_id)
         assert accepted is not None  # noqa: S101 - the statement before made the agent
         await connection.execute(

@@ -7,7 +7,7 @@ from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import Conflict, Gone, NotFound, VersionMismatch
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.ledger.stored import read_stored
+from nova_workers.ledger.stored import read_stored, to_store
 from nova_workers.ledger.workspace.former_ids import id_now, renamed
 
 __all__ = [
@@ -303,7 +303,7 @@ async def seed_defaults(connection: Connection, tenant_id: str) -> None:
 
 def _json(spec: AgentSpec) -> dict[str, object]:
     # By the base class's fields: a request's `id` is not part of the configuration.
-    return AgentSpec.model_dump(spec, mode="json", include=set(AgentSpec.model_fields))
+    return to_store(AgentSpec, spec)
 
 
 def _view(row: Row) -> AgentView:

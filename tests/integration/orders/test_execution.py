@@ -4,9 +4,14 @@ from __future__ import annotations
 
 import pytest
 
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.orders import EngineConstraints, OrderExtensions
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.orders.acceptance import ORDER_AGENT
+from nova_workers.ledger.stored import read_stored
+from nova_workers.orders.advance import ORDER_AGENT_SPEC
 from tests.requirements import proves
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 
@@ -24,6 +29,16 @@ async def test_an_order_of_one_role_gets_its_proposal(desk: OrderDesk) -> None:
     assert (meta.calls, meta.rounds, meta.models, meta.cached) == (1, 1, ["craft"], False)
     assert meta.estimated_usd == pytest.approx(0.01)
     assert (meta.input_tokens, meta.output_tokens) == (100, 50)
+
+
+@proves("upgrade.beside")
+async def test_the_agent_of_orders_is_stored_without_fields_that_the_previous_release_may_not_know(
+    desk: OrderDesk, database: Database
+) -> None:
+    await desk.run(policy())
+    stored = await database.fetchval("SELECT spec FROM agents WHERE id = :agent_id", agent_id=ORDER_AGENT)
+    assert read_stored(AgentSpec.model_validate, stored) == ORDER_AGENT_SPEC
+    assert None not in stored.values()
 
 
 async def test_a_swarm_reviews_in_parallel_and_repeats_with_the_critiques_until_its_policy_is_satisfied(

@@ -17,8 +17,10 @@ import pytest
 
 from models import migrate
 from nova_workers.client.client import NovaClient
+from nova_workers.contracts.agents import ApprovalRule, Permissions
 from nova_workers.contracts.events import StreamEnd, Token
-from nova_workers.contracts.http.wire import StatelessRunCreate
+from nova_workers.contracts.http.tenants import TenantCreate
+from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, StatelessRunCreate
 from nova_workers.errors import NovaError
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION, unpack
@@ -148,9 +150,9 @@ async def _follow(client: NovaClient, run_id: str) -> tuple[str, list[int]]:
     return "".join(said), sorted(attempts)
 
 
-async def _complete(via: NovaClient, *others: NovaClient) -> None:
+async def _complete(via: NovaClient, *others: NovaClient, agent_id: str = "nova") -> None:
     """Send a message, and follow its run through every API."""
-    run = await via.runs.create(StatelessRunCreate(message=_script(2)))
+    run = await via.runs.create(StatelessRunCreate(message=_script(2), agent_id=agent_id))
     for text, attempts in await asyncio.gather(*(_follow(client, run.id) for client in (via, *others))):
         assert (text, attempts) == ("0. 1. That is all.", [1])
     for client in (via, *others):
@@ -167,6 +169,12 @@ async def test_two_releases_serve_one_fleet_and_take_over_each_others_runs(fleet
         previous_worker = await fleet.worker(fleet.previous, "previous-worker", this_api)
         # The new API before the old worker, and the old API on the new schema.
         await _complete(this_api, previous_api)
+        await _save_agents(this_api)
+        await _complete(this_api, previous_api, agent_id="saved")
+        tenant = await this_api.tenants.create(TenantCreate(name="Made by this release"))
+        async with NovaClient(previous_api.base_url, tenant.key.key) as of_tenant:
+            for client in (previous_api, of_tenant):
+                assert "nova" in {agent.id for agent in (await client.agents.list()).items}
         long = await this_api.runs.create(StatelessRunCreate(message=_script(40)))
         following = asyncio.gather(*(_follow(client, long.id) for client in (this_api, previous_api)))
         await until(lambda: _has_begun(this_api, long.id), timeout_s=_START_S)
@@ -181,6 +189,13 @@ async def test_two_releases_serve_one_fleet_and_take_over_each_others_runs(fleet
         assert ended.status == "succeeded"
         # The old API before the new worker.
         await _complete(previous_api, this_api)
+
+
+async def _save_agents(client: NovaClient) -> None:
+    """Save a new agent, and one that the previous release made, without anything that is new in this release."""
+    rule = ApprovalRule(tool="Bash", pattern="git *", decision="always")
+    await client.agents.create(AgentCreate(id="saved", name="Saved", permissions=Permissions(approvals=(rule,))))
+    await client.agents.patch("nova", AgentPatch(description="Saved again."))
 
 
 async def _has_begun(client: NovaClient, run_id: str) -> bool:
