@@ -266,7 +266,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     # backups
     "backup.moment": "A backup of a live fleet is one moment of all tables; a restore has the same rows and rights.",
     "backup.whole": "A backup that fails leaves no file, and a file that is damaged or too new is not restored.",
-    "restore.empty": "A restore changes no database that has anything in it, and one that fails leaves none behind.",
+    "restore.empty": "A restore changes no database with anything in it; no fleet starts on what a failed one leaves.",
     "restore.held": "A restored fleet starts no run and sends nothing outside until an operator resumes it.",
     # secrets
     "secrets.at-rest": "A secret is stored as a ciphertext that can be decrypted in its own row only.",

@@ -2,32 +2,56 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import asynccontextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.config import Settings
-from nova_workers.errors import Conflict, Unavailable
+from nova_workers.devstack.home import lock_home
+from nova_workers.errors import ConfigurationError, Conflict, Unavailable
 from nova_workers.keys import BROKER_KEY_PREFIX, worker_presence, workers_index
 
-__all__ = ["empty_broker", "refuse_live_workers"]
+__all__ = ["EmptyRedis", "unused_redis"]
+
+EmptyRedis = Callable[[], Awaitable[None]]
+"""Deletes all keys of a fleet."""
 
 _AT_ONCE = 1_000
 _TIMEOUT_S = 5.0
 
 
-async def refuse_live_workers(settings: Settings) -> None:
-    """Refuse a Redis that workers use: they would get the doorbells of both fleets.
+@asynccontextmanager
+async def unused_redis(settings: Settings, *, home_is_locked: bool) -> AsyncGenerator[EmptyRedis]:
+    """Refuse a Redis that a fleet uses, since it would get the doorbells of both fleets; give what empties it.
+
+    Without a URL it is that of NOVA_HOME, which does not run before the block ends: the home is locked.
+
+    Args:
+        settings: Name the Redis.
+        home_is_locked: Whether this process holds the lock of NOVA_HOME already.
 
     Raises:
+        AlreadyRunning: A fleet runs on NOVA_HOME, and so does its Redis.
         Conflict: Workers are alive there.
         Unavailable: It cannot be reached.
     """
     if settings.redis_url is None:
+        with nullcontext() if home_is_locked else lock_home(settings.home):
+            yield partial(_remove_data, settings.home)
         return
-    redis = _connect(settings.redis_url.get_secret_value())
+    url = settings.redis_url.get_secret_value()
+    await _refuse_live_workers(url)
+    yield partial(_delete_keys, url)
+
+
+async def _refuse_live_workers(url: str) -> None:
+    redis = _connect(url)
     try:
         names = await redis.zrange(workers_index(), 0, -1)
         alive = [name for name in map(str, names) if await redis.exists(worker_presence(name))]
@@ -42,21 +66,8 @@ async def refuse_live_workers(settings: Settings) -> None:
         )
 
 
-async def empty_broker(settings: Settings, *, embedded: bool) -> None:
-    """Delete all keys of a fleet.
-
-    Args:
-        settings: Name the Redis; without one it is the embedded one.
-        embedded: Whether NOVA_HOME is locked, so that its Valkey does not run.
-
-    Raises:
-        Unavailable: It cannot be reached.
-    """
-    if settings.redis_url is None:
-        if embedded:
-            shutil.rmtree(_data(settings.home), ignore_errors=True)
-        return
-    redis = _connect(settings.redis_url.get_secret_value())
+async def _delete_keys(url: str) -> None:
+    redis = _connect(url)
     try:
         keys: list[str] = []
         async for key in redis.scan_iter(match=f"{BROKER_KEY_PREFIX}*", count=_AT_ONCE):
@@ -72,13 +83,22 @@ async def empty_broker(settings: Settings, *, embedded: bool) -> None:
         await redis.aclose()
 
 
+async def _remove_data(home: Path) -> None:
+    """Remove the folder in which the embedded Valkey keeps its keys."""
+    folder = home / "valkey" / "appendonlydir"
+    try:
+        await asyncio.to_thread(shutil.rmtree, folder)
+    except FileNotFoundError:
+        return
+    except OSError as error:
+        raise ConfigurationError(
+            f"{str(folder)!r}, the data of the fleet's Valkey, cannot be removed ({error.strerror}). Remove it before "
+            "a fleet starts."
+        ) from error
+
+
 def _connect(url: str) -> Redis:
     return Redis.from_url(url, socket_timeout=_TIMEOUT_S, socket_connect_timeout=_TIMEOUT_S, decode_responses=True)
-
-
-def _data(home: Path) -> Path:
-    """Return the folder in which the embedded Valkey keeps what it holds."""
-    return home / "valkey" / "appendonlydir"
 
 
 def _unavailable(error: Exception) -> Unavailable:

@@ -11,7 +11,7 @@ import asyncpg
 import typer
 
 from models.rights.restored import drop_database
-from nova_workers.cli.backups.broker import empty_broker, refuse_live_workers
+from nova_workers.cli.backups.broker import unused_redis
 from nova_workers.cli.backups.container import Backup, Manifest, open_backup
 from nova_workers.cli.backups.dump import back_up
 from nova_workers.cli.backups.load import Loaded, check_backup, load_backup, make_database
@@ -121,14 +121,12 @@ async def _restore(
         if into is not None:
             made = await make_database(server, into)
             try:
-                return made, await load_backup(found, made, drop_deliveries=drop_deliveries)
+                return made, await load_backup(found, made, drop_deliveries=drop_deliveries, empty_redis=None)
             except BaseException:
                 await drop_database(server.url, into)
                 raise
-        await refuse_live_workers(settings)
-        loaded = await load_backup(found, server, drop_deliveries=drop_deliveries)
-        await empty_broker(settings, embedded=server.embedded)
-        return server, loaded
+        async with unused_redis(settings, home_is_locked=server.embedded) as empty_redis:
+            return server, await load_backup(found, server, drop_deliveries=drop_deliveries, empty_redis=empty_redis)
 
 
 def _next_steps(

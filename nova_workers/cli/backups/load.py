@@ -15,6 +15,7 @@ import asyncpg
 from models import migrate
 from models.rights.logins import ensure_login
 from models.rights.restored import create_database, finish_schema, prepare_server
+from nova_workers.cli.backups.broker import EmptyRedis
 from nova_workers.cli.backups.container import Backup
 from nova_workers.cli.backups.programs import (
     ProgramFailed,
@@ -29,6 +30,7 @@ from nova_workers.errors import ConfigurationError, Conflict, InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.upkeep import catalog
 from nova_workers.ledger.upkeep.restored import (
+    HOLDS_SINCE,
     Cleared,
     clear_restored,
     drop_pending_deliveries,
@@ -91,10 +93,19 @@ async def make_database(server: Server, name: str) -> Server:
     return server.named(name)
 
 
-async def load_backup(backup: Backup, server: Server, *, drop_deliveries: bool) -> Loaded:
-    """Restore a backup into an empty database, migrate it, and pause the fleet that it holds.
+async def load_backup(
+    backup: Backup, server: Server, *, drop_deliveries: bool, empty_redis: EmptyRedis | None
+) -> Loaded:
+    """Restore a backup into an empty database, pause the fleet that it holds, and migrate it.
 
-    Nothing is left in the database if its rows cannot be restored.
+    Objects and rows are restored in one transaction. What follows it may fail, and leaves a database that is not empty;
+    no fleet starts on it before its revision is recorded, and from then on its fleet is held.
+
+    Args:
+        backup: The file.
+        server: The database.
+        drop_deliveries: Whether what was pending is not to be sent.
+        empty_redis: Called before anything is restored.
 
     Raises:
         Conflict: The database is not empty.
@@ -109,6 +120,8 @@ async def load_backup(backup: Backup, server: Server, *, drop_deliveries: bool) 
         programs = await _check_server(database, backup)
         await prepare_server(server.url)
         await _check_roles(database, backup)
+        if empty_redis is not None:
+            await empty_redis()
         await _restore(programs, backup, server.url)
         async with database.connection() as connection:
             found = await catalog.count_rows(connection)
@@ -118,21 +131,32 @@ async def load_backup(backup: Backup, server: Server, *, drop_deliveries: bool) 
                 f"{_differences(manifest.rows, found)}"
             )
         taken = f"a backup of {manifest.taken_at:%Y-%m-%d %H:%M:%S} UTC"
-        async with database.transaction() as connection:
-            await pause_fleet(connection, f"{taken} is being restored: drop this database if that was interrupted")
+        is_old = manifest.schema_revision < HOLDS_SINCE
+        cleared = None if is_old else await _hold(database, taken, drop_deliveries=drop_deliveries)
+        if cleared is None:
+            async with database.transaction() as connection:
+                await pause_fleet(connection, f"{taken} is being restored: drop this database if that was interrupted")
+        # From here on a fleet may start on it.
         await finish_schema(server.url, manifest.schema_revision)
         await migrate.upgrade(server.url)
         if server.used_url != server.url:
             await ensure_login(server.url, server.used_url)
-        async with database.transaction() as connection:
-            cleared = await clear_restored(connection)
-            if drop_deliveries:
-                await drop_pending_deliveries(connection, f"It was pending in {taken}, which was restored without it.")
-            await hold_fleet(connection, f"restored from {taken}")
+        if cleared is None:
+            cleared = await _hold(database, taken, drop_deliveries=drop_deliveries)
         await database.execute("ANALYZE")
     finally:
         await database.close()
     return Loaded(sum(found.values()), cleared, migrate.head())
+
+
+async def _hold(database: Database, taken: str, *, drop_deliveries: bool) -> Cleared:
+    """End what was in progress, and hold the fleet until an operator resumes it."""
+    async with database.transaction() as connection:
+        cleared = await clear_restored(connection)
+        if drop_deliveries:
+            await drop_pending_deliveries(connection, f"It was pending in {taken}, which was restored without it.")
+        await hold_fleet(connection, f"restored from {taken}")
+    return cleared
 
 
 async def _check_server(database: Database, backup: Backup) -> Programs:

@@ -13,17 +13,31 @@ from nova_workers.contracts.deliveries import INBOX
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 
-__all__ = ["HOLDS_DELIVERIES", "Cleared", "clear_restored", "drop_pending_deliveries", "hold_fleet", "pause_fleet"]
+__all__ = [
+    "HOLDS_DELIVERIES",
+    "HOLDS_SINCE",
+    "Cleared",
+    "clear_restored",
+    "drop_pending_deliveries",
+    "hold_fleet",
+    "pause_fleet",
+]
 
 HOLDS_DELIVERIES = "EXISTS (SELECT FROM switches s WHERE s.scope = 'fleet' AND s.holds_deliveries)"
 """Whether nothing may be sent outside, nor done after runs."""
+
+HOLDS_SINCE = "0037"
+"""The oldest schema on which all of these statements work. On those before it only `pause_fleet` does."""
 
 # In columns that every release of the schema has.
 _PAUSE = """
 INSERT INTO switches (scope, tenant_id, target, reason) VALUES ('fleet', '', '', :reason)
 ON CONFLICT (scope, tenant_id, target) DO UPDATE SET reason = EXCLUDED.reason
 """
-_HOLD = "UPDATE switches SET holds_deliveries = true, reason = :reason WHERE scope = 'fleet'"
+_HOLD = """
+INSERT INTO switches (scope, tenant_id, target, reason, holds_deliveries) VALUES ('fleet', '', '', :reason, true)
+ON CONFLICT (scope, tenant_id, target) DO UPDATE SET reason = EXCLUDED.reason, holds_deliveries = true
+"""
 
 # The worker was not lost, so it counts as no loss of the run. Its next claim raises the fence.
 _REQUEUE = f"""
@@ -89,7 +103,7 @@ async def pause_fleet(connection: Connection, reason: str) -> None:
 
 
 async def hold_fleet(connection: Connection, reason: str) -> None:
-    """Let the pause of the fleet hold deliveries too, and give it another reason."""
+    """Pause the fleet, and hold deliveries too."""
     await connection.execute(_HOLD, reason=reason)
 
 

@@ -15,6 +15,7 @@ from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive import writing as ledger
 from nova_workers.ledger.archive.tables import KeptTable, load_tables
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.keepalive import kept_awake
 from nova_workers.ledger.workspace.skills import load_skills, specs_with_skills
 from nova_workers.workspace.archive.rows import MAX_TASK_ID, checked_row
 from nova_workers.workspace.skill_format import check_files
@@ -199,8 +200,11 @@ async def import_archive(
             check_steers=check_steers,
             tables=tables,
         )
-        async for record, chars in lines:
-            await importer.take(record, chars)
+        # Lines may come slowly, and most of them send no statement.
+        async with kept_awake(connection) as in_use:
+            async for record, chars in lines:
+                async with in_use:
+                    await importer.take(record, chars)
         result = await importer.finish()
         waits = with_effects and await ledger.end_import(connection, tenant_id)
     return result, waits

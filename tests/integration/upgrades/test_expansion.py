@@ -8,6 +8,14 @@ from dataclasses import dataclass
 import asyncpg
 
 from models import migrate
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.upkeep.restored import (
+    HOLDS_SINCE,
+    Cleared,
+    clear_restored,
+    drop_pending_deliveries,
+    hold_fleet,
+)
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION
 
@@ -104,6 +112,17 @@ async def test_migrations_since_the_previous_release_only_expand(empty_url: str)
     old = await _schema(empty_url)
     await migrate.upgrade(empty_url)
     assert _contractions(old, await _schema(empty_url)) == []
+
+
+async def test_a_restore_holds_its_fleet_also_on_the_oldest_schema_that_it_names(empty_url: str) -> None:
+    await migrate.upgrade(empty_url, HOLDS_SINCE)
+    database = Database(empty_url, pool_size=1)
+    async with database.transaction() as connection:
+        assert await clear_restored(connection) == Cleared(0, 0, 0, 0)
+        await drop_pending_deliveries(connection, "dropped")
+        await hold_fleet(connection, "restored")
+    assert await database.fetchval("SELECT holds_deliveries FROM switches")
+    await database.close()
 
 
 async def test_each_kind_of_contraction_is_found(empty_url: str) -> None:

@@ -27,6 +27,7 @@ from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenan
 from tests.requirements import proves
 from tests.support.data.archive_rows import SKILL, archive_tables, small_row
 from tests.support.servers.databases import own_database
+from tests.support.waiting import stays, until
 
 MOMENT = datetime(2026, 3, 1, 12, 30, 15, 123456, tzinfo=UTC)
 SPEC: dict[str, Any] = {
@@ -552,6 +553,29 @@ async def test_an_archive_may_be_larger_than_a_body(
     assert (
         await database.fetchval("SELECT count(*) FROM messages WHERE tenant_id = :tenant_id", tenant_id=tenant_id) == 40
     )
+
+
+async def test_an_archive_may_arrive_slowly(
+    api: Api, source: NovaClient, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nova_workers.ledger.sessions._SETTLE", "SET idle_in_transaction_session_timeout = '1s'")
+    monkeypatch.setattr("nova_workers.ledger.keepalive._EVERY_S", 0.1)
+    begin, *others = _archive(small_row("memories"))
+
+    async def is_importing() -> bool:
+        free = "SELECT id FROM tenants WHERE id = :id FOR UPDATE SKIP LOCKED"
+        return await database.fetchval(free, id=api.tenant.id) is None
+
+    async def slow() -> AsyncGenerator[bytes]:
+        yield begin
+        await until(is_importing)
+        await stays(is_importing, for_s=1.6)
+        for line in others:
+            yield line
+
+    result = await source.archives.import_(slow())
+    assert result.written == {"memories": 1}
+    assert (await api.http.get("/v1/memories")).json()["items"][0]["id"] == "mem_9"
 
 
 async def test_a_sender_that_disconnects_leaves_nothing(api: Api, source: NovaClient, database: Database) -> None:

@@ -14,14 +14,17 @@ from urllib.parse import urlsplit
 
 import pytest
 
+from models import migrate
 from models.rights.logins import ensure_login
-from models.rights.restored import drop_database
+from models.rights.restored import create_database, drop_database
 from nova_workers.cli.backups.container import Manifest, open_backup, write_backup
 from nova_workers.cli.backups.dump import write_snapshot
+from nova_workers.cli.backups.load import load_backup
 from nova_workers.cli.backups.server import Server
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.leases import LeaseRequest
 from nova_workers.contracts.http.wire import StatelessRunCreate
+from nova_workers.devstack.home import lock_home
 from nova_workers.errors import Conflict
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import claim_deliveries
@@ -71,6 +74,7 @@ INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position)
 SELECT 'eff_restored', r.tenant_id, r.id, r.thread_id, 'title', 9
   FROM runs r WHERE NOT EXISTS (SELECT FROM effects e WHERE e.run_id = r.id) LIMIT 1
 """
+_IS_HELD = "SELECT holds_deliveries FROM switches WHERE scope = 'fleet'"
 _LEASE = timedelta(seconds=30)
 
 
@@ -181,10 +185,20 @@ def test_a_backup_under_load_is_restored_with_the_same_rows_and_rights(nova: Nov
 
 
 @proves("restore.held", "restore.empty")
-def test_a_restored_fleet_waits_for_its_operator(nova: Nova, backup: _Backup, name: str) -> None:
+def test_a_restored_fleet_waits_for_its_operator(nova: Nova, backup: _Backup, name: str, tmp_path: Path) -> None:
     source = nova.env["NOVA_DATABASE_URL"]
-    shown = nova.good("restore", str(backup.path), "--into", name)
+    asyncio.run(create_database(source, name))
+    # Its Redis is that of its home, as `nova up` with a database by URL has it.
+    ours = Nova({"NOVA_DATABASE_URL": _other(source, name), "NOVA_HOME": str(tmp_path), "NO_COLOR": "1"})
+    kept = tmp_path / "valkey" / "appendonlydir"
+    kept.mkdir(parents=True)
+    (kept / "appendonly.aof.1.incr.aof").write_text("of the fleet before")
+    with lock_home(tmp_path):
+        refused = ours("restore", str(backup.path))
+    assert (refused.code, "A fleet runs on" in refused.err) == (1, True), refused
+    shown = ours.good("restore", str(backup.path))
     assert "nova fleet resume --scope fleet" in shown.err
+    assert not kept.exists()
     asyncio.run(_stays_held(_other(source, name)))
     # It is not empty any more, so it is not restored into again, in place or by its name.
     again = nova(
@@ -196,6 +210,32 @@ def test_a_restored_fleet_waits_for_its_operator(nova: Nova, backup: _Backup, na
     assert (again.code, "is not empty" in again.err) == (1, True), again
     taken = nova("restore", str(backup.path), "--into", name)
     assert (taken.code, f"There is a database {name!r} already" in taken.err) == (1, True), taken
+
+
+@proves("restore.held")
+async def test_a_restore_that_dies_once_a_fleet_can_start_on_its_database_has_held_that_fleet(
+    nova: Nova, backup: _Backup, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def die(*_: object) -> None:
+        raise ConnectionError
+
+    async def empty_redis() -> None:
+        emptied.append(await _exists(source, name))
+
+    source, emptied = nova.env["NOVA_DATABASE_URL"], list[bool]()
+    url = _other(source, name)
+    await create_database(source, name)
+    monkeypatch.setattr(migrate, "upgrade", die)
+    with pytest.raises(ConnectionError):
+        await load_backup(open_backup(backup.path), Server(url, url), drop_deliveries=False, empty_redis=empty_redis)
+    assert emptied == [True]
+    assert await migrate.current(url) == backup.manifest.schema_revision
+    database = Database(url, pool_size=1)
+    async with database.connection() as connection:
+        assert await connection.fetchval(_IS_HELD)
+        assert await connection.fetchval("SELECT count(*) FROM runs WHERE status = 'running'") == 0
+        assert await connection.fetchval("SELECT count(*) FROM worker_sessions") == 0
+    await database.close()
 
 
 async def _stays_held(url: str) -> None:
