@@ -14,6 +14,8 @@ import sys
 
 _PR_SET_PDEATHSIG = 1
 _PR_SET_KEEPCAPS = 8
+_PR_SET_SECUREBITS = 28
+_SECBIT_NO_SETUID_FIXUP = 1 << 2
 _PR_CAP_AMBIENT = 47
 _PR_CAP_AMBIENT_RAISE = 2
 _CAPABILITY_VERSION_3 = 0x20080522
@@ -40,10 +42,13 @@ def _check(result: int, call: str) -> None:
 
 
 def _become(uid: int, gid: int, *, override_access: bool) -> None:
-    """Drop root privileges. With `override_access` keep the one capability that lets root read any path."""
+    """Drop root privileges. With `override_access` keep the one capability that lets root read and write any path."""
     libc = ctypes.CDLL(None, use_errno=True)
     if override_access:
-        _check(libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl(PR_SET_KEEPCAPS)")
+        # The programs of Postgres check themselves by access(2), which counts capabilities of a user other than root
+        # only with this bit. Without the right to set it, at least data is found.
+        if libc.prctl(_PR_SET_SECUREBITS, _SECBIT_NO_SETUID_FIXUP, 0, 0, 0) != 0:
+            _check(libc.prctl(_PR_SET_KEEPCAPS, 1, 0, 0, 0), "prctl(PR_SET_KEEPCAPS)")
     os.setgroups([])
     os.setgid(gid)
     os.setuid(uid)
