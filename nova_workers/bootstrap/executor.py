@@ -62,7 +62,7 @@ def build_executor(
     Args:
         settings: The fleet's settings.
         database: The ledger.
-        redis: For the order of a busy fleet.
+        redis: For notifications of work orders.
         engines: By name.
         worker_id: As leases and logs name this process.
         locks: Locks of threads.
@@ -111,7 +111,7 @@ def build_executor(
             worker_id=worker_id,
             database=database,
             locks=locks,
-            fair_queue=FairQueue(database, redis, dispatcher, pool=pool),
+            fair_queue=FairQueue(database, dispatcher, pool=pool),
             keeper=keeper,
             publisher=publisher,
             dispatcher=dispatcher,

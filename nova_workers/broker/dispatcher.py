@@ -134,7 +134,17 @@ class CeleryDispatcher:
             if ring.queue not in self._celery.amqp.queues:
                 # A pool's: operators name pools while the fleet runs.
                 self._celery.amqp.queues.add(Queue(ring.queue, no_ack=True))
-            self._celery.send_task(ring.task, kwargs=ring.kwargs, queue=ring.queue, ignore_result=True)
+            self._celery.send_task(
+                ring.task,
+                kwargs=ring.kwargs,
+                queue=ring.queue,
+                ignore_result=True,
+                # Else Celery makes both representations with `saferepr`, and kombu declares the queue, of which Redis
+                # needs to know nothing: 52 of 169 µs of a publish.
+                argsrepr="()",
+                kwargsrepr=repr(ring.kwargs),
+                declare=(),
+            )
         except Exception as error:
             # No broker failure is raised: the run is in the ledger.
             why = f"{type(error).__name__}: {error}"

@@ -11,12 +11,15 @@ import json
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
+import orjson
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, TypeAdapter, ValidationError
 
 __all__ = ["CommandForm", "CommandHeaders", "DoorbellBody", "DoorbellHeaders", "first_error", "unreadable"]
 
 _MAX_BYTES = 4 * 1024 * 1024
 """A doorbell has 1.2 KB; the reply of a worker with 500 busy slots to an inspection about 700 KB."""
+
+_PLAIN_BYTES = 4_000
 
 _Id = Annotated[str, StringConstraints(pattern=r"^[\x21-\x7e]{1,200}$")]
 _Text = Annotated[str, StringConstraints(pattern=r"^[^\x00]*$", max_length=10_000)]
@@ -126,7 +129,7 @@ def unreadable(raw: bytes) -> str | None:
     if len(raw) > _MAX_BYTES:
         return f"{len(raw)} bytes, at most {_MAX_BYTES} are read"
     try:
-        document = json.loads(raw.decode(), object_hook=_refuse_typed_value)
+        document = orjson.loads(raw) if _is_plain(raw) else json.loads(raw.decode(), object_hook=_refuse_typed_value)
         base64.b64decode(_Envelope.model_validate(document).body)
     except ValidationError as error:
         return first_error(error)
@@ -139,6 +142,19 @@ def first_error(error: ValidationError) -> str:
     """Return the first thing that is wrong, without the value, which may be secret."""
     first = error.errors(include_input=False, include_url=False)[0]
     return f"{'.'.join(map(str, first['loc'])) or 'message'}: {first['msg']}"[:200]
+
+
+def _is_plain(raw: bytes) -> bool:
+    """Whether what orjson reads is what kombu's parser reads: all of our messages, in a tenth of the time.
+
+    Python's parser fails at deeper nesting and at longer numbers than fit here, and reads escaped names.
+    """
+    return (
+        len(raw) < _PLAIN_BYTES
+        and b"\\" not in raw
+        and b"__type__" not in raw
+        and raw.count(b"[") + raw.count(b"{") < 50
+    )
 
 
 def _refuse_typed_value(found: Mapping[str, Any]) -> Mapping[str, Any]:

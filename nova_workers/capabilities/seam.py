@@ -4,7 +4,7 @@ Above: the registry, which knows grants and allow-lists. Below: what the capabil
 """
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
@@ -169,6 +169,8 @@ class DeclaredServer:
     name: str
     tools: tuple[ToolDeclaration[Any], ...]
     context: CapabilityContext
+    config: BaseModel = field(default_factory=NoConfig)
+    """The configuration of the grant, which a call has in its context."""
 
 
 Servers = McpServer | DeclaredServer | Mapping[str, McpServer]
@@ -287,7 +289,7 @@ class ToolCapability:
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
         """Return the server for one run."""
-        return DeclaredServer(self.name, self.tools, replace(context, config=config))
+        return DeclaredServer(self.name, self.tools, context, config)
 
 
 @cache

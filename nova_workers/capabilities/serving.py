@@ -1,12 +1,14 @@
 """Serves declared tools as an MCP server of this process.
 
 It uses the low-level `Server`: building one costs 6 µs, so each run gets its own, bound to its context by closure;
-`MCPServer` with three tools costs 3.6 ms, since it derives schemas from signatures each time (measured). The tools'
-schemas are derived here once, when the process starts.
+`MCPServer` with three tools costs 3.6 ms, since it derives schemas from signatures each time (measured). It is built
+when the run first calls one of its tools: a run has nine capabilities, and most turns call none. The tools' schemas are
+derived here once, when the process starts.
 """
 
 import asyncio
 from dataclasses import replace
+from functools import partial
 from itertools import chain, repeat
 from typing import Any
 
@@ -63,6 +65,9 @@ class ToolServer:
         if listing is None:
             listing = ListToolsResult(tools=[_describe(tool) for tool in declared.tools])
             self._listings[key] = listing
+        return InProcessMcpServer(partial(self._build, declared, listing), listing=listing.tools)
+
+    def _build(self, declared: DeclaredServer, listing: ListToolsResult) -> Server[Any]:
         tools = {tool.name: tool for tool in declared.tools}
 
         async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
@@ -70,14 +75,15 @@ class ToolServer:
 
         async def call_tool(_: ServerRequestContext[Any], params: CallToolRequestParams) -> CallToolResult:
             call_id = (params.meta or {}).get(CALL_ID)
-            context = declared.context if call_id is None else replace(declared.context, call_id=str(call_id))
+            context = replace(
+                declared.context, config=declared.config, call_id=None if call_id is None else str(call_id)
+            )
             tool = tools.get(params.name)
             if tool is None:
                 return _error(f"{declared.name} has no tool {params.name!r}; it has {', '.join(tools)}.")
             return await self._call(context, tool, params.arguments or {})
 
-        server = Server(declared.name, on_list_tools=list_tools, on_call_tool=call_tool)
-        return InProcessMcpServer(server, listing=listing.tools)
+        return Server(declared.name, on_list_tools=list_tools, on_call_tool=call_tool)
 
     async def _call(
         self, context: CapabilityContext, tool: ToolDeclaration[Any], arguments: JsonObject

@@ -83,10 +83,15 @@ class InProcessMcpServer:
     """An MCP server object of this process (``mcp.server.mcpserver.MCPServer`` or a low-level ``Server``)."""
 
     server: Any
+    """The object, or a function that makes it when a turn first connects."""
     tools: tuple[str, ...] | None = None
     """Allow-list of tool names; None allows every tool that the server declares."""
     listing: Sequence[Any] | None = None
     """All tools that it would list (``mcp.types.Tool``), if known; then nothing connects before the first call."""
+
+    def built(self) -> Any:
+        """Return the object."""
+        return self.server() if callable(self.server) else self.server
 
 
 @dataclass(frozen=True, slots=True)

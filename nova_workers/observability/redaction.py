@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from contextvars import ContextVar
+from functools import lru_cache
 from typing import Any, Final
 
 from structlog.typing import EventDict, WrappedLogger
@@ -137,6 +138,7 @@ def _replace(match: re.Match[str]) -> str:
     return f"{kept}{REDACTED}"
 
 
+@lru_cache(maxsize=1_024)
 def _is_secret_field(name: str) -> bool:
     plain = name.lower().replace("-", "_")
     return plain in _SECRET_FIELDS or plain.endswith(_SECRET_FIELD_ENDINGS)

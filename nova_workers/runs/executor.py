@@ -73,9 +73,10 @@ class RunExecutor:
         self._answering += 1
         try:
             tried: set[str] = set()
-            if not await self._parts.fair_queue.has_backlog(bell.queue, max(self.slots - self._answering, 0)):
-                if await self._work_on(bell):
-                    return
+            worked = await self._work_on(bell, most_waiting=max(self.slots - self._answering, 0))
+            if worked:
+                return
+            if worked is not None:
                 tried.add(bell.thread_id)
             await self._serve_fairly(bell, tried)
         except Unavailable as error:
@@ -94,13 +95,26 @@ class RunExecutor:
                     return
                 tried.add(chosen.thread_id)
 
-    async def _work_on(self, bell: Doorbell) -> bool:
-        """Execute the next run of a thread. Return False if there was none or another worker holds the thread."""
+    async def _work_on(self, bell: Doorbell, *, most_waiting: int | None = None) -> bool | None:
+        """Execute the next run of a thread.
+
+        Args:
+            bell: The thread's doorbell.
+            most_waiting: Do nothing while more doorbells wait on the queue. With fewer, each is served at once, so
+                there is nothing to choose. None does not look.
+
+        Returns:
+            Whether there was a run: False also if another worker holds the thread. None if more doorbells wait.
+        """
         worked = False
         while not self.draining:
             token = str(ULID())
-            if not await self._lock(bell.thread_id, token):
+            locked = await self._lock(bell, token, most_waiting)
+            if locked is None:
+                return None
+            if not locked:
                 return worked
+            most_waiting = None
             following = capped = None
             try:
                 async with self._claimed(bell, token) as run:
@@ -121,12 +135,17 @@ class RunExecutor:
         self._parts.dispatcher.ring_runs([bell])
         return True
 
-    async def _lock(self, thread_id: str, token: str) -> bool:
+    async def _lock(self, bell: Doorbell, token: str, most_waiting: int | None) -> bool | None:
+        locks = self._parts.locks
         try:
-            return await self._parts.locks.acquire(thread_id, token)
+            if most_waiting is None:
+                return await locks.acquire(bell.thread_id, token)
+            return await locks.acquire_without_backlog(
+                bell.thread_id, token, queue=bell.queue, most_waiting=most_waiting
+            )
         except RedisError as error:
             # The claim's fence decides ownership; the lock only avoids useless claims.
-            _log.warning("lock.redis_unavailable", thread_id=thread_id, error=str(error))
+            _log.warning("lock.redis_unavailable", thread_id=bell.thread_id, error=str(error))
             return True
 
     async def _unlock(self, bell: Doorbell, token: str) -> bool:

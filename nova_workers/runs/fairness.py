@@ -11,12 +11,8 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from redis.asyncio import Redis
-from redis.exceptions import RedisError
-
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import COMMON_POOL, Doorbell, WorkerPool
-from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import Entitled, Served, find_entitled
 from nova_workers.vocabulary import RUN_QUEUES
@@ -57,36 +53,22 @@ class FairScheduler:
 
 
 class FairQueue:
-    """Tells whether doorbells outnumber free slots, and chooses the thread to serve next."""
+    """Chooses the thread to serve next, where more doorbells wait than this process has free slots."""
 
-    def __init__(
-        self, database: Database, redis: Redis, dispatcher: Dispatcher, *, pool: WorkerPool = COMMON_POOL
-    ) -> None:
+    def __init__(self, database: Database, dispatcher: Dispatcher, *, pool: WorkerPool = COMMON_POOL) -> None:
         """Choose among the tenants of a pool of workers.
 
         Args:
             database: The ledger.
-            redis: Has the doorbells that wait.
             dispatcher: Gets the doorbells of another pool that another thread's run was served for.
             pool: The pool.
         """
         self._database = database
         self._dispatcher = dispatcher
         self.pool = pool
-        self._redis = redis
         self._scheduler = FairScheduler()
         self._choosing = asyncio.Lock()
         self._chosen: set[str] = set()
-
-    async def has_backlog(self, queue: str, free_slots: int) -> bool:
-        """Whether more doorbells wait on a queue than this process has free slots.
-
-        If not, every waiting doorbell is served at once and there is nothing to choose.
-        """
-        try:
-            return await self._redis.llen(broker_queue(queue)) > free_slots
-        except RedisError:
-            return False
 
     @asynccontextmanager
     async def next(self, bell: Doorbell, tried: set[str]) -> AsyncGenerator[Doorbell]:

@@ -7,12 +7,13 @@ from importlib.resources import files
 
 from redis.asyncio import Redis
 
-from nova_workers.keys import thread_lock, thread_recheck
+from nova_workers.keys import broker_queue, thread_lock, thread_recheck
 
 __all__ = ["ThreadLocks"]
 
 
 _OF_THE_LEASE = 0.9
+_BACKLOG = -1
 
 
 def _script(name: str) -> str:
@@ -38,6 +39,18 @@ class ThreadLocks:
         """Take the lock without waiting. If another token holds it, return False and flag the thread for a recheck."""
         keys = [thread_lock(thread_id), thread_recheck(thread_id)]
         return bool(await self._acquire(keys=keys, args=[token, self._ttl_ms]))
+
+    async def acquire_without_backlog(
+        self, thread_id: str, token: str, *, queue: str, most_waiting: int
+    ) -> bool | None:
+        """Take the lock as `acquire` does, in the same round trip as the check of the queue.
+
+        Returns:
+            None, without a change, if more than `most_waiting` doorbells wait on the queue.
+        """
+        keys = [thread_lock(thread_id), thread_recheck(thread_id), broker_queue(queue)]
+        answer = await self._acquire(keys=keys, args=[token, self._ttl_ms, most_waiting])
+        return None if answer == _BACKLOG else bool(answer)
 
     async def release(self, thread_id: str, token: str) -> bool:
         """Release the lock. Return True if the thread was flagged for a recheck: it may have a new run."""

@@ -80,7 +80,7 @@ async def test_a_tool_that_forgets_its_tenant_reaches_only_rows_of_the_tenant_of
     tool = ToolDeclaration(name="t", description="t", input=_NoInput, run=forgetful, read_only=read_only)
     context = CapabilityContext(TWO, "nova", "thr_1", "run_1", fence=1)
     served = await ToolServer(calls)(DeclaredServer("c", (tool,), context))
-    async with Client(served.server) as client:
+    async with Client(served.built()) as client:
         await client.call_tool("t", {})
     assert reached == ([TWO] if read_only else ["UPDATE 1", TWO])
     # Outside of tools a worker serves all tenants.

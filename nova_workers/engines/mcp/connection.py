@@ -304,7 +304,7 @@ async def _client(
         match server:
             case InProcessMcpServer():
                 # A new client does not benefit from a response cache.
-                client = Client(server.server, cache=None)
+                client = Client(server.built(), cache=None)
             case StdioMcpServer():
                 output = await stack.enter_async_context(logged_output(name))
                 transport = stdio_transport(server, output, sandbox)

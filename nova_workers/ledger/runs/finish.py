@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict
 
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
@@ -21,6 +20,7 @@ from nova_workers.ledger.runs.step_rows import (
     MESSAGES,
     UNCOUNTED,
     call_rows,
+    facts_values,
     message_rows,
     usage_values,
 )
@@ -205,7 +205,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         effect_ids=[new_id("eff") for _ in finish.effects],
         effect_kinds=[effect.kind for effect in finish.effects],
         effect_conditions=[effect.applies for effect in finish.effects],
-        facts={} if finish.facts is None else asdict(finish.facts),
+        facts=facts_values(finish.facts),
     )
     if row is None:
         row = await connection.fetchrow(_FINISHED, run_id=claim.run_id, fence=claim.fence, status=finish.status)

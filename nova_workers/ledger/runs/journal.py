@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 from nova_workers.contracts.content import ContentBlock, Message, storable
 from nova_workers.contracts.engine import StepRecord, ToolCall
@@ -20,6 +20,7 @@ from nova_workers.ledger.runs.step_rows import (
     MESSAGES,
     UNCOUNTED,
     call_rows,
+    facts_values,
     message_rows,
     usage_values,
 )
@@ -270,7 +271,7 @@ async def commit_step(
         **usage_values(step.usage),
         model=step.model,
         **usage_values(step.tool_usage, of="tool_"),
-        facts=asdict(facts),
+        facts=facts_values(facts),
         absorb=absorb,
         steering_seq=seq + len(step.messages),
         event_id=event_id,

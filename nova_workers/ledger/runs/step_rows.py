@@ -6,11 +6,12 @@ The parts refer to `mine`, the fenced run.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from datetime import datetime
 
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import StepRecord
+from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ids import new_id
 from nova_workers.ledger.inserts import insert_messages
@@ -25,6 +26,7 @@ __all__ = [
     "MESSAGE_COLUMNS",
     "UNCOUNTED",
     "call_rows",
+    "facts_values",
     "message_rows",
     "usage_values",
 ]
@@ -107,8 +109,14 @@ workspace_path = COALESCE(f.workspace_path, t.workspace_path)
 """
 
 
+_FACT_NAMES = tuple(field.name for field in fields(TurnFacts))
 _MOST_TOKENS = 500_000_000
 """Of one kind in one response. A higher count is a provider's error, and the sum of four must fit the columns."""
+
+
+def facts_values(facts: TurnFacts | None) -> JsonObject:
+    """Return the values of `FACTS_ROW`. Not `asdict`, which copies what is in them, at each end of a run."""
+    return {} if facts is None else {name: getattr(facts, name) for name in _FACT_NAMES}
 
 
 def message_rows(

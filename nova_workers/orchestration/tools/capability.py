@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from pydantic import BaseModel
 
 from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, NoConfig, Servers
@@ -64,7 +62,7 @@ class OrchestrationCapability:
             for tool in self.tools
             if (may_run_commands(context) if tool.name == RUN_BASH else _has(role, tool.name))
         )
-        return DeclaredServer(CAPABILITY, tools, replace(context, config=config))
+        return DeclaredServer(CAPABILITY, tools, context, config)
 
 
 def _has(role: AgentRole, tool: str) -> bool:

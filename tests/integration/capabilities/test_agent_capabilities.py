@@ -55,7 +55,7 @@ class Team:
         servers = await self._registry.resolve(spec, CapabilityContext(tenant, who, "thr_1", "run_1"))
         server = servers[name]
         assert isinstance(server, InProcessMcpServer)
-        async with Client(server.server) as client:
+        async with Client(server.built()) as client:
             result = await client.call_tool(tool, given)
         (content,) = result.content
         assert isinstance(content, TextContent)

@@ -207,7 +207,7 @@ class _Hand:
         for server in (await self.registry.resolve(self.spec, context)).values():
             if not isinstance(server, InProcessMcpServer) or tool not in {each.name for each in server.listing or ()}:
                 continue
-            async with Client(server.server) as client:
+            async with Client(server.built()) as client:
                 result = await client.call_tool(tool, given, meta={CALL_ID: call_id})
             text = "".join(each.text for each in result.content if isinstance(each, TextContent))
             return _Called(text, failed=bool(result.is_error), deferred=DEFERRAL in (result.meta or {}))

@@ -51,7 +51,7 @@ class Agent:
         """Return a tool's result; an error after an exclamation mark."""
         server = (await self._registry.resolve(SPEC, self._context))["history"]
         assert isinstance(server, InProcessMcpServer)
-        async with Client(server.server) as client:
+        async with Client(server.built()) as client:
             result = await client.call_tool(tool, given)
         (content,) = result.content
         assert isinstance(content, TextContent)

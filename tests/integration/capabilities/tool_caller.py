@@ -62,7 +62,7 @@ class ToolCaller:
         """Return a tool's result; an error after an exclamation mark."""
         for server in (await self.servers()).values():
             assert isinstance(server, InProcessMcpServer)
-            async with Client(server.server) as client:
+            async with Client(server.built()) as client:
                 if tool not in {listed.name for listed in (await client.list_tools()).tools}:
                     continue
                 result = await client.call_tool(tool, given)

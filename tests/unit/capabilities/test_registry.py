@@ -160,7 +160,7 @@ def test_two_capabilities_of_one_name_stop_the_process(twin: EchoCapability) -> 
 async def test_the_model_gets_the_error_of_a_tool(tool: str, given: dict[str, Any], failed: bool, says: str) -> None:
     server = await EchoCapability().resolve(NoConfig(), CONTEXT)
     assert isinstance(server, InProcessMcpServer)
-    async with Client(server.server) as client:
+    async with Client(server.built()) as client:
         result = await client.call_tool(tool, given)
     (content,) = result.content
     assert isinstance(content, TextContent)

@@ -105,3 +105,12 @@ def test_console_lines_are_for_people() -> None:
     assert "hello" in stream.getvalue()
     assert "run_id=run_1" in stream.getvalue()
     assert "\x1b" not in stream.getvalue()
+
+
+def test_a_line_that_its_stream_does_not_take_fails_nothing(
+    lines: io.StringIO, capsys: pytest.CaptureFixture[str]
+) -> None:
+    full = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
+    configure_logging(TelemetrySettings(log_format="console"), "api", stream=full)
+    structlog.get_logger("x").warning("price", unit="€")
+    assert "UnicodeEncodeError" in capsys.readouterr().err

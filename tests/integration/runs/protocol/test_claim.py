@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import pytest
 
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import NewerValue, Unavailable
 from nova_workers.ids import new_id
-from nova_workers.keys import thread_lock
+from nova_workers.keys import broker_queue, thread_lock
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.runs import executor
 from tests.requirements import proves
@@ -99,6 +100,23 @@ async def test_a_release_reports_an_attempt_on_the_lock_also_if_its_first_reply_
     assert await other.locks.acquire("thr_1", "theirs")
     assert not await worker.locks.release("thr_1", "mine")
     assert not await other.locks.release("thr_1", "theirs")
+
+
+@proves("claim.busy-lock")
+async def test_a_doorbell_behind_a_backlog_takes_no_lock_unless_it_has_it_already(harness: Harness):
+    worker, other = harness.worker(), harness.worker()
+    queue = broker_queue("interactive")
+    await harness.redis.lpush(queue, b"one", b"two")
+    take = partial(worker.locks.acquire_without_backlog, "thr_1", queue="interactive")
+    assert await take("mine", most_waiting=1) is None
+    # The thread was neither locked nor flagged.
+    assert await other.locks.acquire("thr_1", "theirs")
+    assert await take("mine", most_waiting=1) is None
+    assert not await other.locks.release("thr_1", "theirs")
+    assert await take("mine", most_waiting=2)
+    # A repetition after a lost reply, with more doorbells by then.
+    assert await take("mine", most_waiting=1)
+    await harness.redis.delete(queue)
 
 
 @proves("claim.busy-lock", "redis.restart")
