@@ -18,7 +18,7 @@ PROGRAMS := tests/support/servers/vendor_programs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test suite test-long chaos soak security aimock programs check format bench docs pictures release lock clean
+.PHONY: help demo up test suite test-long chaos soak security aimock programs check format bench growth docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -84,6 +84,9 @@ format: $(DEV) ## Fix what can be fixed automatically
 
 bench: $(DEV) ## Measure this machine, beside bare Celery on the same broker (ARGS="--quick --only turns")
 	$(BIN)/python -m tests.bench $(ARGS)
+
+growth: $(DEV) ## Measure what each operation costs at growing sizes (ARGS="--only queued --write"; ARGS=--help)
+	$(BIN)/python -m tests.bench.growth $(ARGS)
 
 docs: $(DOCS) ## Build the documentation into site/
 	$(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml

@@ -101,12 +101,13 @@ class _Connection(asyncio.Protocol):
 class LoadClient:
     """Sends requests over as many connections as are in use at once, and keeps them for the next ones."""
 
-    def __init__(self, base_url: str, api_key: str) -> None:
+    def __init__(self, base_url: str, api_key: str, *, timeout_s: float = _TIMEOUT_S) -> None:
         parts = urlsplit(base_url)
         self._host, self._port = parts.hostname or "127.0.0.1", parts.port or 80
         self._head = f"Host: {parts.netloc}\r\nAuthorization: Bearer {api_key}\r\n".encode()
         self._idle: list[_Connection] = []
         self.open_connections = 0
+        self._timeout_s = timeout_s
 
     def close(self) -> None:
         """Close the connections that are not in use."""
@@ -122,18 +123,18 @@ class LoadClient:
             on_piece: Gets the body as it comes; the answer's own is then empty.
 
         Raises:
-            TimeoutError: No whole answer within two minutes.
+            TimeoutError: No whole answer within `timeout_s`, two minutes by default.
         """
         content = orjson.dumps(body)
         head = b"POST %s HTTP/1.1\r\n%sContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
         return await self._send(head % (path.encode(), self._head, len(content)) + content, on_piece)
 
-    async def get(self, path: str) -> Answer:
-        """Send a GET. Raises as `post`."""
-        return await self._send(b"GET %s HTTP/1.1\r\n%s\r\n" % (path.encode(), self._head), None)
+    async def get(self, path: str, *, on_piece: OnPiece | None = None) -> Answer:
+        """Send a GET. Its body and errors are those of `post`."""
+        return await self._send(b"GET %s HTTP/1.1\r\n%s\r\n" % (path.encode(), self._head), on_piece)
 
     async def _send(self, message: bytes, on_piece: OnPiece | None) -> Answer:
-        async with self._connection() as connection, asyncio.timeout(_TIMEOUT_S):
+        async with self._connection() as connection, asyncio.timeout(self._timeout_s):
             return await connection.request(message, on_piece)
 
     @asynccontextmanager

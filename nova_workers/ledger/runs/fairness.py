@@ -64,11 +64,14 @@ _LINE = """
 q.status = 'queued' AND q.queue = :queue AND q.tenant_id = o.tenant_id AND q.agent_id = o.agent_id
 """
 _FREE = "(SELECT h.active_run_id IS NULL FROM threads h WHERE h.id = q.thread_id)"
-# The threads of the agent's first queued runs. They are excluded by a hash from then on: a held thread with thousands
-# of queued runs does not cost a thread lookup for each of them.
+# The threads of the agent's first queued runs. They are excluded by a hash from then on, as are those of its running
+# runs: a held thread with thousands of queued runs does not cost a thread lookup for each of them.
 _FRONT_THREADS = f"""
 SELECT f.thread_id
   FROM (SELECT q.thread_id FROM runs q WHERE {_LINE} ORDER BY q.priority DESC, q.queued_at LIMIT {_FRONT}) f
+"""
+_RUNNING_THREADS = """
+SELECT h.thread_id FROM runs h WHERE h.status = 'running' AND h.tenant_id = o.tenant_id AND h.agent_id = o.agent_id
 """
 _HELD_IN_FRONT = f"""
 SELECT h.id FROM threads h WHERE h.id IN ({_FRONT_THREADS}) AND h.active_run_id IS NOT NULL
@@ -114,7 +117,7 @@ SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
               UNION ALL
               (SELECT q.id, q.thread_id, q.priority, q.queued_at
                  FROM runs q
-                WHERE {_LINE} AND q.thread_id NOT IN ({_FRONT_THREADS})
+                WHERE {_LINE} AND q.thread_id NOT IN ({_FRONT_THREADS} UNION ALL {_RUNNING_THREADS})
                   AND NOT q.thread_id = ANY(:excluded_threads::text[]) AND {_FREE}
                 ORDER BY q.priority DESC, q.queued_at
                 LIMIT 1)

@@ -4,8 +4,7 @@ import random
 import time
 
 from nova_workers.contracts.content import text_block
-from nova_workers.contracts.runs import Claim, Finish, Submission
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.runs import Claim, Submission
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
@@ -13,6 +12,7 @@ from nova_workers.ledger.runs.finish import finish_run
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
+from tests.bench.ends import PLAIN_END
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.servers import filling
 from tests.bench.stage import Bench
@@ -143,23 +143,5 @@ async def _claim(ledger: Database, runs: int, chance: random.Random) -> float:
         claim = await claim_next(connection, thread_id, worker_id="wkr_bench", lease_ttl_s=30, max_attempts=5)
         took_s = time.perf_counter() - began_s
         assert isinstance(claim, Claim)
-        await finish_run(connection, claim, _FINISH, seq=1)
+        await finish_run(connection, claim, PLAIN_END, seq=1)
     return took_s
-
-
-_FINISH = Finish(
-    status="succeeded",
-    stop_reason="end_turn",
-    text="You said: And again?",
-    last_step=None,
-    usage=TokenUsage(),
-    error=None,
-    session_id=None,
-    engine="scripted",
-    model="scripted",
-    provider="scripted",
-    duration_ms=1,
-    final_event_id="1-3",
-    first_token_at=None,
-    effects=(),
-)

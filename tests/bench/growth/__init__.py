@@ -1,0 +1,1 @@
+"""`make growth`: the cost of each operation by the size of what it works on."""
