@@ -16,6 +16,7 @@ from typing import Any, TextIO
 __all__ = [
     "EXIT_INTERRUPTED",
     "OutputFailed",
+    "collect_as_usual",
     "collect_seldom",
     "exclude_from_collections",
     "exit_on_failed_output",
@@ -34,6 +35,8 @@ _EXIT_NO_READER = 128 + signal.SIGPIPE
 
 _STDIN, _STDOUT, _STDERR = 0, 1, 2
 
+
+_PYTHON_THRESHOLDS = gc.get_threshold()
 
 _ALLOCATIONS_PER_COLLECTION = 10_000
 """Python's own 700 makes it walk all modules several times while they are imported: a tenth of the CPU of a start."""
@@ -75,6 +78,11 @@ def raise_on_interrupt() -> None:
 def collect_seldom() -> None:
     """Let Python look for garbage in cycles less often. For the processes of the fleet, before their imports."""
     gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, *gc.get_threshold()[1:])
+
+
+def collect_as_usual() -> None:
+    """Let Python look for garbage as often as it does by itself. For a process that makes much of it in cycles."""
+    gc.set_threshold(*_PYTHON_THRESHOLDS)
 
 
 def exclude_from_collections() -> None:

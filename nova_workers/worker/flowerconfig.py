@@ -7,6 +7,8 @@ event of every task. Flower keeps events in memory; they are lossy, and Postgres
 import os
 from typing import Any
 
+from nova_workers.program import collect_as_usual
+
 # Not an option of the command line, which every user of the machine can read. Flower does not start without it.
 basic_auth = [f"nova:{os.environ['NOVA_FLOWER__PASSWORD']}"]
 
@@ -15,6 +17,9 @@ tasks_columns = "name,kwargs,state,received,runtime,worker,uuid"
 natural_time = True
 
 persistent = False
+
+# Celery's record of a task refers to itself, so that only the collector frees those which Flower has dropped.
+collect_as_usual()
 
 # Shutting down workers, revoking tasks and resizing pools would bypass the fleet's own drain and cancel.
 read_only = True

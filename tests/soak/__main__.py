@@ -40,7 +40,7 @@ _LEAST_EVERY_S = 1.0
 _WARM_UP_SHARE = 0.3
 """Pools fill, Python's heap and the statistics of tables settle, the first vacuum runs."""
 _CALIBRATE_S = 20.0
-_DRAIN_S = 60.0
+_DRAIN_S = 180.0
 _FOLDER = Path(".cache")
 _WIDTH = 130
 """Of the table in a file or a pipe."""
@@ -58,8 +58,11 @@ async def soak(*, minutes: float, rate: float | None, tolerance: float, home: Pa
         sampler = Sampler(pid, state.database_url, state.redis_url)
         try:
             console.print("measuring what the fleet takes …", style="dim")
-            most = await capacity(client, seconds=min(_CALIBRATE_S, seconds / 3))
+            calibrate_s, began_s = min(_CALIBRATE_S, seconds / 3), time.monotonic()
+            turns = await capacity(client, seconds=calibrate_s) * calibrate_s
+            # With what follows a turn: a fleet that answers faster than it embeds would fall behind all the time.
             await _settled(state.database_url)
+            most = turns / (time.monotonic() - began_s)
             load = Load(client, rate or most / 2)
             console.print(f"{most:.1f} turns a second; now {load.rate:.1f} for {minutes:g} minutes …", style="dim")
             await _under_load(sampler, load, seconds, console)

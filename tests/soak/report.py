@@ -18,7 +18,7 @@ __all__ = ["Judged", "Report"]
 
 @dataclass(frozen=True, slots=True)
 class Judged:
-    """A series and its verdict; None if there were too few samples."""
+    """A series and its verdict; None if it has too few samples, as a table has that grew late."""
 
     series: Series
     verdict: Verdict | None
@@ -79,6 +79,8 @@ class Report:
             found.append(f"{self.left_out} arrivals found too many requests open: the fleet did not keep up")
         if self.open_runs:
             found.append(f"{self.open_runs} runs have not ended")
+        if not any(each.series.judged and each.verdict for each in self.judged):
+            found.append("no row has enough samples to be judged: let it run longer (MINUTES)")
         return found
 
     def heading(self) -> str:
@@ -86,7 +88,8 @@ class Report:
         machine = self.machine
         return (
             f"{self.began_at:%Y-%m-%d %H:%M} UTC, {machine.cores} cores of {machine.cpu}, {machine.memory_gb:.1f} GB; "
-            f"{self.seconds / 60:.1f} minutes at {self.rate:.1f} turns a second, half of {self.capacity:.1f}; "
+            f"{self.seconds / 60:.1f} minutes at {self.rate:.1f} turns a second; the fleet took {self.capacity:.1f} "
+            "at most; "
             f"{self.sent:,} turns; judged after {self.warm_up_s:.0f} s; flat is growth of at most {self.tolerance:.0%} "
             "of the level, or what the row permits"
         )

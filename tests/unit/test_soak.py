@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import random
+from datetime import UTC, datetime
 
 import pytest
 
+from tests.bench.machine import Machine
+from tests.soak.report import Judged, Report
 from tests.soak.series import Series, Verdict, sparkline
 
 
@@ -48,6 +51,39 @@ def test_growth_below_the_floor_and_shrinking_are_flat() -> None:
 
 def test_too_few_samples_have_no_verdict() -> None:
     assert _judged([1.0, 2.0]) is None
+
+
+def _report(samples: int) -> Report:
+    series = Series("memory", "MB", 0.0)
+    for number in range(samples):
+        series.add(number * 10.0, 100.0)
+    late = Series("size of runs", "bytes a row", 0.0)
+    judged = [Judged(each, each.verdict(tolerance=0.05, after_s=samples * 3.0)) for each in (series, late)]
+    return Report(
+        machine=Machine.this(),
+        began_at=datetime.now(UTC),
+        seconds=samples * 10.0,
+        capacity=100.0,
+        rate=20.0,
+        warm_up_s=samples * 3.0,
+        tolerance=0.05,
+        sent=9,
+        left_out=0,
+        failed={},
+        accepted=9,
+        open_runs=0,
+        judged=judged,
+    )
+
+
+def test_a_soak_without_a_single_verdict_is_not_flat() -> None:
+    assert _report(180).problems == []
+    (problem,) = _report(2).problems
+    assert "enough samples" in problem
+
+
+def test_a_report_names_the_rate_and_what_the_fleet_took() -> None:
+    assert "20.0 turns a second; the fleet took 100.0 at most" in _report(180).heading()
 
 
 def test_a_sparkline_is_as_wide_as_it_may_be_and_begins_at_zero() -> None:
