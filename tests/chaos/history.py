@@ -14,9 +14,35 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
 
-__all__ = ["Ack", "Event", "Exit", "Fault", "History", "Hook", "Recorder", "Submission", "ToolRun"]
+__all__ = [
+    "PLAIN_ANSWER",
+    "Ack",
+    "Event",
+    "Exit",
+    "Fault",
+    "History",
+    "Hook",
+    "Recorder",
+    "Submission",
+    "ToolRun",
+    "text_of_plan",
+    "text_of_step",
+]
 
 _T = TypeVar("_T")
+
+PLAIN_ANSWER = "A plain answer."
+"""What the model answers to a message without a plan."""
+
+
+def text_of_step(name: str, step: int, words: int) -> list[str]:
+    """Return the words that the model answers in a step of a plan."""
+    return [f"{name}.{step}.{at} " for at in range(words)]
+
+
+def text_of_plan(name: str, words: Iterable[int]) -> str:
+    """Return the whole answer to a plan, given the number of words of each step."""
+    return "".join(word for step, count in enumerate(words) for word in text_of_step(name, step, count))
 
 
 class Recorder:
@@ -45,6 +71,7 @@ class Submission:
 
     kind: ``plan``, or ``steer`` for a message that the model answers by its name.
     name: What the model calls it in its answer.
+    words: Of each step of a plan.
     """
 
     at: float
@@ -55,6 +82,7 @@ class Submission:
     on_busy: str
     thread: str | None = None
     work_s: float = 0.0
+    words: list[int] = field(default_factory=list[int])
 
 
 @dataclass(frozen=True)
@@ -68,7 +96,6 @@ class Ack:
     run: str | None = None
     thread: str | None = None
     run_status: str | None = None
-    text: str | None = None
     code: str | None = None
     error: str | None = None
 
@@ -115,6 +142,7 @@ class Fault:
 
     failed: It could not be made, or not be removed, as it should; the detail says why.
     breaks: False for a mere load: bounds hold meanwhile.
+    touches: What it acted on, such as ``outside`` for models and tools.
     """
 
     at: float
@@ -124,6 +152,7 @@ class Fault:
     detail: str = ""
     failed: bool = False
     breaks: bool = True
+    touches: list[str] = field(default_factory=list[str])
 
 
 @dataclass(frozen=True)

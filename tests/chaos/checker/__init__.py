@@ -5,14 +5,14 @@ It imports nothing of the fleet, so that no error of the fleet's code is in its 
 
 from __future__ import annotations
 
-from tests.chaos.checker import afterwards, bounds, order, outcomes, service, steering, streams, tools
+from tests.chaos.checker import afterwards, answers, bounds, order, outcomes, service, steering, streams, tools
 from tests.chaos.checker.ledger import Ledger, load
 from tests.chaos.checker.verdict import INVARIANTS, Violation
 from tests.chaos.history import History
 
 __all__ = ["INVARIANTS", "Ledger", "Violation", "load", "violations"]
 
-_CHECKS = (outcomes, order, bounds, afterwards, tools, streams, steering, service)
+_CHECKS = (outcomes, answers, order, bounds, afterwards, tools, streams, steering, service)
 
 
 def violations(history: History, ledger: Ledger) -> list[Violation]:

@@ -6,15 +6,16 @@ from collections.abc import Iterator
 
 from tests.chaos.checker.ledger import Ledger, Run
 from tests.chaos.checker.verdict import Violation
-from tests.chaos.history import History
+from tests.chaos.history import Event, History
 
 __all__ = ["calm_s", "check"]
 
 
 def check(history: History, ledger: Ledger) -> Iterator[Violation]:
-    """Compare the life of each run, and of each follower, with the times without a fault in it.
+    """Compare the life of each run, and the wait for each end, with the times without a fault in it.
 
-    A run may take the bound, the work that its message asks for, and that of the runs before it on its thread.
+    A run may take the bound, the work that its message asks for, and that of the runs before it on its thread. The
+    follower of each accepted message gets the end within the bound.
     """
     work = _work_s(history, ledger)
     for run in ledger.runs:
@@ -60,15 +61,31 @@ def _work_s(history: History, ledger: Ledger) -> dict[str, float]:
 
 
 def _followers(history: History, ledger: Ledger) -> Iterator[Violation]:
-    """Every follower of a run that ended has its end."""
-    ended = {run.id for run in ledger.runs if run.has_ended}
-    followed: dict[str, str] = {}
-    over: set[str] = set()
+    """Each client follows each of its runs: the follower gets the end in time, also of a run that streamed nothing."""
+    runs = {run.id: run for run in ledger.runs}
+    ends: dict[str, Event] = {}
     for event in history.events:
-        followed[event.follower] = event.run
         if event.type == "stream_end" and event.data.get("final"):
-            over.add(event.follower)
-    for follower, run_id in followed.items():
-        if run_id in ended and follower not in over:
-            last = [str(event) for event in history.events if event.follower == follower][-1]
-            yield Violation("I4", f"{follower} never got the end of {run_id}", (last,))
+            ends.setdefault(event.run, event)
+    followed_since: dict[str, float] = {}
+    for ack in history.acks:
+        if ack.key is not None and ack.run is not None:
+            followed_since.setdefault(ack.run, ack.at)
+    for run_id, since in followed_since.items():
+        run, end = runs.get(run_id), ends.get(run_id)
+        if run is None or run.finished_at is None:
+            continue  # reported as I1, or above
+        until = history.settled_at if end is None else end.at
+        waited_s = calm_s(history, max(since, run.finished_at.timestamp()), until)
+        if end is None:
+            yield Violation("I4", f"the follower of {run_id} never got the end", _last_seen(history, run_id))
+        elif waited_s > history.bound_s:
+            what = f"the follower of {run_id} waited {waited_s:.1f} s for the end without a fault"
+            yield Violation("I4", f"{what}; {history.bound_s:.1f} s are promised", (str(end), str(run)))
+
+
+def _last_seen(history: History, run_id: str) -> tuple[str, ...]:
+    """The last event of a run, and the last answer or error in place of its stream."""
+    events = [event for event in history.events if event.run == run_id]
+    answers = [ack for ack in history.acks if ack.path == f"/v1/runs/{run_id}/events"]
+    return tuple(str(each) for each in (*events[-1:], *answers[-1:]))

@@ -98,13 +98,12 @@ class Turn:
     thread_id: str
     parent_turn_id: str | None
     status: str
-    depth: int
     steps: int
     tool_call_count: int
 
 
 _TURNS = """
-SELECT id, run_id, thread_id, parent_turn_id, status, depth, steps, tool_call_count
+SELECT id, run_id, thread_id, parent_turn_id, status, steps, tool_call_count
   FROM turns WHERE tenant_id = $1 AND type = 'normal'
 """
 
@@ -230,9 +229,10 @@ class Trigger:
 
     id: str
     title: str | None
+    created_at: datetime
 
 
-_TRIGGERS = "SELECT id, title FROM triggers WHERE tenant_id = $1"
+_TRIGGERS = "SELECT id, title, created_at FROM triggers WHERE tenant_id = $1"
 
 
 @dataclass(frozen=True)
@@ -251,7 +251,7 @@ SELECT trigger_id, scheduled_for, fired_at, outcome, run_id
   FROM trigger_firings WHERE tenant_id = $1 AND NOT manual ORDER BY trigger_id, scheduled_for
 """
 
-_WEBHOOKS = "SELECT id FROM webhooks WHERE tenant_id = $1 AND enabled"
+_WEBHOOKS = "SELECT id FROM webhooks WHERE tenant_id = $1"
 
 
 @dataclass(frozen=True)

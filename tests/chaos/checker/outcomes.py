@@ -61,6 +61,7 @@ def _outcomes(history: History, runs: dict[str, Run]) -> Iterator[Violation]:
 
 def _rows(ledger: Ledger) -> Iterator[Violation]:
     turns, messages = ledger.turns_by_run(), ledger.messages_by_turn()
+    calls = Counter(call.turn_id for call in ledger.calls)
     steered: dict[str, list[str]] = {}
     for message in ledger.messages:
         if message.kind == "steering" and message.run_id is not None:
@@ -71,7 +72,7 @@ def _rows(ledger: Ledger) -> Iterator[Violation]:
         for problem in _problems(run, own, joined):
             yield Violation("I1", f"{run.id}: {problem}", (str(run), *map(str, own), *joined))
         for turn in own:
-            for problem in _turn_problems(turn, messages.get(turn.id, [])):
+            for problem in _turn_problems(run, turn, messages.get(turn.id, []), calls[turn.id]):
                 yield Violation("I1", f"{run.id}: {problem}", (str(turn), *map(str, messages.get(turn.id, []))))
     for call in ledger.calls:
         if call.status in ("pending", "running", "deferred", "approved"):
@@ -99,7 +100,7 @@ def _problems(run: Run, turns: list[Turn], joined: list[str]) -> Iterator[str]:
         yield "ended without a time"
 
 
-def _turn_problems(turn: Turn, messages: list[Message]) -> Iterator[str]:
+def _turn_problems(run: Run, turn: Turn, messages: list[Message], calls: int) -> Iterator[str]:
     if [message.seq for message in messages] != list(range(len(messages))):
         yield f"messages at {[message.seq for message in messages]}"
     if [message.seq for message in messages if message.kind == "query"] != [0]:
@@ -107,6 +108,15 @@ def _turn_problems(turn: Turn, messages: list[Message]) -> Iterator[str]:
     steps = [message.step for message in messages if message.step is not None]
     if steps != sorted(steps):
         yield f"steps out of order: {steps}"
+    if not run.has_ended:
+        return
+    responses = [message for message in messages if message.kind == "response"]
+    if turn.steps != len(responses):
+        yield f"{turn.steps} steps, {len(responses)} responses"
+    if turn.tool_call_count != calls:
+        yield f"counts {turn.tool_call_count} calls, and has {calls}"
+    if run.status == "succeeded" and run.result_text != (responses[-1].text if responses else None):
+        yield f"the result {run.result_text!r} is not the last response"
 
 
 def _waits(runs: dict[str, Run], ledger: Ledger) -> Iterator[Violation]:

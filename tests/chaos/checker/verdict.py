@@ -9,7 +9,7 @@ __all__ = ["INVARIANTS", "Invariant", "Violation"]
 Invariant = str
 
 INVARIANTS: dict[Invariant, str] = {
-    "I1": "each accepted message has one run, one terminal outcome, and consistent rows",
+    "I1": "each accepted message has one run, one outcome with a reason, its whole answer, and consistent rows",
     "I2": "runs of a thread do not overlap, and begin in their order",
     "I3": "no write and no event of an earlier attempt comes after a later one began",
     "I4": "nothing waits longer than the bound while no fault is active",

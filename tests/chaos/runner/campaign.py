@@ -104,9 +104,9 @@ class Campaign:
                     fleet.heal()
                     recorder.write("healed")
                     _say("every fault is removed; clients stop")
-                    left = await workload.stop(self._patience_s())
+                    await workload.stop(time.time(), self._patience_s())
                     await self._settle(fleet)
-                    recorder.write("settled", followers=left)
+                    recorder.write("settled")
                     _say("settled")
                 self._outcome = await self._check(fleet)
                 if self._outcome.violations:
@@ -128,7 +128,14 @@ class Campaign:
             own.say(f"FAILED: {traceback.format_exc(limit=-1)}")
         detail = ", ".join(own.said)
         recorder.write(
-            "fault", number=number, name=chosen.name, detail=detail, began_at=began, failed=failed, breaks=chosen.breaks
+            "fault",
+            number=number,
+            name=chosen.name,
+            detail=detail,
+            began_at=began,
+            failed=failed,
+            breaks=chosen.breaks,
+            touches=sorted(chosen.touches),
         )
         _say(f"fault {number:3} ended   {chosen.name}: {detail}")
 

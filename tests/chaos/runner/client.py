@@ -26,7 +26,6 @@ _TIMEOUT_S = 10.0
 _SILENCE_S = 40.0
 """Longer than two heartbeats."""
 _PAUSE_S = (0.2, 1.0)
-_INBOX_S = 5.0
 _REFUSED = frozenset({400, 401, 403, 404, 409, 410, 422})
 """Answers that a repetition would not change."""
 
@@ -102,14 +101,6 @@ class RecordingClient:
             except (httpx2.TransportError, httpx2.SSEError) as error:
                 self._acknowledge(f"/v1/runs/{run}/events", None, error=f"{type(error).__name__}: {error}")
                 await self.pause()
-
-    async def answer_questions(self) -> None:
-        """Answer what the list of waits has, for ever, as a person does who reads the inbox and no stream."""
-        while True:
-            found = await self.request("GET", "/v1/waits?kind=user")
-            for wait in (found or {}).get("items", ()):
-                self._answer(wait["run_id"])
-            await asyncio.sleep(_INBOX_S)
 
     def _answer(self, run: str) -> None:
         """Answer a run's question in the background; one that was answered is refused."""

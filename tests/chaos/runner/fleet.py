@@ -13,7 +13,7 @@ import json
 import signal
 import sys
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from contextlib import AsyncExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -26,6 +26,7 @@ import httpx2
 from nova_workers.devstack.commands import api_command, beat_command, worker_command
 from tests.chaos.history import Recorder
 from tests.chaos.runner.disk import OwnDisk
+from tests.chaos.runner.statements import fetch_past_faults
 from tests.support.processes.fleet import ALL_QUEUES, FleetProcess, add_api_key, free_port
 from tests.support.processes.own_servers import OwnServers
 from tests.support.servers.fault_proxy import FaultProxy
@@ -46,14 +47,12 @@ class Leases:
     """Times of the run protocol that decide how soon a lost worker is noticed.
 
     Attributes:
-        bound_s: How long a run may wait once no fault is active.
-        effect_bound_s: The same for an effect and a delivery: a lease, a tick, and the work.
+        bound_s: How long anything may wait once no fault is active: a run, an effect, a delivery, the end of a stream.
     """
 
     env: Mapping[str, str] = field(default_factory=dict[str, str])
     lease_s: float = 30.0
     bound_s: float = 45.0
-    effect_bound_s: float = 75.0
 
     @classmethod
     def short(cls) -> Leases:
@@ -184,10 +183,6 @@ class ChaosFleet:
         """Return the links to ``postgres``, ``redis``, ``model``, ``tool``, ``hook``, or an API."""
         return [link for name, link in self.links.items() if name.endswith(f">{server}")]
 
-    def links_of(self, process: str) -> list[FaultProxy]:
-        """Return the links of one process."""
-        return [link for name, link in self.links.items() if name.startswith(f"{process}>")]
-
     def heal(self) -> None:
         """Remove every fault of links and processes."""
         for link in self.links.values():
@@ -210,12 +205,8 @@ class ChaosFleet:
             await process.wait()
 
     async def sql(self, statement: str, *values: object) -> list[asyncpg.Record]:
-        """Execute SQL past all links."""
-        connection = await asyncpg.connect(self.servers.database_url, timeout=10)
-        try:
-            return await connection.fetch(statement, *values)
-        finally:
-            await connection.close()
+        """Execute SQL past all links, again if another fault stops the server or ends the session."""
+        return await fetch_past_faults(self.servers.database_url, statement, *values)
 
     async def post(self, path: str, body: Mapping[str, object]) -> dict[str, Any]:
         """Send a request to an API past all links, until it is answered with success."""
@@ -231,11 +222,11 @@ class ChaosFleet:
                         raise AssertionError(f"{path} was refused: {answer.text}")
                 await asyncio.sleep(_POLL_S)
 
-    async def ready(self, members: Iterable[Member], timeout_s: float = _START_S) -> None:
-        """Wait until APIs accept connections and workers have written to Redis: by their logs' first lines."""
-        deadline_s = time.monotonic() + timeout_s
-        for member in members:
-            while member.role == "api" and not await _accepts(self._api_port(member)):
+    async def _until_apis_accept(self) -> None:
+        """Wait until the APIs accept connections. Workers and beats may take longer: runs wait for them."""
+        deadline_s = time.monotonic() + _START_S
+        for member in self.of_role("api"):
+            while not await _accepts(self._api_port(member)):
                 if time.monotonic() > deadline_s:
                     raise AssertionError(f"{member.name} did not start\n{member.process.tail()}")
                 await asyncio.sleep(_POLL_S)
@@ -256,7 +247,7 @@ class ChaosFleet:
             self._add("api", number, command, await self._env("api", number))
             link = await self._link(f"client>api-{number}", f"http://127.0.0.1:{port}", "http")
             self.api_urls.append(link.url)
-        await self.ready(self.members.values())
+        await self._until_apis_accept()
 
     async def _env(self, role: Role, number: int) -> dict[str, str]:
         name = f"{role}-{number}"

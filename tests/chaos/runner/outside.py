@@ -25,13 +25,13 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from tests.chaos.history import Recorder
+from tests.chaos.history import PLAIN_ANSWER, Recorder, text_of_step
 from tests.support.servers.asgi import loopback_listener
 from tests.support.servers.dialects import Dialect
 from tests.support.servers.model_server import ModelServer
 from tests.support.servers.replies import Part, Reply, Stream
 
-__all__ = ["TOOL", "plan_message", "steer_message", "text_of_step"]
+__all__ = ["TOOL", "plan_message", "steer_message"]
 
 Json = dict[str, Any]
 
@@ -56,11 +56,6 @@ def plan_message(name: str, steps: list[Json]) -> str:
 def steer_message(name: str) -> str:
     """Return a message that the model acknowledges by its name."""
     return f"STEER {name};"
-
-
-def text_of_step(name: str, step: int, words: int) -> list[str]:
-    """Return the words of a step."""
-    return [f"{name}.{step}.{at} " for at in range(words)]
 
 
 @dataclass
@@ -96,7 +91,7 @@ class _Conversation:
             yield Part("text", acknowledged)
         if self.step >= len(self.steps):
             if not acknowledged:
-                yield Part("text", ["A plain answer."])
+                yield Part("text", [PLAIN_ANSWER])
             return
         asked = self.steps[self.step]
         words = text_of_step(self.name, self.step, asked["words"])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import itertools
 import random
+import time
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +20,9 @@ Json = dict[str, Any]
 
 AGENT = "chaos"
 _PERIOD_S = 2
+_POLL_S = 0.2
+
+_FIRED = "SELECT 1 FROM trigger_firings WHERE trigger_id = $1 AND scheduled_for > to_timestamp($2) LIMIT 1"
 
 
 @dataclass(frozen=True)
@@ -38,11 +42,7 @@ class Pace:
 
 
 class Workload:
-    """Runs conversations until `stop`.
-
-    Attributes:
-        submitted: How many messages were sent.
-    """
+    """Runs conversations until `stop`."""
 
     def __init__(self, fleet: ChaosFleet, client: RecordingClient, rng: random.Random, pace: Pace) -> None:
         self._fleet = fleet
@@ -52,10 +52,8 @@ class Workload:
         self._numbers = itertools.count(1)
         self._stopping = asyncio.Event()
         self._conversations: list[asyncio.Task[None]] = []
-        self._inbox: asyncio.Task[None] | None = None
         self._followers: set[asyncio.Task[Json]] = set()
         self._trigger: str | None = None
-        self.submitted = 0
 
     async def start(self) -> None:
         """Make the agent, a webhook and a trigger, and begin conversations."""
@@ -63,14 +61,14 @@ class Workload:
         await self._create("/v1/webhooks", {"url": self._fleet.hook_url, "kinds": ["run_completed"]})
         trigger = await self._create("/v1/triggers", _trigger())
         self._trigger = trigger["id"]
-        self._inbox = asyncio.create_task(self._client.answer_questions())
         self._conversations = [
             asyncio.create_task(self._converse(f"c{number}")) for number in range(self._pace.conversations)
         ]
 
-    async def stop(self, timeout_s: float) -> list[str]:
-        """Send nothing new, and wait for followers; return the names of those that did not end in time."""
+    async def stop(self, healed_at: float, timeout_s: float) -> None:
+        """Send nothing new, and wait for an occurrence after the last fault and for followers, each for a time."""
         self._stopping.set()
+        await self._until_fired(healed_at, timeout_s)
         stopping = asyncio.create_task(self._disable_trigger())
         ended, _ = await asyncio.wait((stopping, *self._conversations), timeout=timeout_s)
         for task in ended:
@@ -78,10 +76,14 @@ class Workload:
         waiting = self._followers
         if waiting:
             _, waiting = await asyncio.wait(self._followers, timeout=timeout_s)
-        left = [task.get_name() for task in waiting]
-        for task in (*waiting, stopping, *self._conversations, *filter(None, [self._inbox])):
+        for task in (*waiting, stopping, *self._conversations):
             task.cancel()
-        return left
+
+    async def _until_fired(self, since: float, timeout_s: float) -> None:
+        """Wait until the trigger has an occurrence that is later than a time; the checker reports one that has not."""
+        ends_at = time.monotonic() + timeout_s
+        while time.monotonic() < ends_at and not await self._fleet.sql(_FIRED, self._trigger, since):  # noqa: ASYNC110 - rows, no event
+            await asyncio.sleep(_POLL_S)
 
     async def _disable_trigger(self) -> None:
         await self._client.request("PATCH", f"/v1/triggers/{self._trigger}", {"enabled": False})
@@ -118,7 +120,6 @@ class Workload:
         """Send a plan or a steering message, perhaps as an interrupt."""
         number = next(self._numbers)
         key, name = f"{client}-{number}", f"{client}n{number}"
-        self.submitted += 1
         chance = self._rng.random()
         if thread is not None and chance < 0.25:
             submission = Submission(0.0, key, client, "steer", name, "steer", thread, work_s=1.0)
@@ -126,7 +127,8 @@ class Workload:
         on_busy = "interrupt" if thread is not None and chance < 0.30 else "enqueue"
         steps = self._plan()
         work_s = sum(step["words"] / 5 * step["pace_s"] + step.get("tool_s", 0) + 1 for step in steps)
-        submission = Submission(0.0, key, client, "plan", name, on_busy, thread, work_s=work_s)
+        words = [step["words"] for step in steps]
+        submission = Submission(0.0, key, client, "plan", name, on_busy, thread, work_s=work_s, words=words)
         body: Json = {"message": plan_message(name, steps), "on_busy": on_busy}
         return await self._client.submit(submission, body if thread else {**body, "agent_id": AGENT})
 

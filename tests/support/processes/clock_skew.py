@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-__all__ = ["skewed_clock"]
+__all__ = ["can_skew_clocks", "skewed_clock"]
 
 _SOURCE = r"""
 #define _GNU_SOURCE
@@ -49,6 +49,11 @@ time_t time(time_t *into) {
 _TELL = "import datetime, time; print(time.time()); print(datetime.datetime.now().timestamp())"
 
 
+def can_skew_clocks() -> bool:
+    """Return whether this machine can build the library: it needs a C compiler, on Linux."""
+    return sys.platform == "linux" and shutil.which("cc") is not None
+
+
 def skewed_clock(folder: Path, seconds: int) -> dict[str, str]:
     """Return the environment of a process with a wrong wall clock. Skips the test if it cannot be built.
 
@@ -56,13 +61,13 @@ def skewed_clock(folder: Path, seconds: int) -> dict[str, str]:
         folder: Where the library goes.
         seconds: How far it is ahead.
     """
-    compiler, library = shutil.which("cc"), folder / "skewed_clock.so"
-    if compiler is None or sys.platform != "linux":
+    library = folder / "skewed_clock.so"
+    if not can_skew_clocks():
         pytest.skip("a wrong clock needs a C compiler, on Linux")
     if not library.exists():
         source = folder / "skewed_clock.c"
         source.write_text(_SOURCE)
-        subprocess.run([compiler, "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
+        subprocess.run(["cc", "-shared", "-fPIC", "-o", library, source, "-ldl"], check=True)
     env = {"LD_PRELOAD": str(library), "WRONG_CLOCK_S": str(seconds)}
     right, wrong = [
         [float(line) for line in subprocess.check_output([sys.executable, "-c", _TELL], env=given).split()]

@@ -7,6 +7,7 @@ import json
 from contextlib import suppress
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from nova_workers.broker.celery_app import TASK_RUN_AGENT, build_celery
 from nova_workers.keys import BROKER_KEY_PREFIX, CONTROL_CHANNEL, run_channel
@@ -58,10 +59,12 @@ async def garbage_in_queues(stage: Stage) -> None:
     channels = [CONTROL_CHANNEL, *(run_channel(run) for run in runs)]
     async with asyncio.timeout(20), Redis.from_url(stage.fleet.servers.redis_url) as redis:
         for garbage in stage.rng.sample(GARBAGE, k=stage.rng.randint(3, len(GARBAGE))):
-            for queue in QUEUES:
-                await redis.lpush(f"{BROKER_KEY_PREFIX}{queue}", garbage)
-            for channel in channels:
-                await redis.publish(channel, garbage)
+            # Another fault may stop the server, or its writes, meanwhile.
+            with suppress(RedisError):
+                for queue in QUEUES:
+                    await redis.lpush(f"{BROKER_KEY_PREFIX}{queue}", garbage)
+                for channel in channels:
+                    await redis.publish(channel, garbage)
             await asyncio.sleep(stage.rng.uniform(0.05, 0.5))
 
 
@@ -70,6 +73,6 @@ async def lose_doorbells(stage: Stage) -> None:
     """Queues are emptied again and again, so that the reconciler has to ring."""
     async with asyncio.timeout(30), Redis.from_url(stage.fleet.servers.redis_url) as redis:
         for _ in range(stage.rng.randint(20, 60)):
-            with suppress(ConnectionError):
+            with suppress(RedisError):
                 await redis.delete(*(f"{BROKER_KEY_PREFIX}{queue}" for queue in QUEUES))
             await asyncio.sleep(0.05)

@@ -9,6 +9,7 @@ is the same with real processes, at every table that the protocol writes.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 
@@ -16,10 +17,14 @@ import asyncpg
 
 from tests.chaos.runner.scenarios.registry import Stage, scenario
 
-__all__ = ["WRITES", "Write"]
+__all__ = ["WRITES", "Write", "kill_at_each"]
 
 _LOCK = 7_700
 _WAIT_S = 8.0
+_LONG_WAIT_S = 20.0
+"""For a write that must be held: requeues follow a lost worker, and the worker that writes them has to start."""
+_TRIES = 2
+"""What the first one kills makes the second one's requeues."""
 
 
 @dataclass(frozen=True)
@@ -67,26 +72,52 @@ _HELD = "SELECT pid FROM pg_locks WHERE locktype = 'advisory' AND objid = $1 AND
 @scenario("workers", "apis", "postgres", proves=("I1", "I2", "I3", "I5", "I6", "I7"))
 async def kill_at_a_write(stage: Stage) -> None:
     """SIGKILL to the workers (at a submission the APIs) in the middle of one write of the protocol."""
-    await _kill_at(stage, stage.rng.choice(WRITES))
+    await _kill_at(stage, stage.rng.choice(WRITES), commits=stage.rng.random() < 0.5, wait_s=_WAIT_S)
 
 
 @scenario("workers", "apis", "postgres", proves=("I1", "I2", "I3", "I5", "I6", "I7"), in_mix=False, is_brief=False)
 async def kill_at_every_write(stage: Stage) -> None:
     """SIGKILL to the workers (or APIs) at each write of the protocol, before and after its commit."""
-    for write in WRITES:
-        for _ in range(2):
-            await _kill_at(stage, write)
-            await stage.hold(1.5)
+    await kill_at_each(stage, WRITES, _LONG_WAIT_S)
 
 
-async def _kill_at(stage: Stage, write: Write) -> None:
+async def kill_at_each(stage: Stage, writes: Iterable[Write], wait_s: float, *, pause_s: float = 1.5) -> None:
+    """Kill the workers (or APIs) at each of these writes, before and after its commit.
+
+    Raises:
+        AssertionError: A write was never held, so that nothing was shown about it. The others were all tried.
+    """
+    never = [
+        f"{write.name} {_when(commits)}"
+        for write in writes
+        for commits in (False, True)
+        if not await _held_once(stage, write, commits=commits, wait_s=wait_s, pause_s=pause_s)
+    ]
+    if never:
+        raise AssertionError(f"no process made these writes in {_TRIES} times {wait_s:g} s: {', '.join(never)}")
+
+
+async def _held_once(stage: Stage, write: Write, *, commits: bool, wait_s: float, pause_s: float) -> bool:
+    for _ in range(_TRIES):
+        is_held = await _kill_at(stage, write, commits=commits, wait_s=wait_s)
+        await stage.hold(pause_s)
+        if is_held:
+            return True
+    return False
+
+
+def _when(commits: bool) -> str:
+    return "after the commit" if commits else "before the commit"
+
+
+async def _kill_at(stage: Stage, write: Write, *, commits: bool, wait_s: float) -> bool:
+    """Kill the processes when one of them makes a write, or after a time; return whether one did."""
     connection = await asyncpg.connect(stage.fleet.servers.database_url, timeout=10)
     try:
-        commits = stage.rng.random() < 0.5
-        stage.say(f"{write.name}, {'after' if commits else 'before'} the commit")
+        stage.say(f"{write.name}, {_when(commits)}")
         await connection.execute("SELECT pg_advisory_lock($1)", _LOCK)
         await _hold(connection, write)
-        pids = await _until_held(connection)
+        pids = await _until_held(connection, wait_s)
         for member in stage.fleet.of_role("api" if write.name == "submit" else "worker"):
             member.kill()
         if not pids:
@@ -94,6 +125,7 @@ async def _kill_at(stage: Stage, write: Write) -> None:
         if not commits:
             for pid in pids:
                 await connection.execute("SELECT pg_terminate_backend($1)", pid)
+        return bool(pids)
     finally:
         # The end of the session releases the lock, and the trigger is dropped by the next one.
         await connection.close()
@@ -110,7 +142,7 @@ async def _hold(connection: asyncpg.Connection, write: Write) -> None:
 async def _drop(stage: Stage, write: Write) -> None:
     connection = await asyncpg.connect(stage.fleet.servers.database_url, timeout=10)
     try:
-        await _change(connection, write.table, f"DROP TRIGGER IF EXISTS chaos_hold ON {write.table}")
+        await _change(connection, write.table, "DROP FUNCTION IF EXISTS chaos_hold() CASCADE")
     finally:
         await connection.close()
 
@@ -127,10 +159,10 @@ async def _change(connection: asyncpg.Connection, table: str, statement: str) ->
             return
 
 
-async def _until_held(connection: asyncpg.Connection) -> list[int]:
+async def _until_held(connection: asyncpg.Connection, wait_s: float) -> list[int]:
     """Return the sessions that wait at the trigger; none if nothing wrote in time."""
     with suppress(TimeoutError):
-        async with asyncio.timeout(_WAIT_S):
+        async with asyncio.timeout(wait_s):
             while not (rows := await connection.fetch(_HELD, _LOCK)):  # noqa: ASYNC110 - rows, no event
                 await asyncio.sleep(0.02)
             return [row["pid"] for row in rows]
