@@ -27,7 +27,7 @@ from nova_workers.devstack.fleet_specs import (
 from nova_workers.devstack.home import FLOWER_PASSWORD_FILE, StackState, remove_state, write_state
 from nova_workers.devstack.log_lines import LineSink
 from nova_workers.devstack.process import ProcessSpec
-from nova_workers.devstack.servers.ports import free_port, port_is_free
+from nova_workers.devstack.servers.ports import Ports
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.devstack.supervisor import RestartPolicy, Supervisor
@@ -88,6 +88,7 @@ class Stack:
         self._sink = sink
         self._options = options or StackOptions()
         self._supervisor = Supervisor(sink, self._options.policy)
+        self._ports = Ports()
         self.key_file: Path | None = None
 
     @property
@@ -189,6 +190,7 @@ class Stack:
     async def stop(self) -> None:
         """Stop everything in order. Returns when nothing is left."""
         await self._supervisor.stop()
+        self._ports.release()
         remove_state(self._settings.home)
 
     def kill(self) -> None:
@@ -199,8 +201,8 @@ class Stack:
         host = self._settings.api.host
         port = self._settings.api.port if self._options.port is None else self._options.port
         if port == 0:
-            return free_port(host)
-        if not port_is_free(host, port):
+            return self._ports.claim_any(host)
+        if not self._ports.claim(host, port):
             raise Conflict(
                 f"Port {port} on {host} is taken by another program. Stop that, or choose another port: "
                 "`nova up --port 8701`, or `--port 0` for any that is free. NOVA_API__PORT makes it permanent.",
@@ -209,9 +211,9 @@ class Stack:
         return port
 
     def _port_or_free(self, name: str, host: str, wanted: int) -> int:
-        if wanted and port_is_free(host, wanted):
+        if wanted and self._ports.claim(host, wanted):
             return wanted
-        port = free_port(host)
+        port = self._ports.claim_any(host)
         if wanted:
             self._sink.say(f"port {wanted} is taken by another program; {name} gets {port}")
         return port
@@ -246,7 +248,7 @@ class Stack:
             await self._wait_for_an_old_one(spec)
         model, model_url = None, None
         if not _has_model(settings):
-            port = free_port()
+            port = self._ports.claim_any(_LOOPBACK)
             model_url = f"http://{_LOOPBACK}:{port}"
             model = model_spec(host=_LOOPBACK, port=port, url=model_url)
         if specs:
