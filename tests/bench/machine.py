@@ -4,42 +4,36 @@ import os
 import platform
 import time
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Self
 
-from tests.support.processes.inspection import children
+import psutil
+
+from tests.support.processes.inspection import descendants
 
 __all__ = ["CpuMeter", "Machine", "cpu_s", "descendants_cpu_s", "pss_mb", "rss_mb", "tree_cpu_s"]
-
-_TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-_PROC = Path("/proc")
-_AFTER_NAME = 3
-"""Number, in proc(5), of the first field of /proc/<pid>/stat after the name, which may hold spaces."""
-
-
-def _stat(pid: int) -> list[str]:
-    return (_PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
 
 
 def cpu_s(pid: int) -> float:
     """Return the CPU time that a process used, with all its threads and without its children; 0 when it is gone."""
     try:
-        fields = _stat(pid)
-    except (FileNotFoundError, ProcessLookupError):
+        used = psutil.Process(pid).cpu_times()
+    except psutil.NoSuchProcess:
         return 0.0
-    return sum(int(fields[number - _AFTER_NAME]) for number in (14, 15)) / _TICKS_PER_S
+    return used.user + used.system
 
 
 def tree_cpu_s(pid: int) -> float:
     """Return the CPU time of a process and its descendants, those that ended and were waited for included."""
-    try:
-        fields = _stat(pid)
-    except (FileNotFoundError, ProcessLookupError):
-        return 0.0
-    own = sum(int(fields[number - _AFTER_NAME]) for number in (14, 15, 16, 17)) / _TICKS_PER_S
-    return own + sum(tree_cpu_s(child) for child in children(pid))
+    total_s = 0.0
+    for each in (pid, *descendants(pid)):
+        with suppress(psutil.NoSuchProcess):
+            used = psutil.Process(each).cpu_times()
+            total_s += used.user + used.system + used.children_user + used.children_system
+    return total_s
 
 
 def descendants_cpu_s(pid: int) -> float:
@@ -49,24 +43,17 @@ def descendants_cpu_s(pid: int) -> float:
 
 def pss_mb(pid: int) -> float:
     """Return a process's proportional set size: its own memory and its share of what it shares, in MB."""
-    return _memory_mb(_PROC / str(pid) / "smaps_rollup", "Pss:")
+    return psutil.Process(pid).memory_full_info().pss / 1e6
 
 
 def rss_mb(pid: int) -> float:
     """Return a process's resident set size in MB."""
-    return _memory_mb(_PROC / str(pid) / "status", "VmRSS:")
-
-
-def _memory_mb(path: Path, name: str) -> float:
-    for line in path.read_text().splitlines():
-        if line.startswith(name):
-            return int(line.split()[1]) * 1024 / 1e6
-    raise LookupError(f"{path} has no {name!r}")
+    return psutil.Process(pid).memory_info().rss / 1e6
 
 
 def _busy_s() -> float:
-    user, nice, system, _, _, irq, softirq, *_ = map(int, (_PROC / "stat").read_text().split(maxsplit=9)[1:9])
-    return (user + nice + system + irq + softirq) / _TICKS_PER_S
+    used = psutil.cpu_times()
+    return used.user + used.nice + used.system
 
 
 class CpuMeter:
@@ -124,7 +111,7 @@ class Machine:
         model = next(
             (
                 line.partition(":")[2].strip()
-                for line in (_PROC / "cpuinfo").read_text().splitlines()
+                for line in Path("/proc/cpuinfo").read_text().splitlines()
                 if line.startswith("model name")
             ),
             platform.machine(),

@@ -3,43 +3,36 @@
 import time
 from collections.abc import Iterable
 from contextlib import suppress
-from pathlib import Path
 
-__all__ = ["children", "command_lines", "descendants", "is_alive", "wait_until_gone"]
+import psutil
+
+__all__ = ["command_lines", "descendants", "is_alive", "wait_until_gone"]
+
+_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
 def is_alive(pid: int) -> bool:
     """Return whether a process runs; one that only waits to be reaped does not."""
     try:
-        stat = Path(f"/proc/{pid}/stat").read_text()
-    except (FileNotFoundError, ProcessLookupError):
+        return psutil.Process(pid).status() not in _ENDED
+    except psutil.NoSuchProcess:
         return False
-    return stat.rsplit(")", 1)[1].split()[0] not in ("Z", "X")
-
-
-def children(pid: int) -> list[int]:
-    """Return the ids of a process's children; none if it is gone."""
-    found: list[int] = []
-    try:
-        # Linux lists the children of each thread apart.
-        for listed in Path(f"/proc/{pid}/task").glob("*/children"):
-            found += map(int, listed.read_text().split())
-    except (FileNotFoundError, ProcessLookupError):
-        pass
-    return found
 
 
 def descendants(pid: int) -> list[int]:
-    """Return the ids of all processes that descend from one, each before its own descendants."""
-    return [each for child in children(pid) for each in (child, *descendants(child))]
+    """Return the ids of all processes that descend from one; none if it is gone."""
+    try:
+        return [process.pid for process in psutil.Process(pid).children(recursive=True)]
+    except psutil.NoSuchProcess:
+        return []
 
 
 def command_lines(pids: Iterable[int]) -> dict[int, str]:
     """Return the command lines of processes, by process id; those that are gone are left out."""
     lines: dict[int, str] = {}
     for pid in pids:
-        with suppress(FileNotFoundError, ProcessLookupError):
-            lines[pid] = Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode()
+        with suppress(psutil.NoSuchProcess):
+            lines[pid] = " ".join(psutil.Process(pid).cmdline())
     return lines
 
 
