@@ -79,7 +79,7 @@ def test_every_command_of_the_tutorial_does_what_the_page_says(
     assert "mention the weather" in after("--on-busy steer")
     assert re.search(r"canceled.*", after("--on-busy interrupt"))
     # Killed, and not noticed yet; then resumed.
-    at = next(index for index, (command, _) in enumerate(said) if "SIGKILL" in command)
+    at = next(index for index, (command, _) in enumerate(said) if "kill -KILL" in command)
     assert re.search(r"^status +running\b", said[at][1], re.MULTILINE)
     assert re.search(r"^status +succeeded", said[at + 1][1], re.MULTILINE)
     assert re.search(r"^attempt +2\b", said[at + 1][1], re.MULTILINE)

@@ -1,6 +1,7 @@
 """Bad input gets a clear problem that names the field, and leaves nothing behind."""
 
 import base64
+import time
 from collections.abc import AsyncGenerator
 from typing import Any
 
@@ -299,3 +300,14 @@ async def test_a_time_that_has_no_place_in_utc_is_refused_for_a_key(api: Api, mo
     refused = await api.http.post("/v1/keys", json={"name": "x", "scopes": ["runs"], "expires_at": moment})
     assert refused.status_code == 422, refused.text
     assert [error["field"] for error in refused.json()["errors"]] == ["expires_at"]
+
+
+@proves("security.bodies")
+async def test_json_of_a_million_brackets_in_texts_does_not_hold_the_loop(api: Api) -> None:
+    body = b'{"message": [' + b'"[",' * 900_000 + b'"["]}'
+    begun_s = time.thread_time()
+    answer = await api.http.post("/v1/runs", content=body, headers=JSON)
+    assert answer.status_code == 400
+    assert "more than 50000 parts" in answer.json()["detail"]
+    # Parsing, and what client and server do with 4 MB.
+    assert time.thread_time() - begun_s < 0.5
