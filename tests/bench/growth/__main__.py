@@ -19,6 +19,7 @@ import uvloop
 from rich.console import Console
 from rich.markdown import Markdown
 
+from nova_workers.program import collect_seldom
 from tests.bench.growth.axes import AXES, measure_axis
 from tests.bench.growth.ground import lend_ground
 from tests.bench.growth.picture import draw
@@ -94,4 +95,6 @@ def _size(text: str) -> tuple[str, int]:
 
 
 if __name__ == "__main__":
+    # As the processes of the fleet: a collection during a measurement would count for the statement.
+    collect_seldom()
     sys.exit(main())
