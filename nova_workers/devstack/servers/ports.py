@@ -28,7 +28,7 @@ class Ports:
                 probe.bind((host, port))
             except OSError:
                 return False
-        return self._claim_name(port)
+        return self._claim_name(host, port)
 
     def claim_any(self, host: str) -> int:
         """Claim a port that is free, and return it."""
@@ -36,19 +36,19 @@ class Ports:
             with _socket(host) as probe:
                 probe.bind((host, 0))
                 port = int(probe.getsockname()[1])
-            if self._claim_name(port):
+            if self._claim_name(host, port):
                 return port
 
     def release(self) -> None:
         """Give all claims back, once the servers have ended."""
         self._claims.close()
 
-    def _claim_name(self, port: int) -> bool:
+    def _claim_name(self, host: str, port: int) -> bool:
         if sys.platform != "linux":
             return True
         claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         try:
-            claim.bind(f"\0nova-workers-port-{port}")
+            claim.bind(f"\0nova-workers-port-{host}-{port}")
         except OSError as error:
             claim.close()
             # Another error: such names are not to be had here, and the port has been tried.

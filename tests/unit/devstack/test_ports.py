@@ -26,6 +26,16 @@ def test_a_chosen_port_is_refused_to_other_fleets_before_its_server_listens() ->
     second.release()
 
 
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux gives all of 127.0.0.0/8 to loopback")
+def test_fleets_on_different_addresses_may_have_the_same_port() -> None:
+    first, second = Ports(), Ports()
+    port = first.claim_any(LOOPBACK)
+
+    assert second.claim("127.0.0.2", port)
+    first.release()
+    second.release()
+
+
 def test_a_claim_leaves_the_port_itself_to_the_server() -> None:
     ports = Ports()
     port = ports.claim_any(LOOPBACK)
