@@ -111,6 +111,9 @@ class ApiSettings(Section):
     """For the head of a request to arrive, from the start of the connection or of the head."""
     body_timeout_s: Seconds = 60.0
     """For a body to arrive: 70 KB/s for the largest."""
+    idle_timeout_s: Seconds = 75.0
+    """A connection without a request ends after this long: longer than clients and proxies keep one for their next
+    request, which is 5 to 60 s. A request that meets the end of its connection is lost."""
     unread_timeout_s: Seconds = 30.0
     """A connection whose client takes nothing of what is sent ends after this long."""
     connections_per_tenant: Count = 8

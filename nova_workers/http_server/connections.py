@@ -51,6 +51,7 @@ class ConnectionLimits:
         self.head_timeout_s = settings.head_timeout_s
         self.body_timeout_s = settings.body_timeout_s
         self.streamed = streamed
+        self.idle_timeout_s = settings.idle_timeout_s
         self.unread_timeout_s = settings.unread_timeout_s
         self._most = _allow_files(settings.max_connections + _OTHER_FILES) - _OTHER_FILES
         self._most_of_one = min(settings.max_connections_per_address, self._most)
@@ -101,6 +102,7 @@ class GuardedProtocol(HttpToolsProtocol):
         # A WebSocket would take the connection out of this protocol's hands.
         self.ws_protocol_class = None
         self._limits: ConnectionLimits = self.app_state["connections"]
+        self.timeout_keep_alive = self._limits.idle_timeout_s
         self._group: str | None = None
         self._in_head = self._in_body = False
         self._chunk_bytes = self._pending_bytes = 0

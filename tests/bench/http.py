@@ -19,6 +19,8 @@ import orjson
 __all__ = ["Answer", "LoadClient"]
 
 _TIMEOUT_S = 120.0
+_MOST_IDLE_S = 4.0
+"""Below the 5 s after which uvicorn, in the floor, closes a connection: a request must not meet its end."""
 
 OnPiece = Callable[[bytes, float], None]
 """Takes a piece of a body and when it arrived, on `time.perf_counter`'s clock."""
@@ -56,8 +58,10 @@ class _Connection(asyncio.Protocol):
         self._arrived_s = 0.0
 
     @property
-    def is_open(self) -> bool:
-        return self._transport is not None and not self._transport.is_closing()
+    def is_usable(self) -> bool:
+        """Whether it is open, and will be when a request arrives."""
+        is_open = self._transport is not None and not self._transport.is_closing()
+        return is_open and time.perf_counter() - self._arrived_s < _MOST_IDLE_S
 
     def close(self) -> None:
         if self._transport is not None:
@@ -139,8 +143,8 @@ class LoadClient:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncGenerator[_Connection]:
-        while self._idle and not self._idle[-1].is_open:
-            self._idle.pop()
+        while self._idle and not self._idle[-1].is_usable:
+            self._idle.pop().close()
         if self._idle:
             connection = self._idle.pop()
         else:
