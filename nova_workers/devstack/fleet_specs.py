@@ -119,6 +119,7 @@ def console_spec(settings: Settings, *, port: int, url: str, api_url: str, api_k
         environment_for("console", os.environ, settings),
         ready=_serves(f"{url}/healthz"),
         ready_timeout_s=_START_S,
+        optional=True,
     )
 
 
@@ -131,6 +132,7 @@ def flower_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapp
         environment_for("flower", os.environ, settings),
         ready=_serves(f"{url}/healthcheck"),
         ready_timeout_s=_START_S,
+        optional=True,
     )
 
 

@@ -72,7 +72,7 @@ class Supervisor:
         return {kept.spec.name: kept.child.pid for kept in self._all() if kept.child is not None and kept.child.alive}
 
     async def start(self, *groups: Sequence[ProcessSpec]) -> None:
-        """Start processes concurrently; return when all of them serve.
+        """Start processes concurrently; return when all of them serve, or have failed too often and are optional.
 
         Args:
             groups: `stop` goes through the groups of all calls in the reverse order.
@@ -132,9 +132,12 @@ class Supervisor:
             if kept.stopping.is_set():
                 return
             failures = 1 if time.monotonic() - began_s > self._policy.healthy_after_s else failures + 1
-            if failures >= self._policy.give_up_after and not kept.spec.optional:
-                self._give_up(name, f"{name} {what}, {failures} times in a row")
-                return
+            if failures >= self._policy.give_up_after:
+                if not kept.spec.optional:
+                    self._give_up(name, f"{name} {what}, {failures} times in a row")
+                    return
+                # `start` waits no longer for a process that the others do without.
+                kept.ready.set()
             delay_s = self._policy.delay_s(failures)
             self._sink.say(f"{name} {what}; starting it again in {delay_s:g} s", alarm=True)
             await asyncio.wait({stopping := asyncio.create_task(kept.stopping.wait())}, timeout=delay_s)

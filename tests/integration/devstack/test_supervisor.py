@@ -100,11 +100,15 @@ async def test_it_stops_restarting_a_process_that_fails_repeatedly() -> None:
 async def test_an_optional_process_that_fails_repeatedly_ends_no_other() -> None:
     lines = RecordingSink()
     supervisor = Supervisor(lines, QUICK)
-    fails = program("extra", "print('no such token'); raise SystemExit(7)", optional=True)
+
+    async def never() -> bool:
+        return False
+
+    fails = program("extra", "print('no such token'); raise SystemExit(7)", ready=never, optional=True)
     await supervisor.start([program("app", SLEEPS)], [fails])
     await until(lambda: len(lines.of.get("extra", [])) > QUICK.give_up_after + 1, "more starts than of another process")
     assert supervisor.pids.keys() >= {"app"}
-    assert lines.said[-1] == "extra ended with exit code 7; starting it again in 0.05 s"
+    assert lines.said[-1] == "extra ended with exit code 7 before it was ready; starting it again in 0.05 s"
     await supervisor.stop()
 
 
