@@ -73,9 +73,11 @@ calls_in AS (
 
 # 1 if no statement has committed this response's message yet, else 0. The statement that first commits the message
 # counts its usage, so the usage is neither lost if the worker crashes between two statements nor counted twice.
+# Materialized, it is looked up once and not at each use; a join with `mine` could be planned as a scan of the index.
 UNCOUNTED = """
-uncounted AS (
-    SELECT (NOT EXISTS (SELECT 1 FROM messages m, mine WHERE m.turn_id = mine.turn_id AND m.seq = :seq))::int AS times
+uncounted AS MATERIALIZED (
+    SELECT (NOT EXISTS (SELECT 1 FROM messages m
+                         WHERE m.turn_id = (SELECT turn_id FROM mine) AND m.seq = :seq))::int AS times
 )
 """
 

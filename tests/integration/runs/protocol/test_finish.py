@@ -2,10 +2,32 @@
 
 from __future__ import annotations
 
+from nova_workers.contracts.content import text_block
+from nova_workers.contracts.runs import Claim, Submission
+from nova_workers.ids import new_id
+from nova_workers.ledger.runs.claim import claim_next
+from nova_workers.ledger.runs.finish import finish_run
+from nova_workers.ledger.runs.submit import insert_run
+from tests.bench.ends import PLAIN_END
 from tests.requirements import proves
 from tests.support.harness.invariants import check_settled, thread_state
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness
+
+_MANY_MESSAGES = """
+WITH many AS (
+    INSERT INTO turns (id, tenant_id, thread_id, agent_id)
+    SELECT 'turn_z' || i, tenant_id, id, 'nova' FROM threads, generate_series(1, 5000) AS i WHERE id = :thread_id
+    RETURNING id, tenant_id, thread_id
+)
+INSERT INTO messages (id, tenant_id, thread_id, turn_id, seq, kind, role, content)
+SELECT 'msg_' || many.id, tenant_id, thread_id, many.id, 0, 'query', 'user', '[]' FROM many
+"""
+_PREPARED = """
+SELECT name, cardinality(parameter_types) AS parameters
+  FROM pg_prepared_statements
+ WHERE statement LIKE '%uncounted AS%effects_in AS%' AND statement NOT LIKE '%pg_prepared%'
+"""
 
 
 @proves("finish.whole")
@@ -71,3 +93,28 @@ async def test_a_run_with_an_unknown_engine_fails_with_the_names_of_engines(harn
     assert row["status"] == "failed"
     assert "'abacus'" in row["error_message"]
     assert "'planned'" in row["error_message"]
+
+
+async def test_the_end_of_a_run_looks_its_message_up_once_beside_thousands_of_others(harness: Harness):
+    """With ids after that of the run's turn, it seems cheap to Postgres to read the index from its start."""
+    thread_id = await harness.thread("scripted")
+    await harness.database.execute(_MANY_MESSAGES, thread_id=thread_id)
+    row = await harness.database.fetchrow("SELECT tenant_id FROM threads WHERE id = :thread_id", thread_id=thread_id)
+    assert row is not None
+    async with harness.database.connection() as connection:
+        submission = Submission(row["tenant_id"], (text_block("Hello"),), thread_id=thread_id)
+        await insert_run(connection, submission, new_id("run"))
+        claim = await claim_next(connection, thread_id, worker_id="wkr_1", lease_ttl_s=60, max_attempts=5)
+        assert isinstance(claim, Claim)
+        await finish_run(connection, claim, PLAIN_END, seq=2)
+        await connection.execute("ANALYZE turns, messages, runs")
+        finish = await connection.fetchrow(_PREPARED)
+        assert finish is not None
+        # The plan that serves all calls from the sixth on.
+        await connection.execute("SET plan_cache_mode = force_generic_plan")
+        nulls = ", ".join(["NULL"] * finish["parameters"])
+        plan = [line[0] for line in await connection.fetch(f"EXPLAIN EXECUTE {finish['name']}({nulls})")]
+        await connection.execute("RESET plan_cache_mode")
+    lookups = [number for number, line in enumerate(plan) if " Scan " in line and " on messages " in line]
+    assert len(lookups) == 1, "\n".join(plan)
+    assert "turn_id = " in plan[lookups[0] + 1]
