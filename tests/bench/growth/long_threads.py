@@ -15,7 +15,7 @@ _KEPT = 20
 """Turns since the last compaction."""
 
 _MESSAGES = Operation("GET /v1/threads/{id}/messages, first 50")
-_TURNS = Operation("GET /v1/threads/{id}/turns, last 50")
+_TURNS = Operation("GET /v1/threads/{id}/turns, last 50", grows="The smallest thread has only ten.")
 _COMPACTED = Operation(f"history for the model, compacted {_KEPT} turns ago")
 _WHOLE = Operation(
     "history for the model, never compacted",
