@@ -75,7 +75,10 @@ common AS (
     UNION ALL
     SELECT string_agg(query::text, ' & ')::tsquery FROM words HAVING count(*) > 1
 ), corpus AS (
-    SELECT count(*) AS size FROM (SELECT FROM message_texts WHERE words @@ :mark::text::tsquery LIMIT 1000) marked
+    SELECT count(*) AS size
+      FROM (SELECT FROM message_texts
+             WHERE tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
+             LIMIT 1000) own
 ), found AS (
     SELECT t.query, x.message_id, count(*) OVER (PARTITION BY t.query::text) AS spread
       FROM terms t

@@ -269,6 +269,8 @@ async def test_a_large_history_is_searched_by_the_indexes(database: Database) ->
     plan = await _plan(database, "heron", NOVA, vector=seeded_vector("17"))
     assert "ix_embeddings__hnsw_384" in plan
     assert "ix_message_texts__words" in plan
+    # The index of words would read all messages of the agent to count a thousand of them.
+    assert "ix_message_texts__tenant_id_agent_id" in plan
     assert "Seq Scan on embeddings" not in plan
     assert "Seq Scan on message_texts" not in plan
 
