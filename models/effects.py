@@ -96,11 +96,13 @@ class Embedding(Table, table=True):
         Index(None, "thread_id"),
         # For an agent with few messages all vectors are compared; for one with many the HNSW index is used.
         Index(None, "tenant_id", "agent_id"),
+        # In half precision the index is half as large and half as expensive to write, and finds the same messages. Of
+        # unit length, since half precision ends at 65,504.
         Index(
-            "ix_embeddings__hnsw_384",
-            literal_column("(embedding::vector(384))").label("embedding_384"),
+            "ix_embeddings__hnsw_half_384",
+            literal_column("(l2_normalize(embedding)::halfvec(384))").label("embedding_384"),
             postgresql_using="hnsw",
-            postgresql_ops={"embedding_384": "vector_cosine_ops"},
+            postgresql_ops={"embedding_384": "halfvec_cosine_ops"},
             postgresql_where=text("dimensions = 384"),
         ),
     )

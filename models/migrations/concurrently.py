@@ -5,7 +5,7 @@ the migration runs again from its beginning: an index that exists is skipped, an
 behind, is made again.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import sqlalchemy as sa
 from alembic import op
@@ -16,9 +16,26 @@ _INVALID = sa.text("SELECT EXISTS (SELECT FROM pg_index WHERE indexrelid = to_re
 
 
 def create_index(
-    name: str, table: str, columns: Sequence[str], *, where: str | None = None, include: Sequence[str] = ()
+    name: str,
+    table: str,
+    columns: Sequence[str | sa.Label[object]],
+    *,
+    where: str | None = None,
+    include: Sequence[str] = (),
+    using: str = "btree",
+    operators: Mapping[str, str] | None = None,
 ) -> None:
-    """Make an index without a lock that holds up writers."""
+    """Make an index without a lock that holds up writers.
+
+    Args:
+        name: The index.
+        table: The table.
+        columns: Columns, or expressions with a label.
+        where: The condition of a partial index.
+        include: Columns that it holds beside its keys.
+        using: The access method.
+        operators: The operator class of a column or label that does not have the default one.
+    """
     with op.get_context().autocommit_block():
         if op.get_bind().scalar(_INVALID, {"name": name}):
             op.drop_index(name, table, postgresql_concurrently=True)
@@ -27,6 +44,8 @@ def create_index(
             table,
             columns,
             postgresql_concurrently=True,
+            postgresql_using=using,
+            postgresql_ops=dict(operators or {}),
             postgresql_where=None if where is None else sa.text(where),
             postgresql_include=list(include) or None,
             if_not_exists=True,

@@ -98,10 +98,11 @@ common AS (
      LIMIT {_CANDIDATES}
 )"""
 
-# The index scan skips filtered messages and continues until it has enough; if the filters leave few, they are compared
-# one by one.
+# In the words of the index (models/effects.py), which is in half precision. Its scan skips filtered messages and
+# continues until it has enough; if the filters leave few, they are compared one by one.
 _NEAR_INDEXED = f"""
-SELECT message_id, embedding::vector(384) <=> :vector::real[]::vector(384) AS distance
+SELECT message_id,
+       l2_normalize(embedding)::halfvec(384) <=> l2_normalize(:vector::real[]::vector)::halfvec(384) AS distance
   FROM embeddings
  WHERE dimensions = 384 AND model = :model::text AND {_FILTER}
  ORDER BY distance

@@ -15,7 +15,7 @@ __all__ = ["measure_vectors"]
 
 _MODEL = "growth"
 _DIMENSIONS = 384
-_INDEX = "ix_embeddings__hnsw_384"
+_INDEX = "ix_embeddings__hnsw_half_384"
 _NEW = 2
 """Messages of a run."""
 

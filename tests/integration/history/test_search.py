@@ -267,7 +267,7 @@ async def test_any_text_may_be_stored_and_searched(database: Database, text: str
 async def test_a_large_history_is_searched_by_the_indexes(database: Database) -> None:
     await _many(database, 3_000, tenant_id="ten_1")
     plan = await _plan(database, "heron", NOVA, vector=seeded_vector("17"))
-    assert "ix_embeddings__hnsw_384" in plan
+    assert "ix_embeddings__hnsw_half_384" in plan
     assert "ix_message_texts__words" in plan
     # The index of words would read all messages of the agent to count a thousand of them.
     assert "ix_message_texts__tenant_id_agent_id" in plan
@@ -296,6 +296,16 @@ async def test_the_vector_index_is_scanned_until_there_are_enough_hits(database:
             transaction, MessageFilter("ten_small"), "", vector=seeded_vector("query"), model="m", limit=5
         )
     assert {hit.message_id for hit in hits} == set(small)
+
+
+@pytest.mark.parametrize("length", [1e-7, 1e6])
+async def test_vectors_beyond_half_precision_are_indexed_and_found(database: Database, length: float) -> None:
+    long = [number * length for number in seeded_vector("query")]
+    ids = await _many(database, 1_200, tenant_id="ten_1", near=long)
+    assert "ix_embeddings__hnsw_half_384" in await _plan(database, "", NOVA, vector=long)
+    async with database.transaction() as transaction:
+        hits = await search_messages(transaction, MessageFilter("ten_1", "nova"), "", vector=long, model="m", limit=50)
+    assert len({hit.message_id for hit in hits} & set(ids)) == 50
 
 
 async def _many(
