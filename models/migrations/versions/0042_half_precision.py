@@ -1,8 +1,7 @@
 """The index of vectors keeps them in half precision.
 
-It is half as large, and half as expensive to write. Building it takes about a minute for 200,000 vectors where
-`maintenance_work_mem` holds it (1.1 kB for each), and ten times as long where it does not. Meanwhile, and until they are
-upgraded, processes of the release before find the same messages, more slowly.
+It is half as large, and half as expensive to write. Building it is fast where `maintenance_work_mem` holds it.
+Afterwards processes of the release before find the same messages, but compare all vectors of an agent.
 """
 
 import sqlalchemy as sa

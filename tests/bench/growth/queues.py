@@ -13,8 +13,8 @@ __all__ = ["choose", "measure_queues"]
 
 _CHOOSE = Operation(
     "choose the next run, each on its own thread",
-    grows="At the larger sizes Postgres plans the statement anew at each call, which takes 1.3 ms; its execution takes "
-    "0.1 ms at every size.",
+    grows="At the larger sizes Postgres plans the statement anew at each call; its execution takes as long at every "
+    "size.",
 )
 _PASSED_OVER = "Each queued run of a thread that runs is passed over."
 _HELD = {

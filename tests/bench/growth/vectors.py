@@ -22,6 +22,8 @@ _NEW = 2
 _SEARCH = Operation("search by words and by meaning")
 _WORDS = Operation("search by words only")
 _SAVE = Operation("insert the vectors of a run's two messages")
+_BUILD = Operation("build the index of vectors, for each")
+_BYTES = Operation("size of the index of vectors, for each", unit="KB")
 
 _THREADS = """
 INSERT INTO threads (id, tenant_id, agent_id)
@@ -78,7 +80,11 @@ async def measure_vectors(ground: Ground, sizes: Sequence[int]) -> AsyncGenerato
         )  # fmt: skip
         async with ground.database.transaction() as connection:
             await connection.execute("SET LOCAL maintenance_work_mem = '3GB'")
+            began_s = time.perf_counter()
             await connection.execute(definition)
+            yield Cost.of(_BUILD, size, [(time.perf_counter() - began_s) / size])
+            size_kb = await connection.fetchval(f"SELECT pg_relation_size('{_INDEX}')") / size / 1000
+            yield Cost(_BYTES, size, size_kb, size_kb)
         before = size
         yield Cost.of(_SEARCH, size, await repeated(lambda size=size: _search(ground, chance, size), ground.repeats))
         yield Cost.of(
