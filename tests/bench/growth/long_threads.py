@@ -15,8 +15,9 @@ _KEPT = 20
 """Turns since the last compaction."""
 
 _MESSAGES = Operation("GET /v1/threads/{id}/messages, first 50")
-_TURNS = Operation("GET /v1/threads/{id}/turns, last 50", grows="The smallest thread has only ten.")
-_COMPACTED = Operation(f"history for the model, compacted {_KEPT} turns ago")
+_FEW = "The smallest thread has only ten."
+_TURNS = Operation("GET /v1/threads/{id}/turns, last 50", grows=_FEW)
+_COMPACTED = Operation(f"history for the model, compacted {_KEPT} turns ago", grows=_FEW)
 _WHOLE = Operation(
     "history for the model, never compacted",
     grows="It is all of the conversation. A model's context limits it: the engine compacts before the window is full.",
