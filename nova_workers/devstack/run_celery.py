@@ -25,8 +25,6 @@ def main() -> None:
         return
     worker = app.Worker(
         hostname=host_format(default_nodename(options.hostname)),
-        # A slot only waits for a coroutine on the process's one loop.
-        pool_cls="threads",
         concurrency=options.concurrency,
         queues=options.queues,
         loglevel=level,
@@ -41,7 +39,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("app", help="module:attribute of the Celery app")
     programs = parser.add_subparsers(dest="program", required=True)
     worker, beat = programs.add_parser("worker"), programs.add_parser("beat")
-    worker.add_argument("--concurrency", type=int, required=True, help="slots, each a thread")
+    worker.add_argument("--concurrency", type=int, required=True, help="slots: tasks at once")
     worker.add_argument("--queues", required=True, help="names of queues, with commas between them")
     worker.add_argument("--hostname", help="the worker's name, in which %%h is the host")
     for program in (worker, beat):

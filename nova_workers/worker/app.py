@@ -1,6 +1,6 @@
-"""The Celery app of a worker process: ``celery -A nova_workers.worker.app worker -P threads``.
+"""The Celery app of a worker process: ``celery -A nova_workers.worker.app worker``.
 
-Each task is a doorbell: it runs one coroutine of `runs` or `effects` on the process's loop and waits for it.
+Each task is a doorbell: a coroutine of `runs` or `effects`, on the process's one loop (`nova_workers.worker.pool`).
 """
 
 from __future__ import annotations
@@ -32,6 +32,7 @@ from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.logging import configure_logging
 from nova_workers.observability.metrics import Metrics
 from nova_workers.worker.consumer import CONSUMER, broker_awaited, broker_connected
+from nova_workers.worker.pool import delivered_on, loop_pool
 from nova_workers.worker.process import WorkerProcess
 
 __all__ = ["app", "create_app"]
@@ -49,8 +50,9 @@ def create_app(settings: Settings) -> Celery:
         consumed=settings.worker.consumed_queues(),
         foreign=ForeignMessages(metrics),
     )
-    celery.conf.worker_consumer = CONSUMER
     process = WorkerProcess(settings, metrics)
+    celery.conf.worker_consumer = CONSUMER
+    celery.conf.worker_pool = loop_pool(process.thread)
     _add_tasks(celery, process)
     _add_ticks(celery, process)
     _connect_signals(settings, process)
@@ -58,56 +60,56 @@ def create_app(settings: Settings) -> Celery:
 
 
 def _add_tasks(celery: Celery, process: WorkerProcess) -> None:
-    @celery.task(name=TASK_RUN_AGENT, bind=True)
-    def run_agent(task: Any, run_id: str, thread_id: str) -> None:
-        bell = Doorbell(run_id, thread_id, task.request.delivery_info["routing_key"])
-        process.execute(process.services.executor.answer(bell))
+    @celery.task(name=TASK_RUN_AGENT)
+    async def run_agent(run_id: str, thread_id: str) -> None:
+        bell = Doorbell(run_id, thread_id, delivered_on.get())
+        await process.execute(process.services.executor.answer(bell))
 
     @celery.task(name=TASK_RUN_EFFECTS)
-    def run_effects() -> None:
-        process.execute(process.services.run_effects())
+    async def run_effects() -> None:
+        await process.execute(process.services.run_effects())
 
     @celery.task(name=TASK_DELIVER)
-    def deliver() -> None:
-        process.execute(process.services.run_deliveries())
+    async def deliver() -> None:
+        await process.execute(process.services.run_deliveries())
 
 
 def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
     @celery.task(name=TASK_RECONCILE)
-    def reconcile() -> None:
-        process.execute(process.services.reconciler.reconcile())
+    async def reconcile() -> None:
+        await process.execute(process.services.reconciler.reconcile())
 
     @celery.task(name=TASK_BACKFILL)
-    def backfill() -> None:
-        process.execute(process.services.backfill.tick())
+    async def backfill() -> None:
+        await process.execute(process.services.backfill.tick())
 
     @celery.task(name=TASK_RETENTION)
-    def retention() -> None:
-        process.execute(process.services.retention.tick())
+    async def retention() -> None:
+        await process.execute(process.services.retention.tick())
 
     @celery.task(name=TASK_UPKEEP)
-    def upkeep() -> None:
-        process.execute(process.services.reconciler.upkeep())
+    async def upkeep() -> None:
+        await process.execute(process.services.reconciler.upkeep())
 
     @celery.task(name=TASK_RANK_MODELS)
-    def rank_models() -> None:
-        process.execute(process.services.learn_about_models())
+    async def rank_models() -> None:
+        await process.execute(process.services.learn_about_models())
 
     @celery.task(name=TASK_PROBE_PROVIDERS)
-    def probe_providers() -> None:
-        process.execute(process.services.provider_probes.tick())
+    async def probe_providers() -> None:
+        await process.execute(process.services.provider_probes.tick())
 
     @celery.task(name=TASK_SWEEP_ORCHESTRATIONS)
-    def sweep_orchestrations() -> None:
-        process.execute(process.services.sweep())
+    async def sweep_orchestrations() -> None:
+        await process.execute(process.services.sweep())
 
     @celery.task(name=TASK_WORK_TASKS)
-    def work_tasks() -> None:
-        process.execute(process.services.task_scheduler.tick())
+    async def work_tasks() -> None:
+        await process.execute(process.services.task_scheduler.tick())
 
     @celery.task(name=TASK_FIRE_TRIGGERS)
-    def fire_triggers() -> None:
-        process.execute(process.services.trigger_ticker.tick())
+    async def fire_triggers() -> None:
+        await process.execute(process.services.trigger_ticker.tick())
 
 
 def _connect_signals(settings: Settings, process: WorkerProcess) -> None:

@@ -11,6 +11,7 @@ a slot became free. Here the end of a task makes the hub tick.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final
 
@@ -41,8 +42,9 @@ broker_awaited: Final = Signal(name="broker_awaited")
 
 _GATHER_S = 0.5
 """How long task events are collected. Flower shows seconds."""
-_MOST_EVENTS = 500
-"""That are collected: one message of 150 kB. Celery's own limit of 24 is reached many times a second under load."""
+_NO_LIMIT = sys.maxsize
+"""Of events that are collected. At a limit their sender publishes them at once: the end of a task is on the event loop,
+which nothing may block. The timer bounds them, to some 300 kB at 300 tasks a second."""
 _CELERYS_OWN = "celery."
 """Tasks that Celery adds to every app, for features that we do not use."""
 _REMOTE_CONTROL = "nova_workers.worker.remote_control:RemoteControl"
@@ -56,9 +58,6 @@ class BatchingConsumer(Consumer):
     """A consumer that collects task events for a moment before it sends them."""
 
     _flush_due = False
-    _wakes = False
-    _full = False
-    """All worker slots are busy, as far as the hub knows, so it does not listen."""
 
     class Blueprint(Consumer.Blueprint):
         """Celery's parts of a consumer, with our remote control, and without messages between workers."""
@@ -122,26 +121,14 @@ class BatchingConsumer(Consumer):
         self._flush_due = False
         self.on_send_event_buffered()
         broker_connected.send(sender=self)
-        if not self._wakes:
-            self._wakes = True
-            pool: Any = self.pool
-            pool.on_apply = self._waking(pool, pool.on_apply)
+        pool: Any = self.pool
+        pool.on_end = self._wake
 
-    def _waking(self, pool: Any, apply: Callable[..., Any]) -> Callable[..., Any]:
-        """Wrap the function that passes tasks to the pool, so that the hub ticks when a task has left its slot."""
-
-        def on_apply(*args: Any, **options: Any) -> Any:
-            result = apply(*args, **options)
-            self._full = len(state.reserved_requests) >= pool.num_processes
-            result.f.add_done_callback(self._wake)
-            return result
-
-        return on_apply
-
-    def _wake(self, _: object) -> None:
-        if self._full and self.hub:
-            self._full = False
-            # Called on the task's thread; `call_soon` of the hub is thread-safe.
+    def _wake(self) -> None:
+        pool: Any = self.pool
+        # The one that ended is not among them: with it, all slots were busy, and the hub did not listen.
+        if self.hub and len(state.reserved_requests) >= pool.num_processes - 1:
+            # Called on the pool's loop; `call_soon` of the hub is thread-safe.
             self.hub.call_soon(_tick)
 
     def on_send_event_buffered(self) -> None:
@@ -149,7 +136,7 @@ class BatchingConsumer(Consumer):
         if self.hub and not self._flush_due:
             self._flush_due = True
             dispatcher: Any = self.event_dispatcher  # pyright: ignore[reportAttributeAccessIssue] - a bootstep sets it
-            dispatcher.buffer_limit = _MOST_EVENTS
+            dispatcher.buffer_limit = _NO_LIMIT
             self.hub.call_later(_GATHER_S, self._flush_gathered)
 
     def _flush_gathered(self) -> None:

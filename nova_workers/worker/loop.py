@@ -1,4 +1,4 @@
-"""The event loop of a process, on its own thread; Celery's task threads run coroutines on it and wait."""
+"""The event loop of a process, on its own thread beside Celery's."""
 
 from __future__ import annotations
 

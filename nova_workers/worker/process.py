@@ -43,7 +43,7 @@ class WorkerProcess:
     def __init__(self, settings: Settings, metrics: Metrics) -> None:
         self._settings = settings
         self._metrics = metrics
-        self._thread = LoopThread()
+        self.thread = LoopThread()
         self._services: WorkerServices | None = None
         self._presence: Presence | None = None
         self._tasks: list[asyncio.Task[None]] = []
@@ -57,16 +57,13 @@ class WorkerProcess:
 
     def start(self, *, queues: tuple[str, ...], slots: int) -> None:
         """Start the loop and everything that runs on it."""
-        self._thread.start()
-        self._thread.call(self._open(queues, slots))
+        self.thread.start()
+        self.thread.call(self._open(queues, slots))
 
-    def execute(self, work: Coroutine[Any, Any, object]) -> None:
-        """Run a task's coroutine on the loop and wait for its end. Called on a task thread.
-
-        What a database that is away prevents is done by the next tick.
-        """
+    async def execute(self, work: Coroutine[Any, Any, object]) -> None:
+        """Do the work of a task. What a database that is away prevents is done by the next tick."""
         try:
-            self._thread.call(work)
+            await work
         except Unavailable as error:
             _log.warning("task.not_done", work=work.__qualname__, error=error.message)
 
@@ -76,17 +73,17 @@ class WorkerProcess:
 
     def broker_connected(self) -> None:
         """Ring for what the last connection may have lost. Called on Celery's own thread."""
-        self._thread.loop.call_soon_threadsafe(self._ring_lost_soon)
+        self.thread.loop.call_soon_threadsafe(self._ring_lost_soon)
 
     def begin_drain(self) -> None:
         """Start the drain. Runs in a signal handler, so it only sets flags and schedules work."""
         threading.Thread(target=self._watch_deadline, name="watchdog", daemon=True).start()
-        self._thread.loop.call_soon_threadsafe(self._drain)
+        self.thread.loop.call_soon_threadsafe(self._drain)
 
     def stop(self) -> None:
         """Close the services and the loop, after every Celery task has ended."""
-        self._thread.call(self._close(), _CLOSE_S)
-        self._thread.stop(_CLOSE_S)
+        self.thread.call(self._close(), _CLOSE_S)
+        self.thread.stop(_CLOSE_S)
 
     async def _open(self, queues: tuple[str, ...], slots: int) -> None:
         services = build_worker(self._settings, self._metrics)

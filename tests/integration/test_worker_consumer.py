@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import threading
 from collections.abc import AsyncGenerator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
+import orjson
 import pytest
+from celery import Celery
 from celery.worker import WorkController, state
 from kombu.asynchronous import set_event_loop
 from redis.asyncio import Redis
@@ -16,6 +19,9 @@ from redis.asyncio.client import PubSub
 
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.worker.consumer import CONSUMER, broker_awaited
+from nova_workers.worker.loop import LoopThread
+from nova_workers.worker.pool import delivered_on, loop_pool
+from tests.support.harness.logs import recorded_logs
 from tests.support.servers.databases import replica_of_nothing
 from tests.support.waiting import until
 
@@ -23,11 +29,13 @@ pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CPendingDepre
 
 
 @asynccontextmanager
-async def _consumer(redis_url: str) -> AsyncGenerator[Any]:
-    """Run a worker without tasks of ours on a thread, and give its consumer once it is connected."""
-    celery = build_celery(redis_url, fail_fast=False)
+async def _consumer(redis_url: str, *, celery: Celery | None = None, slots: int = 1) -> AsyncGenerator[Any]:
+    """Run a worker on a thread, without tasks unless an app is given, and give its consumer once it is connected."""
+    celery = celery or build_celery(redis_url, fail_fast=False)
     celery.conf.worker_consumer = CONSUMER
-    controller: Any = WorkController(app=celery, pool="threads", concurrency=1, hostname="worker@test")
+    loop = LoopThread()
+    loop.start()
+    controller: Any = WorkController(app=celery, pool=loop_pool(loop), concurrency=slots, hostname="worker@test")
     thread = threading.Thread(target=controller.start)
     thread.start()
     try:
@@ -37,6 +45,7 @@ async def _consumer(redis_url: str) -> AsyncGenerator[Any]:
         state.should_stop = 0
         await asyncio.to_thread(thread.join)
         state.should_stop = None
+        loop.stop(5)
         set_event_loop(None)
         celery.close()
 
@@ -86,6 +95,74 @@ async def test_events_are_sent_within_seconds_after_attempts_to_connect_that_fai
         consumer.event_dispatcher.send("task-afterwards")
         assert (await _next(channels))["type"] == "psubscribe"
         assert b"task.multi" in cast(bytes, (await _next(channels))["channel"])
+
+
+async def test_tasks_run_as_coroutines_with_as_many_at_once_as_there_are_slots(redis_url: str) -> None:
+    celery = build_celery(redis_url, fail_fast=False)
+    running: list[str] = []
+    most: list[int] = []
+    ended: list[str] = []
+    three = asyncio.Barrier(3)
+
+    @celery.task(name="test.turn", shared=False)
+    async def turn(key: str) -> None:
+        running.append(key)
+        most.append(len(running))
+        await three.wait()
+        running.remove(key)
+        ended.append(f"{key} of {delivered_on.get()}")
+
+    for number in range(150):
+        celery.send_task("test.turn", kwargs={"key": str(number)}, queue="background")
+    async with _consumer(redis_url, celery=celery, slots=3):
+        # Fifty rounds. A worker whose hub is not woken looks for free slots with its next timer, up to a second later.
+        await until(lambda: len(ended) == 150, timeout_s=8)
+    assert max(most) == 3
+    assert set(ended[:3]) == {f"{key} of background" for key in range(3)}
+
+
+async def test_a_task_that_fails_ends_alone_and_is_logged_and_shown(redis_url: str, redis: Redis) -> None:
+    celery = build_celery(redis_url, fail_fast=False)
+    ended: list[str] = []
+
+    @celery.task(name="test.turn", shared=False)
+    async def turn(key: str) -> None:
+        if key == "bad":
+            raise LookupError("no such key")
+        ended.append(key)
+
+    with recorded_logs() as log:
+        async with _consumer(redis_url, celery=celery), redis.pubsub() as channels:
+            await channels.psubscribe("*celeryev/task.*")
+            assert (await _next(channels))["type"] == "psubscribe"
+            for key in ("bad", "good"):
+                celery.send_task("test.turn", kwargs={"key": key}, queue="background")
+            await until(lambda: ended == ["good"])
+            events = cast(bytes, (await _next(channels))["data"])
+            shown = base64.b64decode(orjson.loads(events)["body"])
+    assert b"task-failed" in shown
+    assert b"LookupError('no such key')" in shown
+    assert b"task-succeeded" in shown
+    line = next(line for line in map(orjson.loads, log.getvalue().splitlines()) if line["event"] == "task.failed")
+    assert (line["task"], line["key"]) == ("test.turn", "bad")
+
+
+async def test_a_worker_stops_after_its_tasks_have_ended(redis_url: str) -> None:
+    celery = build_celery(redis_url, fail_fast=False)
+    began = threading.Event()
+    ended: list[str] = []
+
+    @celery.task(name="test.turn", shared=False)
+    async def turn(key: str) -> None:
+        began.set()
+        await until(lambda: state.should_stop is not None)
+        ended.append(key)
+
+    celery.send_task("test.turn", kwargs={"key": "one"}, queue="background")
+    async with _consumer(redis_url, celery=celery):
+        await until(began.is_set)
+        assert not ended
+    assert ended == ["one"]
 
 
 async def _next(channels: PubSub) -> Mapping[str, object]:

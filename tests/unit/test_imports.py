@@ -27,7 +27,7 @@ _RUN_CELERY = "nova_workers.devstack.run_celery"
     [
         ("api.app", (*_HEAVY, *_LATER)),
         (
-            f"nova_workers.worker.app, {_RUN_CELERY}, celery.apps.worker, celery.concurrency.thread",
+            f"nova_workers.worker.app, {_RUN_CELERY}, celery.apps.worker",
             (*_HEAVY, *_LATER, *_ON_DEMAND, *_COMMANDS, "fastapi"),
         ),
         (f"beat.app, {_RUN_CELERY}, celery.apps.beat", (*_HEAVY, *_LATER, *_ON_DEMAND, *_COMMANDS, "asyncpg")),

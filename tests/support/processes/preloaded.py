@@ -32,7 +32,7 @@ SHARED_SOCKET = "PRELOADED_FLEET_SOCKET"
 _MODULES = (
     *("nova_workers.worker.process", "nova_workers.worker.consumer", "beat.schedule", "beat.scheduler"),
     *("api.app", "nova_workers.console.server", "nova_workers.channels.run", "nova_workers.channels.telegram.serve"),
-    *("celery.app.utils", "celery.fixups.django", "celery.concurrency.thread", "billiard.pool"),
+    *("celery.app.utils", "celery.fixups.django", "nova_workers.worker.pool", "billiard.pool"),
     *("celery.apps.worker", "celery.apps.beat", "uvicorn.__main__", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.protocols.websockets.websockets_sansio_impl"),
     *("nova_workers.bootstrap.on_demand.claude_agent", "nova_workers.bootstrap.on_demand.programs"),
