@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from nova_workers.broker.celery_app import (
+from nova_workers.broker.task_names import (
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,

@@ -20,18 +20,6 @@ from nova_workers.vocabulary import QUEUES
 __all__ = [
     "QUEUES",
     "RECONNECT",
-    "TASK_BACKFILL",
-    "TASK_DELIVER",
-    "TASK_FIRE_TRIGGERS",
-    "TASK_PROBE_PROVIDERS",
-    "TASK_RANK_MODELS",
-    "TASK_RECONCILE",
-    "TASK_RETENTION",
-    "TASK_RUN_AGENT",
-    "TASK_RUN_EFFECTS",
-    "TASK_SWEEP_ORCHESTRATIONS",
-    "TASK_UPKEEP",
-    "TASK_WORK_TASKS",
     "build_celery",
     "kombu_url",
 ]
@@ -45,18 +33,6 @@ RECONNECT: Final[dict[str, float | None]] = {
 }
 """Pauses between attempts to connect to the broker, for kombu. Celery's own grow to 30 s, in which a broker that is
 back has neither workers nor ticks."""
-TASK_RUN_AGENT: Final = "nova.run_agent"
-TASK_RUN_EFFECTS: Final = "nova.run_effects"
-TASK_DELIVER: Final = "nova.deliver"
-TASK_RECONCILE: Final = "nova.reconcile"
-TASK_UPKEEP: Final = "nova.upkeep"
-TASK_BACKFILL: Final = "nova.backfill"
-TASK_RETENTION: Final = "nova.retention"
-TASK_PROBE_PROVIDERS: Final = "nova.probe_providers"
-TASK_RANK_MODELS: Final = "nova.rank_models"
-TASK_SWEEP_ORCHESTRATIONS: Final = "nova.sweep_orchestrations"
-TASK_WORK_TASKS: Final = "nova.work_tasks"
-TASK_FIRE_TRIGGERS: Final = "nova.fire_triggers"
 
 _SERIALIZER: Final = "orjson"
 

@@ -14,7 +14,7 @@ from celery import Celery
 from kombu.entity import Queue
 from redis.exceptions import ResponseError
 
-from nova_workers.broker.celery_app import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
+from nova_workers.broker.task_names import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
 from nova_workers.broker.unsent import Ring, UnsentRings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.metrics import Metrics

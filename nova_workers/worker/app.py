@@ -11,7 +11,8 @@ import structlog
 from celery import Celery, signals
 from prometheus_client import CollectorRegistry
 
-from nova_workers.broker.celery_app import (
+from nova_workers.broker.celery_app import build_celery
+from nova_workers.broker.task_names import (
     TASK_BACKFILL,
     TASK_DELIVER,
     TASK_FIRE_TRIGGERS,
@@ -24,7 +25,6 @@ from nova_workers.broker.celery_app import (
     TASK_SWEEP_ORCHESTRATIONS,
     TASK_UPKEEP,
     TASK_WORK_TASKS,
-    build_celery,
 )
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.runs import Doorbell

@@ -7,7 +7,8 @@ import asyncio
 from celery import Celery
 from kombu.pools import producers
 
-from nova_workers.broker.celery_app import TASK_RUN_AGENT, build_celery
+from nova_workers.broker.celery_app import build_celery
+from nova_workers.broker.task_names import TASK_RUN_AGENT
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
 
