@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
@@ -11,8 +10,7 @@ from redis.asyncio import Redis
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.delivery import build_webhooks
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs
-from nova_workers.broker.celery_app import build_celery
-from nova_workers.broker.dispatcher import CeleryDispatcher
+from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.capabilities import CapabilityRegistry, default_registry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
@@ -72,7 +70,7 @@ class ApiServices:
     redis: Redis
     hub: StreamHub
     publisher: EventPublisher
-    dispatcher: CeleryDispatcher
+    dispatcher: BrokerDispatcher
     submitter: Submitter
     scheduled: Scheduled
     canceller: Canceller
@@ -117,7 +115,7 @@ class ApiServices:
         await self.scheduled.close()
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
-        await asyncio.to_thread(self.dispatcher.close)
+        await self.dispatcher.close()
         await self.hub.close()
         if self.embeddings is not None:
             await self.embeddings.close()
@@ -135,11 +133,7 @@ def build_api(settings: Settings) -> ApiServices:
     redis = connect_redis(settings, "nova-api")
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     control = ControlChannel(redis)
-    dispatcher = CeleryDispatcher(
-        build_celery(settings.require_redis_url(), fail_fast=True, name="nova-api"),
-        metrics,
-        threads=settings.publisher_threads,
-    )
+    dispatcher = BrokerDispatcher(redis, metrics)
     canceller = Canceller(database, control, publisher, dispatcher)
     scheduled = Scheduled(database, dispatcher, publisher)
     embeddings = remote_embeddings(settings.effects)

@@ -20,8 +20,7 @@ from nova_workers.bootstrap.model_choice import build_catalog, build_configs, bu
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.bootstrap.orders import build_order_ticker
 from nova_workers.bootstrap.triggers import build_trigger_ticker
-from nova_workers.broker.celery_app import build_celery
-from nova_workers.broker.dispatcher import CeleryDispatcher
+from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
@@ -77,7 +76,7 @@ class WorkerServices:
     database: Database
     redis: Redis
     publisher: EventPublisher
-    dispatcher: CeleryDispatcher
+    dispatcher: BrokerDispatcher
     control: ControlChannel
     keeper: LeaseKeeper
     executor: RunExecutor
@@ -146,7 +145,7 @@ class WorkerServices:
         for engine in self.engines.values():
             await engine.close()
         await self.lost_workers.close()
-        await asyncio.to_thread(self.dispatcher.close)
+        await self.dispatcher.close()
         await self.redis.aclose()
         await self.database.close()
         self.tracing.close()
@@ -170,11 +169,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
     database, redis = connect_database(settings, "nova-worker", "fleet"), connect_redis(settings, "nova-worker")
     worker_id = f"{new_id('wkr')}@{socket.gethostname()}:{os.getpid()}"
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
-    dispatcher = CeleryDispatcher(
-        build_celery(settings.require_redis_url(), fail_fast=True, name="nova-worker"),
-        metrics,
-        threads=settings.publisher_threads,
-    )
+    dispatcher = BrokerDispatcher(redis, metrics)
     locks = ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s)
     keeper = LeaseKeeper(database, locks, settings.runs, clock, metrics)
     control = ControlChannel(redis)

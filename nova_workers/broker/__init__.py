@@ -1,1 +1,1 @@
-"""Doorbells over Celery: transport, application settings, dispatch."""
+"""Doorbells for Celery's workers: dispatch, transport, application settings."""

@@ -49,8 +49,8 @@ def build_celery(
 
     Args:
         redis_url: ``redis://``, ``rediss://`` or ``unix://``.
-        fail_fast: True for a process that only sends (the API): a send to a dead broker fails in seconds, and the
-            reconciler sends later. A worker waits for the broker instead.
+        fail_fast: True for a process that only sends (beat): a send to a dead broker fails in seconds. A worker waits
+            for the broker instead.
         name: Of the connections, in Redis's `CLIENT LIST`.
         consumed: The queues of a worker, among them those of its pool.
         foreign: Counts the messages that this process drops; None if it only logs them.

@@ -1,175 +1,149 @@
-"""Sends doorbells through Celery on threads, outside the event loop and the caller's critical path."""
+"""Pushes doorbells into the broker's lists from the event loop, outside the caller's critical path."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
+import contextvars
 import time
+from collections import defaultdict
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Final
 
 import structlog
-from celery import Celery
-from kombu.entity import Queue
-from redis.exceptions import ResponseError
+from redis.asyncio import Redis
+from redis.exceptions import RedisError, ResponseError
 
+from nova_workers.broker.encoding import DoorbellEncoder
+from nova_workers.broker.pending import PendingRings, Piece, Ring
 from nova_workers.broker.task_names import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
-from nova_workers.broker.unsent import Ring, UnsentRings
 from nova_workers.contracts.runs import Doorbell
+from nova_workers.keys import broker_queue
 from nova_workers.observability.metrics import Metrics
+from nova_workers.stopping import stop_tasks
 
-__all__ = ["CeleryDispatcher"]
+__all__ = ["BrokerDispatcher"]
 
 _log = structlog.get_logger(__name__)
 
-_MAX_WAITING = 2_000
-"""Doorbells that may wait for a publisher thread. More are left to the reconciler, to bound memory."""
-_FEW = 50
-"""A longer list is published by a separate thread, so that it does not delay single doorbells."""
-_LIST = 500
-_MAX_LISTS = 40
-"""Lists that wait for that thread, which publishes a list in about a third of a second."""
-_REST_S = 0.25
-"""Pause after a failed publish: each attempt on a dead broker blocks a thread for seconds."""
-_EFFECTS_GATHER_S = 0.1
+_FEW: Final = 50
+"""A longer list is sent in turns with single doorbells, so that it does not delay them."""
+_PAUSE_S: Final = 0.25
+"""After a failed push."""
+_GATHER_S: Final = 0.1
 """Doorbells for effects, or for deliveries, within this time are merged: the work is done in batches anyway."""
+_CLOSE_S: Final = 2.0
 
 
-class CeleryDispatcher:
-    """Sends doorbells for runs, effects and deliveries.
+class BrokerDispatcher:
+    """Sends doorbells for runs, effects and deliveries. Its methods are for the event loop's thread.
 
-    What the broker does not take is sent again for a while, unless it refuses that message. The reconciler sends lost
-    ones again from the ledger.
+    Doorbells that are rung while others are on their way leave together. What the broker does not take is sent again
+    for a while, unless it refuses that message. The reconciler sends lost ones again from the ledger.
     """
 
-    def __init__(self, celery: Celery, metrics: Metrics, *, threads: int) -> None:
-        self._celery = celery
+    def __init__(self, redis: Redis, metrics: Metrics) -> None:
+        self._redis = redis
         self._metrics = metrics
-        self._executor = ThreadPoolExecutor(threads, thread_name_prefix="doorbell")
-        self._room = threading.Semaphore(_MAX_WAITING)
-        self._lists = ThreadPoolExecutor(1, thread_name_prefix="doorbells")
-        self._room_for_lists = threading.Semaphore(_MAX_LISTS)
-        self._unsent = UnsentRings(self._send, self._count_lost)
-        self._rest_until_s = 0.0
-        self._effects_bell: asyncio.TimerHandle | None = None
-        self._delivery_bell: asyncio.TimerHandle | None = None
+        self._encoder = DoorbellEncoder()
+        self._pending = PendingRings(time.monotonic, self._count_lost)
+        self._sending: asyncio.Task[None] | None = None
+        self._merged: dict[str, asyncio.TimerHandle] = {}
+        self._closed = False
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
         """Ring for queued runs. Returns at once; never raises."""
-        if len(bells) > _FEW:
-            for begin in range(0, len(bells), _LIST):
-                self._submit_list(bells[begin : begin + _LIST])
-            return
+        by_queue: defaultdict[str, list[Doorbell]] = defaultdict(list)
         for bell in bells:
-            self._submit(TASK_RUN_AGENT, bell.queue, _names(bell))
+            by_queue[bell.queue].append(bell)
+        for queue, rung in by_queue.items():
+            self._pending.add(queue, TASK_RUN_AGENT, rung, is_listed=len(bells) > _FEW)
+        if bells:
+            self._send_soon()
 
     def ring_effects(self) -> None:
         """Ring for due effects. Doorbells close together are merged."""
-        if self._effects_bell is None:
-            loop = asyncio.get_running_loop()
-            self._effects_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_effects_now)
+        self._ring_merged(TASK_RUN_EFFECTS)
 
     def ring_deliveries(self) -> None:
         """Ring for deliveries in the outbox. Doorbells close together are merged."""
-        if self._delivery_bell is None:
-            loop = asyncio.get_running_loop()
-            self._delivery_bell = loop.call_later(_EFFECTS_GATHER_S, self._ring_deliveries_now)
+        self._ring_merged(TASK_DELIVER)
 
-    def close(self) -> None:
-        """Send pending doorbells for a moment, and stop. Long lists not yet begun are left to the reconciler."""
-        if self._delivery_bell is not None:
-            self._delivery_bell.cancel()
-            self._ring_deliveries_now()
-        if self._effects_bell is not None:
-            self._effects_bell.cancel()
-            self._ring_effects_now()
-        self._unsent.close()
-        self._executor.shutdown(wait=True, cancel_futures=False)
-        self._lists.shutdown(wait=True, cancel_futures=True)
-        self._celery.close()
+    async def close(self) -> None:
+        """Send pending doorbells for a moment, and stop. What is left, and long lists, are left to the reconciler."""
+        for task, timer in tuple(self._merged.items()):
+            timer.cancel()
+            self._ring_now(task)
+        self._pending.drop_lists()
+        if self._sending is not None:
+            await asyncio.wait({self._sending}, timeout=_CLOSE_S)
+            await stop_tasks({self._sending})
+        self._closed = True
+        self._pending.drop_all()
 
-    def _ring_deliveries_now(self) -> None:
-        self._delivery_bell = None
-        self._submit(TASK_DELIVER, "effects", {})
+    def _ring_merged(self, task: str) -> None:
+        if task not in self._merged:
+            self._merged[task] = asyncio.get_running_loop().call_later(_GATHER_S, self._ring_now, task)
 
-    def _ring_effects_now(self) -> None:
-        self._effects_bell = None
-        self._submit(TASK_RUN_EFFECTS, "effects", {})
+    def _ring_now(self, task: str) -> None:
+        del self._merged[task]
+        self._pending.add("effects", task, [None])
+        self._send_soon()
 
-    def _submit(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
-        if not self._room.acquire(blocking=False):
-            self._metrics.doorbells.labels(queue, "lost").inc()
-            return
-        self._executor.submit(self._publish_and_make_room, task, queue, kwargs)
+    def _send_soon(self) -> None:
+        if self._closed:
+            self._pending.drop_all()
+        elif self._sending is None or self._sending.done():
+            # Without the log fields of the caller, whose doorbell is not the only one.
+            self._sending = asyncio.create_task(self._send_pending(), name="doorbells", context=contextvars.Context())
 
-    def _submit_list(self, bells: Sequence[Doorbell]) -> None:
-        if not self._room_for_lists.acquire(blocking=False):
-            for bell in bells:
-                self._metrics.doorbells.labels(bell.queue, "lost").inc()
-            return
-        self._lists.submit(self._publish_list, bells)
+    async def _send_pending(self) -> None:
+        while (piece := self._pending.take()) is not None:
+            is_settled = False
+            try:
+                is_settled = await self._push(piece)
+            except Exception:
+                _log.exception("doorbell.failed", queue=piece.lane.queue, count=len(piece.rings))
+            finally:
+                if not is_settled:
+                    self._pending.put_back(piece)
+            if not is_settled:
+                await asyncio.sleep(_PAUSE_S)
 
-    def _publish_list(self, bells: Sequence[Doorbell]) -> None:
+    async def _push(self, piece: Piece) -> bool:
+        """Return whether the doorbells are settled: the broker took them, or refuses messages for this queue."""
+        queue, count = piece.lane.queue, len(piece.rings)
+        messages = [self._encoder.encode(ring.task, queue, _arguments(ring)) for ring in piece.rings]
         try:
-            for bell in bells:
-                self._publish(TASK_RUN_AGENT, bell.queue, _names(bell))
-        finally:
-            self._room_for_lists.release()
-
-    def _publish_and_make_room(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
-        try:
-            self._publish(task, queue, kwargs)
-        finally:
-            self._room.release()
-
-    def _publish(self, task: str, queue: str, kwargs: dict[str, Any]) -> None:
-        ring = Ring(task, queue, kwargs)
-        if time.monotonic() < self._rest_until_s or not self._send(ring):
-            self._unsent.add(ring)
-
-    def _send(self, ring: Ring) -> bool:
-        """Return whether the message is settled: the broker took it, or refuses this message."""
-        try:
-            if ring.queue not in self._celery.amqp.queues:
-                # A pool's: operators name pools while the fleet runs.
-                self._celery.amqp.queues.add(Queue(ring.queue, no_ack=True))
-            self._celery.send_task(
-                ring.task,
-                kwargs=ring.kwargs,
-                queue=ring.queue,
-                ignore_result=True,
-                # Else Celery makes both representations with `saferepr`, and kombu declares the queue, of which Redis
-                # needs to know nothing: 52 of 169 µs of a publish.
-                argsrepr="()",
-                kwargsrepr=repr(ring.kwargs),
-                declare=(),
-            )
-        except Exception as error:
+            # One command, also for many: a pipeline of one costs the client twice as much.
+            await self._redis.lpush(broker_queue(queue), *messages)
+        except RedisError as error:
             # No broker failure is raised: the run is in the ledger.
-            why = f"{type(error).__name__}: {error}"
-            _log.warning("doorbell.not_sent", task=ring.task, queue=ring.queue, error=why, **ring.kwargs)
-            if _is_refusal(error):
-                self._count_lost(ring)
-                return True
-            self._rest_until_s = time.monotonic() + _REST_S
-            return False
-        self._metrics.doorbells.labels(ring.queue, "rung").inc()
+            _log.warning(
+                "doorbell.not_sent",
+                queue=queue,
+                count=count,
+                error=f"{type(error).__name__}: {error}",
+                **_arguments(piece.rings[0]),
+            )
+            if not _is_refusal(error):
+                return False
+            self._count_lost(queue, count)
+            return True
+        self._metrics.doorbells.labels(queue, "rung").inc(count)
         return True
 
-    def _count_lost(self, ring: Ring) -> None:
-        self._metrics.doorbells.labels(ring.queue, "lost").inc()
+    def _count_lost(self, queue: str, count: int) -> None:
+        self._metrics.doorbells.labels(queue, "lost").inc(count)
 
 
-def _is_refusal(error: Exception) -> bool:
-    """Whether the broker serves, but not this message: its queue's key has another type, or an ACL denies it.
+def _arguments(ring: Ring) -> dict[str, str]:
+    return {} if ring.bell is None else {"run_id": ring.bell.run_id, "thread_id": ring.bell.thread_id}
 
-    Messages for other queues are neither to rest nor to wait for repetitions. The reply of a server that does not serve
-    now is a `ServerNotReady`, which is no `ResponseError`.
+
+def _is_refusal(error: RedisError) -> bool:
+    """Whether the broker serves, but not this queue: its key has another type, or an ACL denies it.
+
+    Messages for other queues neither wait nor are repeated then. The reply of a server that does not serve now is a
+    `ServerNotReady`, which is no `ResponseError`.
     """
-    # kombu wraps what the client of Redis raised.
-    return isinstance(error.__cause__ or error, ResponseError)
-
-
-def _names(bell: Doorbell) -> dict[str, Any]:
-    return {"run_id": bell.run_id, "thread_id": bell.thread_id}
+    return isinstance(error, ResponseError)

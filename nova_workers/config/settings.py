@@ -71,8 +71,6 @@ class Settings(BaseSettings):
     redis_url: SecretStr | None = None
     """redis://host:port/db or unix:///path?db=0. Give the fleet a database of its own: the names
     of Celery's remote control and events are those of every application."""
-    publisher_threads: Count = 2
-    """A publish holds a thread for about 1 ms; 2 to 4 threads keep p99 low, 16 raise it to 60 ms (measured)."""
     default_model: str = "sonnet"
     default_engine: str = "anthropic"
     timezone: Timezone = "UTC"

@@ -31,7 +31,7 @@ __all__ = [
 
 
 class Dispatcher(Protocol):
-    """Rings doorbells. Best effort: the reconciler repeats lost ones."""
+    """Rings doorbells, on the event loop. Best effort: the reconciler repeats lost ones."""
 
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
         """Ring for queued runs. Returns at once; never raises."""

@@ -11,12 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.broker.celery_app import QUEUES, build_celery
-from nova_workers.broker.dispatcher import CeleryDispatcher
+from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
+from nova_workers.vocabulary import QUEUES
 from nova_workers.worker.presence import Presence
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
@@ -55,8 +55,7 @@ async def test_after_a_busy_day_every_key_has_a_ttl(harness: Harness):
     )
     await presence.report()
     # Doorbells through the real broker, which leaves its own keys.
-    celery = build_celery(harness.redis_url, fail_fast=True)
-    dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=1)
+    dispatcher = BrokerDispatcher(harness.redis, Metrics(CollectorRegistry()))
     active, slot = await harness.begin(worker, plan(["wait:a"], ["b"]), "a")
     await harness.submit("also", active.thread_id, on_busy="steer")
     canceled = await harness.submit("never mind")
@@ -70,7 +69,7 @@ async def test_after_a_busy_day_every_key_has_a_ttl(harness: Harness):
     await slot
     crashed, _ = await harness.begin(worker, plan(["wait:b"]), "b")
     await worker.crash()
-    await asyncio.to_thread(dispatcher.close)
+    await dispatcher.close()
     await harness.recover()
     await harness.settle(other)
     await other.publisher.drain(5)

@@ -7,8 +7,8 @@ from contextlib import asynccontextmanager
 
 from prometheus_client import CollectorRegistry
 
-from nova_workers.broker.celery_app import build_celery
-from nova_workers.broker.dispatcher import CeleryDispatcher
+from nova_workers.broker.dispatcher import BrokerDispatcher
+from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.events import StreamEnd, Thinking
 from nova_workers.contracts.orchestration import OrchestrationLimits, Started
 from nova_workers.observability.metrics import Metrics
@@ -66,8 +66,8 @@ async def measure_trees(bench: Bench) -> Result:
 @asynccontextmanager
 async def _service(stage: Stage) -> AsyncGenerator[Orchestrations]:
     """Lend the service that starts orchestrations, in this process."""
-    celery = build_celery(stage.fleet.env["NOVA_REDIS_URL"], fail_fast=True)
-    dispatcher = CeleryDispatcher(celery, Metrics(CollectorRegistry()), threads=2)
+    redis = connect(stage.fleet.env["NOVA_REDIS_URL"])
+    dispatcher = BrokerDispatcher(redis, Metrics(CollectorRegistry()))
     try:
         yield Orchestrations(
             stage.database,
@@ -76,7 +76,8 @@ async def _service(stage: Stage) -> AsyncGenerator[Orchestrations]:
             RankedModels(ModelCatalog(stage.database, FleetAvailability({"scripted"}))),
         )
     finally:
-        await asyncio.to_thread(dispatcher.close)
+        await dispatcher.close()
+        await redis.aclose()
 
 
 async def _start(stage: Stage, service: Orchestrations, task: str) -> Started:
