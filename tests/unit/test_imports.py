@@ -25,7 +25,7 @@ _RUN_CELERY = "nova_workers.devstack.run_celery"
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
-        ("api.app", (*_HEAVY, *_LATER)),
+        ("api.app", (*_HEAVY, *_LATER, "celery", "kombu")),
         (
             f"nova_workers.worker.app, {_RUN_CELERY}, celery.apps.worker",
             (*_HEAVY, *_LATER, *_ON_DEMAND, *_COMMANDS, "fastapi"),
