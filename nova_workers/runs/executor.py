@@ -9,11 +9,11 @@ from contextlib import asynccontextmanager
 import structlog
 from redis.exceptions import RedisError
 from structlog.contextvars import bound_contextvars
-from ulid import ULID
 
 from nova_workers.config import RunSettings
 from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, WorkerPool
 from nova_workers.errors import RunLost, Unavailable
+from nova_workers.ids import new_ulid
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.claim import Capped, Elsewhere, claim_next, lock_caps
 from nova_workers.observability.redaction import hiding
@@ -108,7 +108,7 @@ class RunExecutor:
         """
         worked = False
         while not self.draining:
-            token = str(ULID())
+            token = new_ulid()
             locked = await self._lock(bell, token, most_waiting)
             if locked is None:
                 return None

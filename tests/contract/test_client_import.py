@@ -11,7 +11,7 @@ MOST_TIMES_LIBRARIES = 6.5
 
 ALLOWED = frozenset(
     "annotated_types anyio certifi h11 httpcore2 httpx2 idna nova_workers pydantic pydantic_core rfc8785 truststore "
-    "typing_extensions typing_inspection ulid".split()
+    "typing_extensions typing_inspection".split()
 )
 """Top-level packages that may be loaded, beside the standard library."""
 
