@@ -58,6 +58,7 @@ from nova_workers.ledger.orders.records import orders_not_running
 from nova_workers.ledger.schema import schema_head
 from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.observability.asgi import ObservabilityMiddleware
+from nova_workers.observability.lines import gather_lines, write_lines_at_once
 from nova_workers.observability.logging import configure_logging
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
@@ -188,10 +189,17 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         asyncio.create_task(state.permits.renew()),
         asyncio.create_task(state.key_uses.run()),
     ]
+    gather_lines()
     try:
-        with on_stop_signal(state.watch.close), on_stop_signal(state.order_watch.close):
+        with (
+            on_stop_signal(state.watch.close),
+            on_stop_signal(state.order_watch.close),
+            on_stop_signal(write_lines_at_once),
+        ):
             yield {"connections": ConnectionLimits(services.settings.api, answer=problem_response, streamed=_STREAMED)}
     finally:
+        # uvicorn ends the process by the signal that stopped it.
+        write_lines_at_once()
         state.watch.close()
         state.order_watch.close()
         await stop_tasks(tasks)

@@ -11,7 +11,6 @@ Call it before the first line of a process. Celery leaves logging alone when som
 
 import logging
 import sys
-from contextlib import nullcontext
 from functools import partial
 from typing import Any, TextIO
 
@@ -20,6 +19,7 @@ import structlog
 from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
+from nova_workers.observability.lines import LineHandler, StructuredLines, write_lines_at_once
 from nova_workers.observability.ports import TelemetryConfig
 from nova_workers.observability.redaction import frames_of, redact_secrets
 
@@ -70,11 +70,12 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
         redact_secrets,
         *_renderers(settings, target),
     ]
-    handler = logging.StreamHandler(target)
+    write_lines_at_once()
+    handler = LineHandler(target)
     structlog.configure(
         processors=[*shared, *final],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=partial(_LineLogger, handler),
+        logger_factory=partial(StructuredLines, handler),
         cache_logger_on_first_use=False,
     )
     handler.setFormatter(
@@ -136,32 +137,6 @@ def _add_trace(logger: WrappedLogger, name: str, event_dict: EventDict) -> Event
         event_dict["trace_id"] = trace.format_trace_id(context.trace_id)
         event_dict["span_id"] = trace.format_span_id(context.span_id)
     return event_dict
-
-
-class _LineLogger:
-    """Writes structlog's rendered lines, as the handler writes those of the standard library.
-
-    A record of the standard library for each of our lines, with the place of its caller in the source, would be made to
-    be taken apart again: two fifths of the CPU of a line.
-    """
-
-    __slots__ = ("_handler", "name")
-
-    def __init__(self, handler: logging.StreamHandler[TextIO], name: str = "") -> None:
-        self._handler = handler
-        self.name = name
-
-    def msg(self, line: str) -> None:
-        """Write a line. A stream that does not take it is reported as by the handler, and never raises."""
-        handler = self._handler
-        try:
-            with handler.lock or nullcontext():
-                handler.stream.write(f"{line}\n")
-                handler.flush()
-        except Exception:
-            handler.handleError(logging.makeLogRecord({"msg": line}))
-
-    debug = info = warning = error = critical = msg
 
 
 class _ProcessName:

@@ -29,6 +29,7 @@ from nova_workers.broker.task_names import (
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.foreign import ForeignMessages
+from nova_workers.observability.lines import gather_lines
 from nova_workers.observability.logging import configure_logging
 from nova_workers.observability.metrics import Metrics
 from nova_workers.worker.consumer import CONSUMER, broker_awaited, broker_connected
@@ -127,6 +128,10 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
             # Celery only logs exceptions of signal handlers: a worker without services would take doorbells.
             _log.exception("worker.not_started")
             raise SystemExit(1) from error
+
+    @signals.worker_ready.connect(weak=False)
+    def gather(**_: object) -> None:
+        gather_lines()
 
     @broker_connected.connect(weak=False)
     def ring_lost(**_: object) -> None:

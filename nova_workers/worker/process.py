@@ -14,6 +14,7 @@ import structlog
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.config import Settings
 from nova_workers.errors import Unavailable
+from nova_workers.observability.lines import write_lines_at_once
 from nova_workers.observability.metrics import Metrics
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
@@ -82,6 +83,7 @@ class WorkerProcess:
 
     def stop(self) -> None:
         """Close the services and the loop, after every Celery task has ended."""
+        write_lines_at_once()
         self.thread.call(self._close(), _CLOSE_S)
         self.thread.stop(_CLOSE_S)
 
@@ -110,6 +112,7 @@ class WorkerProcess:
         _log.info("worker.started", worker_id=services.worker_id, queues=queues, slots=slots, sandbox=services.sandbox)
 
     def _drain(self) -> None:
+        write_lines_at_once()
         services = self.services
         services.executor.draining = True
         services.effects.drain()

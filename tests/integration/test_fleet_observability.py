@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import signal
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
@@ -132,7 +133,7 @@ async def test_a_run_is_in_traces_metrics_flower_and_logs(
         await _check_trace(collector, first.id, database)
         await _check_metrics(fleet, metrics_port)
         await _check_flower(flower, first.id, first.thread_id)
-        _check_logs(fleet, first.id)
+        await _check_logs(fleet, first.id)
 
 
 async def _check_effects(fleet: Fleet, database: Database, thread_id: str) -> None:
@@ -203,12 +204,40 @@ async def _check_flower(flower: httpx2.AsyncClient, run_id: str, thread_id: str)
     assert (await flower.post("/api/worker/shutdown/any")).status_code == 403
 
 
-def _check_logs(fleet: Fleet, run_id: str) -> None:
-    lines = [json.loads(line) for line in fleet.workers[0].log.read_text().splitlines() if line.startswith("{")]
-    of_run = [line for line in lines if line.get("run_id") == run_id and line["event"] == "run.finished"]
-    assert len(of_run) == 1
-    assert {"thread_id", "tenant_id", "attempt", "fence", "trace_id", "process"} <= set(of_run[0])
+async def _check_logs(fleet: Fleet, run_id: str) -> None:
+    def of_run() -> list[dict[str, Any]]:
+        return [line for line in _lines(fleet.workers[0], "run.finished") if line.get("run_id") == run_id]
+
+    finished = await _until(of_run, "the line of the run to be written")
+    assert len(finished) == 1
+    assert {"thread_id", "tenant_id", "attempt", "fence", "trace_id", "process"} <= set(finished[0])
     assert fleet.api_key not in "".join(process.log.read_text() for process in fleet.processes)
+
+
+def _lines(process: FleetProcess, event: str) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in process.log.read_text().splitlines() if line.startswith("{")]
+    return [line for line in lines if line["event"] == event]
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+async def test_a_signal_that_ends_a_process_loses_no_line(
+    settings: Settings, tmp_path: Path, number: signal.Signals
+) -> None:
+    async with Fleet(fleet_env(settings), log_dir=tmp_path / "logs") as fleet:
+        runs = await asyncio.gather(*(fleet.client.runs.wait(StatelessRunCreate(message="Hello")) for _ in range(20)))
+        worker, api = fleet.workers[0], fleet.api
+        assert api is not None
+        for process in (worker, api):
+            process.send_signal(number)
+        for process in (worker, api):
+            await process.ended()
+        finished = [line["run_id"] for line in _lines(worker, "run.finished")]
+        assert sorted(finished) == sorted(run.id for run in runs)
+        waited = [line for line in _lines(api, "http.request") if line["route"] == "/v1/runs/wait"]
+        assert len(waited) == len(runs)
+        # The last line of each, which is followed by the end at once.
+        assert len(_lines(worker, "worker.stopped")) == 1
+        assert len(_lines(api, f"Finished server process [{api.pid}]")) == 1
 
 
 async def test_a_draining_worker_releases_its_effects_and_ends_its_child(
