@@ -1,19 +1,18 @@
-"""One child process: started in its own process group, read line by line, and stopped with its descendants."""
+"""One child process: started in its own process group, its output read, and stopped with its descendants."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from asyncio.subprocess import DEVNULL, STDOUT, Process
 
-from nova_workers.devstack.log_lines import LineSink
+from nova_workers.devstack.log_lines import LineReader, LineSink
 from nova_workers.devstack.process import ProcessSpec
 
 __all__ = ["Child"]
 
-_READ_BYTES = 65_536
-_LONGEST_LINE_BYTES = 16_384
 _READY_POLL_S = 0.05
 _LAST_LINES_S = 1.0
 
@@ -26,16 +25,15 @@ class Child:
         spec: ProcessSpec,
         process: Process,
         sink: LineSink,
-        lines: asyncio.StreamReader,
+        reader: LineReader,
         transport: asyncio.ReadTransport,
     ) -> None:
         self.spec = spec
         self._process = process
         self._sink = sink
-        self._lines = lines
+        self._reader = reader
         self._transport = transport
         self._swept = False
-        self._reader = asyncio.create_task(self._read_lines(), name=f"lines of {spec.name}")
 
     @classmethod
     async def start(cls, spec: ProcessSpec, sink: LineSink) -> Child:
@@ -45,9 +43,8 @@ class Child:
         """
         # A pipe of our own and not asyncio's: that one cannot be closed while a grandchild holds its other end.
         read_end, write_end = os.pipe()
-        lines = asyncio.StreamReader()
-        transport, _ = await asyncio.get_running_loop().connect_read_pipe(
-            lambda: asyncio.StreamReaderProtocol(lines), os.fdopen(read_end, "rb", buffering=0)
+        transport, reader = await asyncio.get_running_loop().connect_read_pipe(
+            lambda: LineReader(spec.name, sink), os.fdopen(read_end, "rb", buffering=0)
         )
         try:
             process = await asyncio.create_subprocess_exec(
@@ -64,7 +61,7 @@ class Child:
             raise
         finally:
             os.close(write_end)
-        return cls(spec, process, sink, lines, transport)
+        return cls(spec, process, sink, reader, transport)
 
     @property
     def pid(self) -> int:
@@ -100,8 +97,8 @@ class Child:
             self._swept = True
             self._signal_group(signal.SIGKILL)
         # A grandchild in a group of its own may hold the pipe open: do not wait for that.
-        await asyncio.wait({self._reader}, timeout=_LAST_LINES_S)
-        self._reader.cancel()
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self._reader.ended.wait(), _LAST_LINES_S)
         self._transport.close()
         return code
 
@@ -130,18 +127,3 @@ class Child:
             os.killpg(self.pid, number)
         except (ProcessLookupError, PermissionError):
             pass  # The group is empty; macOS raises the second.
-
-    async def _read_lines(self) -> None:
-        rest = b""
-        while data := await self._lines.read(_READ_BYTES):
-            *lines, rest = (rest + data).split(b"\n")
-            if len(rest) > _LONGEST_LINE_BYTES:
-                lines, rest = [*lines, rest], b""
-            for line in lines:
-                self._show(line)
-        if rest:
-            self._show(rest)
-
-    def _show(self, line: bytes) -> None:
-        if text := line.decode(errors="replace").rstrip():
-            self._sink.line(self.spec.name, text)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
@@ -48,8 +48,9 @@ class _Quiet:
     def __init__(self, say: Say) -> None:
         self._say = say
 
-    def line(self, name: str, text: str) -> None:
-        self._say(f"{name}: {text}")
+    def lines(self, name: str, texts: Sequence[str]) -> None:
+        for text in texts:
+            self._say(f"{name}: {text}")
 
     def say(self, text: str, *, alarm: bool = False) -> None:
         if alarm:

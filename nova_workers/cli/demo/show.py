@@ -10,7 +10,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -50,8 +50,8 @@ class _QuietLines:
         self._console = console
         self._kept: deque[str] = deque(maxlen=_KEPT_LINES)
 
-    def line(self, name: str, text: str) -> None:
-        self._kept.append(f"{name:<8} │ {text}")
+    def lines(self, name: str, texts: Sequence[str]) -> None:
+        self._kept.extend(f"{name:<8} │ {text}" for text in texts)
 
     def say(self, text: str, *, alarm: bool = False) -> None:
         self._kept.append(f"{'nova':<8} │ {text}")

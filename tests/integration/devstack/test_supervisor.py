@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import time
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -32,8 +33,8 @@ class RecordingSink:
         self.of: dict[str, list[str]] = {}
         self.said: list[str] = []
 
-    def line(self, name: str, text: str) -> None:
-        self.of.setdefault(name, []).append(text)
+    def lines(self, name: str, texts: Sequence[str]) -> None:
+        self.of.setdefault(name, []).extend(texts)
 
     def say(self, text: str, *, alarm: bool = False) -> None:
         self.said.append(text)
