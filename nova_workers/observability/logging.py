@@ -20,6 +20,7 @@ from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from nova_workers.observability.lines import LineHandler, StructuredLines, write_lines_at_once
+from nova_workers.observability.plain_console import plain_console
 from nova_workers.observability.ports import TelemetryConfig
 from nova_workers.observability.redaction import frames_of, redact_secrets
 
@@ -60,7 +61,6 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
         structlog.contextvars.merge_contextvars,
         structlog.stdlib.add_log_level,
         structlog.stdlib.add_logger_name,
-        structlog.processors.TimeStamper(fmt="iso", utc=True),
         _ProcessName(process),
         _add_trace,
     ]
@@ -68,6 +68,8 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
         structlog.processors.StackInfoRenderer(),
         structlog.processors.format_exc_info,
         redact_secrets,
+        # After the redaction, which need not look at it.
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
         *_renderers(settings, target),
     ]
     write_lines_at_once()
@@ -103,7 +105,9 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
 def _renderers(settings: TelemetryConfig, target: TextIO) -> list[Processor]:
     if settings.log_format == "json":
         return [structlog.processors.JSONRenderer(serializer=_to_json)]
-    return [structlog.dev.ConsoleRenderer(colors=target.isatty(), exception_formatter=structlog.dev.plain_traceback)]
+    if target.isatty():
+        return [structlog.dev.ConsoleRenderer(exception_formatter=structlog.dev.plain_traceback)]
+    return [plain_console()]
 
 
 def _to_json(event_dict: EventDict, **_: Any) -> str:
