@@ -51,7 +51,9 @@ class TreeSource:
 class RunEvents:
     """The stream of one attempt of one run. `emit` never waits and never fails."""
 
-    def __init__(self, publisher: EventPublisher, run_id: str, attempt: int, tree: TreeSource | None = None) -> None:
+    def __init__(
+        self, publisher: EventPublisher, clock: Clock, run_id: str, attempt: int, tree: TreeSource | None = None
+    ) -> None:
         self.run_id = run_id
         self.tree = tree
         self.attempt = attempt
@@ -62,11 +64,12 @@ class RunEvents:
         self.expire_due_s = 0.0
         """When to renew the key's TTL, on the monotonic clock."""
         self._publisher = publisher
+        self._clock = clock
         self._seq = 0
         self._buffer = EventBuffer()
 
-    def emit(self, event: Event, *, urgent: bool = False) -> EventCursor:
-        """Send an event soon, and return its id. An urgent one does not wait for the flush interval.
+    def emit(self, event: Event, *, urgent: bool = False) -> None:
+        """Send an event soon, with the current time. An urgent one does not wait for the flush interval.
 
         Text that comes faster than it can be sent is joined to the event before it, and then has the id of that event.
         """
@@ -74,13 +77,12 @@ class RunEvents:
             self._seq += 1
         elif not self._buffer.join(event):
             self._seq += 1
-            self._buffer.add(self._seq, self._publisher.stamped(event))
+            self._buffer.add(self._seq, event, self._clock.now())
             self.due_s = 0.0 if urgent else self.due_s
             self._publisher.mark_dirty(self)
-        return EventCursor.model_construct(attempt=self.attempt, seq=self._seq, number=0)
 
     def upcoming(self, ahead: int = 1) -> EventCursor:
-        """Return the id that the event after `ahead` - 1 others will have."""
+        """Return the id that the event after `ahead` - 1 others will have; with 0, that of the last one."""
         return EventCursor.model_construct(attempt=self.attempt, seq=self._seq + ahead, number=0)
 
     def take(self) -> list[tuple[int, bytes]]:
@@ -112,13 +114,9 @@ class EventPublisher:
         self._idle = asyncio.Event()
         self._idle.set()
 
-    def stamped(self, event: Event) -> Event:
-        """Return an event with the current time."""
-        return event.model_copy(update={"at": self._clock.now()})
-
     def open(self, run_id: str, attempt: int, tree: TreeSource | None = None) -> RunEvents:
         """Begin the stream of an attempt."""
-        return RunEvents(self, run_id, attempt, tree)
+        return RunEvents(self, self._clock, run_id, attempt, tree)
 
     def announce_tree(self, news: TreeNews) -> None:
         """Send what a transaction changed in an orchestration, on its stream, after urgent events of runs until now."""

@@ -59,7 +59,9 @@ class Turn:
 
     async def emit(self, *events: Event) -> None:
         """Send live events and wait until they are in Redis."""
-        self.said += [self.events.emit(event) for event in events]
+        for event in events:
+            self.events.emit(event)
+            self.said.append(self.events.upcoming(0))
         await self.worker.publisher.drain(5)
 
     async def commit(self, text: str, *calls: ToolCall) -> EventCursor:

@@ -8,7 +8,7 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
-from nova_workers.contracts.events import Reasoning, StreamEnd, Thinking, Token
+from nova_workers.contracts.events import Reasoning, StreamEnd, Thinking, Token, event_adapter
 from nova_workers.contracts.orchestration.events import OrchestrationEnd, TreeCursor, TreeNews, TreeRecord
 from nova_workers.ids import new_id
 from nova_workers.keys import EVENTS_TTL_S, run_events
@@ -172,6 +172,29 @@ async def test_while_redis_is_unavailable_the_newest_events_are_kept(redis: Redi
     assert kept == [*range(1, 201), *range(251, 10_251)], "the batch in doubt is kept too"
 
 
+async def test_an_event_has_the_time_at_which_it_was_emitted_and_joined_text_that_of_its_first_piece(redis: Redis):
+    clock = ManualClock()
+    times = [clock.now()]
+    async with publisher_on(redis, clock=clock, flush_ms=0) as publisher:
+        events = publisher.open(RUN, 1)
+        events.emit(Token(text="\ud800 is half a character"))
+        say(events, *"x" * 199)
+        for piece in "yz":
+            clock.advance(1.5)
+            times.append(clock.now())
+            events.emit(Token(text=piece))
+        clock.advance(1.5)
+        times.append(clock.now())
+        events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
+        await publisher.drain(5)
+    sent = [event_adapter.validate_python(event.event) for event in await stored(redis)]
+    assert [(event.type, event.at) for event in (sent[0], *sent[-2:])] == [
+        ("token", times[0]),
+        ("token", times[1]),
+        ("stream_end", times[3]),
+    ]
+
+
 @proves("events.exact")
 async def test_text_that_comes_faster_than_it_can_be_sent_is_joined_and_none_is_lost(redis: Redis):
     pieces = [f"{at} " for at in range(30_000)]
@@ -181,7 +204,8 @@ async def test_text_that_comes_faster_than_it_can_be_sent_is_joined_and_none_is_
         events.emit(Token(text="not of the answer", agent="helper"))
         events.emit(Reasoning(text="nor this"))
         say(events, *pieces[29_000:])
-        last = events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
+        events.emit(StreamEnd(run_id=RUN, final=True, status="succeeded"), urgent=True)
+        last = events.upcoming(0)
         await publisher.drain(10)
     sent = await stored(redis)
     assert [event.cursor.seq for event in sent] == list(range(1, last.seq + 1))
