@@ -6,7 +6,6 @@ configuration to those that change with its memories and its task, so that two p
 possible prefix, which the provider's prompt cache can hold.
 """
 
-import re
 from collections.abc import Sequence
 
 from nova_workers.contracts.agents import AgentSpec, Responsibility
@@ -14,7 +13,8 @@ from nova_workers.prompts.markup import SECTIONS, STABLE_SECTIONS, bullets, one_
 
 __all__ = ["build_system_prompt", "stable_prefix_chars"]
 
-_CHANGING_SECTION = re.compile(rf"(?:\A|\n\n)<(?:{'|'.join(SECTIONS[STABLE_SECTIONS:])})>$", re.MULTILINE)
+_BETWEEN = "\n\n"
+_CHANGING = tuple(f"{_BETWEEN}<{tag}>\n" for tag in SECTIONS[STABLE_SECTIONS:])
 
 
 def build_system_prompt(
@@ -55,7 +55,7 @@ def build_system_prompt(
         "Memories": bullets(memories),
         "Task": task,
     }
-    return "\n\n".join(filter(None, (section(tag, content[tag]) for tag in SECTIONS)))
+    return _BETWEEN.join(filter(None, (section(tag, content[tag]) for tag in SECTIONS)))
 
 
 def stable_prefix_chars(prompt: str) -> int:
@@ -64,8 +64,10 @@ def stable_prefix_chars(prompt: str) -> int:
     Args:
         prompt: From `build_system_prompt`; content cannot forge the tag of a section.
     """
-    found = _CHANGING_SECTION.search(prompt)
-    return len(prompt) if found is None else found.start()
+    # From the end, where these sections are: a prompt may be long.
+    padded = f"{_BETWEEN}{prompt}"
+    starts = [start for opening in _CHANGING if (start := padded.rfind(opening)) >= 0]
+    return max(min(starts) - len(_BETWEEN), 0) if starts else len(prompt)
 
 
 def _paragraphs(*parts: str) -> str:
