@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
@@ -14,6 +15,7 @@ from nova_workers.capabilities.seam import (
     Revealed,
     RevealsSecrets,
     Servers,
+    ToolDeclaration,
     input_schema,
 )
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
@@ -80,6 +82,8 @@ class CapabilityRegistry:
         self._reveals: dict[str, RevealsSecrets] = {}
         self._tools: set[tuple[str, bool]] = set()
         """Names of tools, and whether their capability is injected."""
+        self._secret_tools: list[tuple[str, ToolDeclaration[Any]]] = []
+        """The few tools that take secrets, with their capabilities."""
         for capability in capabilities:
             self.add(capability)
 
@@ -99,6 +103,8 @@ class CapabilityRegistry:
                 if field not in tool.input.model_fields:
                     raise ConfigurationError(f"Tool {tool.name!r} takes secrets in {field!r}, and has no such field.")
             self._tools.add((tool.name, capability.injected is not None))
+            if tool.takes_secrets:
+                self._secret_tools.append((capability.name, tool))
         self._capabilities[capability.name] = capability
         if isinstance(capability, ChecksGrants):
             self._checks[capability.name] = capability
@@ -196,13 +202,12 @@ class CapabilityRegistry:
         return declared | open_ended
 
     async def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
-        if isinstance(resolved, Mapping):
-            return resolved
-        if not isinstance(resolved, DeclaredServer):
-            return {name: resolved}
-        if self._serve is None:
-            raise ConfigurationError("This process describes capabilities and does not serve them.")
-        return {name: await self._serve(resolved)}
+        # First what most capabilities have, as a check for a `Mapping` takes longer.
+        if isinstance(resolved, DeclaredServer):
+            if self._serve is None:
+                raise ConfigurationError("This process describes capabilities and does not serve them.")
+            return {name: await self._serve(resolved)}
+        return resolved if isinstance(resolved, Mapping) else {name: resolved}
 
     async def revealed(self, connection: Connection, spec: AgentSpec, tenant_id: str) -> tuple[Revealed, ...]:
         """Return the secrets that a run of this agent may see. No query if no capability reveals any.
@@ -238,10 +243,7 @@ class CapabilityRegistry:
     def secret_fields(self, spec: AgentSpec) -> dict[str, tuple[str, ...]]:
         """Return the tools of an agent that take secrets, with the fields of their input that contain them."""
         return {
-            tool.name: tool.takes_secrets
-            for name, capability in self._capabilities.items()
-            for tool in capability.tools or ()
-            if tool.takes_secrets and self._may_have(spec, name, tool.name)
+            tool.name: tool.takes_secrets for name, tool in self._secret_tools if self._may_have(spec, name, tool.name)
         }
 
     def _may_have(self, spec: AgentSpec, name: str, tool: str) -> bool:
@@ -256,12 +258,14 @@ class CapabilityRegistry:
         if capability is None or capability.injected is not None:
             known = ", ".join(sorted(key for key, found in self._capabilities.items() if found.injected is None))
             raise InvalidInput(f"{field}: there is no capability {name!r}. Known: {known}.", field=field)
-        declared = None if capability.tools is None else [tool.name for tool in capability.tools]
-        for tool in grant.tools or ():
-            if declared is not None and tool not in declared:
-                raise InvalidInput(
-                    f"{field}.tools: {name} has no tool {tool!r}. It has {', '.join(declared)}.", field=f"{field}.tools"
-                )
+        if grant.tools and capability.tools is not None:
+            declared = [tool.name for tool in capability.tools]
+            for tool in grant.tools:
+                if tool not in declared:
+                    raise InvalidInput(
+                        f"{field}.tools: {name} has no tool {tool!r}. It has {', '.join(declared)}.",
+                        field=f"{field}.tools",
+                    )
         config = _parse(capability, grant, f"{field}.config")
         if name in self._checks:
             self._checks[name].check_grant(config, f"{field}.config")
