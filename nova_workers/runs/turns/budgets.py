@@ -27,7 +27,7 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -
     """
     rests = await _left_today(database, claim, abort)
     if claim.place is None or not claim.place.limits.has_budget:
-        return replace(claim, left_usd=min(rests, default=None))
+        return replace(claim, left_usd=min(rests)) if rests else claim
     place = claim.place
     spent = await persist(
         database, abort, lambda c: tree_spending(c, place.orchestration_id, except_turn_id=claim.turn_id)

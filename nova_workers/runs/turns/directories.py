@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from pathlib import Path
 
@@ -26,7 +27,8 @@ class AgentDirectories:
     def __init__(self, settings: Settings, clock: Clock) -> None:
         self._settings = settings
         self._clock = clock
-        self._seen_s: dict[Path, float] = {}
+        self._seen: dict[tuple[str, str], tuple[str, float]] = {}
+        """By tenant and name: the path, and when it was seen."""
 
     async def directory(self, claim: Claim) -> str | None:
         """Return the directory of a run's agent; None for an agent without native tools.
@@ -36,11 +38,13 @@ class AgentDirectories:
         """
         if not native_tools(claim.agent.trust):
             return None
-        path = self._settings.agent_directory(claim.tenant_id, claim.directory or claim.agent_id)
-        ceilings = claim.ceilings
+        owner = claim.tenant_id, claim.directory or claim.agent_id
         now_s = self._clock.monotonic_s()
-        if now_s - self._seen_s.get(path, float("-inf")) < _TRUSTED_FOR_S:
-            return str(path)
+        known, seen_s = self._seen.get(owner, ("", -math.inf))
+        if now_s - seen_s < _TRUSTED_FOR_S:
+            return known
+        path = self._settings.agent_directory(*owner)
+        ceilings = claim.ceilings
         try:
             await asyncio.to_thread(make_private, path, other_user=ceilings is not None and ceilings.sandbox)
         except OSError as error:
@@ -49,9 +53,9 @@ class AgentDirectories:
                 kind="unknown",
                 retryable=True,
             ) from error
-        if len(self._seen_s) >= _REMEMBERED:
-            self._seen_s.clear()
-        self._seen_s[path] = now_s
+        if len(self._seen) >= _REMEMBERED:
+            self._seen.clear()
+        self._seen[owner] = str(path), now_s
         return str(path)
 
 
