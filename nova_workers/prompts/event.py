@@ -61,8 +61,9 @@ def _occurrence(trigger: TriggerOccurrence, zone: ZoneInfo) -> str:
 
 def _moment(at: datetime, zone: ZoneInfo) -> str:
     local = at.astimezone(zone)
-    time_of_day, offset = f"{local:%H:%M}", local.isoformat(timespec="minutes")[16:]
-    return f"{_WEEKDAYS[local.weekday()]}, {local.date()}, {time_of_day} ({zone.key}, UTC{offset})"
+    written = local.isoformat(timespec="minutes")
+    date, time_of_day, offset = written[:10], written[11:16], written[16:]
+    return f"{_WEEKDAYS[local.weekday()]}, {date}, {time_of_day} ({zone.key}, UTC{offset})"
 
 
 def _zone(name: str) -> ZoneInfo:
