@@ -111,6 +111,10 @@ class Tracing:
             attributes: Facts to filter by; those that are None are left out.
             kind: ``SERVER`` for a request that came in.
         """
+        if self._sdk is None and parent is None:
+            # Nothing is recorded, and the current span remains the one that is passed on.
+            yield trace.get_current_span()
+            return
         span = self._tracer.start_span(name, context=_parent(parent), kind=kind, attributes=_present(attributes))
         with trace.use_span(span, end_on_exit=True, record_exception=False, set_status_on_exception=False):
             try:
