@@ -14,6 +14,7 @@ import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any, Final
 
+from hiredis import pack_command
 from redis.asyncio import BlockingConnectionPool, Connection, Redis, SSLConnection, UnixDomainSocketConnection
 from redis.asyncio.connection import AbstractConnection
 from redis.asyncio.connection import DefaultParser as AsyncParser
@@ -70,10 +71,25 @@ _REPLY_PARSER: Final = _attentive(AsyncParser)
 
 
 class _Sound(AbstractConnection):
-    """A connection that reports its reset as an `OSError`, and its timeouts to its pool."""
+    """A connection that reports its reset as an `OSError`, and its timeouts to its pool.
+
+    It packs commands in C, and writes them without a task for each, which redis-py makes to bound the wait for a full
+    socket: the wait for the reply is bounded too.
+    """
 
     opened_s = 0.0
     on_timeout: Callable[[], None]
+
+    def pack_command(self, *args: Any) -> list[bytes]:
+        return [pack_command((*args[0].split(), *args[1:]))]
+
+    async def send_packed_command(self, command: Any, check_health: bool = True) -> None:
+        writer = self._writer
+        is_due = check_health and asyncio.get_running_loop().time() > self.next_health_check
+        if writer is None or is_due or writer.is_closing() or writer.transport.get_write_buffer_size():
+            await super().send_packed_command(command, check_health)
+        else:
+            writer.writelines(command)
 
     async def disconnect(self, *args: Any, error: Exception | None = None, **options: Any) -> None:
         if isinstance(error, RedisTimeoutError):
@@ -114,10 +130,35 @@ _SOUND: Final[dict[Any, type[_Sound]]] = {
 class _Pool(BlockingConnectionPool):
     """A pool that opens its idle connections anew after a reply of one of them did not arrive in time.
 
-    Bounded: a caller waits for a free connection, instead of one more being opened for each follower.
+    Bounded: a caller waits for a free connection, instead of one more being opened for each follower. Where none waits,
+    a connection changes hands without the lock and the measurements of redis-py, which cost a third of a command.
     """
 
     _doubted_s = 0.0
+    _waiting = 0
+    """Callers that wait for a free connection, or for a new one to be opened."""
+
+    async def get_connection(self, *_: Any, **__: Any) -> Any:
+        if self._waiting or not self._available_connections:
+            self._waiting += 1
+            try:
+                return await super().get_connection()
+            finally:
+                self._waiting -= 1
+        connection = self.get_available_connection()
+        try:
+            await self.ensure_connection(connection)
+        except BaseException:
+            await self.release(connection)
+            raise
+        return connection
+
+    async def release(self, connection: Any) -> None:
+        if self._waiting or connection.should_reconnect():
+            await super().release(connection)
+        else:
+            self._in_use_connections.remove(connection)
+            self._available_connections.append(connection)
 
     def make_connection(self) -> Any:
         connection: Any = super().make_connection()

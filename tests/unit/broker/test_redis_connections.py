@@ -55,6 +55,36 @@ def test_commands_after_a_reset_are_repeated_on_new_connections(play: Callable[[
     play(scenario)
 
 
+async def test_more_commands_than_connections_wait_for_one_another(redis_url: str, monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr(redis_connections, "_CONNECTIONS", 3)
+    client = connect(redis_url)
+    pool = cast(Any, client.connection_pool)
+    try:
+        for _ in range(3):
+            async with asyncio.timeout(10):
+                answers = await asyncio.gather(*(client.echo(f"message {number}") for number in range(200)))
+            assert answers == [f"message {number}".encode() for number in range(200)]
+            assert len(pool._available_connections) <= 3
+            assert not pool._in_use_connections
+    finally:
+        await client.aclose()
+
+
+async def test_commands_larger_than_the_buffer_of_a_socket_arrive_whole(redis_url: str, redis: Redis):
+    client = connect(redis_url)
+    texts = [bytes([65 + number]) * 6_000_000 for number in range(4)]
+    try:
+        await asyncio.gather(*(client.set(f"nova:test:{text[:1].decode()}", text, ex=60) for text in texts))
+        pipeline = client.pipeline(transaction=False)
+        for text in texts:
+            pipeline.set("nova:test:last", text, ex=60)
+        assert all(await pipeline.execute())
+    finally:
+        await client.aclose()
+    assert [await redis.get(f"nova:test:{text[:1].decode()}") == text for text in texts] == [True] * 4
+    assert await redis.get("nova:test:last") == texts[-1]
+
+
 def test_of_forgotten_connections_only_the_first_costs_a_timeout(
     play: Callable[[Scenario], None], monkeypatch: pytest.MonkeyPatch
 ):
