@@ -176,7 +176,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
     canceller = Canceller(database, control, publisher, dispatcher)
     shell = find_shell(settings)
     engines = build_engines(settings, redis, clock, metrics, shell)
-    # Shared by indexing and search: the local model is a process of 172 MB.
+    # Shared by indexing and search: the local model is a process of 180 MB.
     provider = embedding_provider(settings.effects)
     routes = build_routes(database, settings)
     effects = declare_effects(

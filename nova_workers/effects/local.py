@@ -1,7 +1,7 @@
 """Embeddings on this machine, in one child process that does not slow down turns.
 
-The model takes 4 to 30 ms of CPU per window and 172 MB: on the event loop it would block every turn of the process, in
-a thread it would hold the interpreter's lock and stay in the worker's memory. So it runs in a child of low priority
+The model takes 1.5 to 37 ms of CPU per window and 180 MB: on the event loop it would block every turn of the process,
+in a thread it would hold the interpreter's lock and stay in the worker's memory. So it runs in a child of low priority
 that is started for the first text, replaced when it dies, and stopped after an idle time.
 
 The child has its own session: Ctrl-C and signals to the worker's process group do not reach it. It ends when its stdin
@@ -33,7 +33,7 @@ _CHILD_ENVIRONMENT: Final = {
     "OMP_NUM_THREADS": "1",
     "TOKENIZERS_PARALLELISM": "false",
     "HF_HUB_OFFLINE": "1",
-    # Large blocks go back to the system when they are freed: 172 MB instead of 229 (measured).
+    # Large blocks go back to the system when they are freed: 180 MB instead of 220 (measured).
     "MALLOC_MMAP_THRESHOLD_": "1048576",
 }
 _TEXTS_AT_ONCE: Final = 4

@@ -42,7 +42,7 @@ def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
 def remote_embeddings(settings: EffectSettings) -> EmbeddingProvider | None:
     """Return the provider if it is a server, else None: for processes that must stay small.
 
-    The local model is a child process of 172 MB, more than an API process itself.
+    The local model is a child process of 180 MB, more than an API process itself.
 
     Raises:
         ConfigurationError: ``openai`` without a base URL.

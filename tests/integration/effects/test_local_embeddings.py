@@ -49,9 +49,26 @@ async def test_texts_of_similar_meaning_have_near_vectors(local: LocalEmbeddings
 
 
 async def test_a_texts_vector_does_not_depend_on_its_neighbours(local: LocalEmbeddings) -> None:
-    (alone,) = await local.embed(["a short question"])
-    _, among, _ = await local.embed(["x " * 3000, "a short question", ""])
-    assert list(alone) == list(among)
+    texts = [
+        "",
+        "hello",
+        "And again",
+        "And again",
+        "Is it raining in Paris?",
+        "你好世界",
+        "word " * 12,
+        "a longer text " * 7,
+    ]
+    texts += [
+        "of two windows " * 70,
+        "x " * 3000,
+        "The build fails with a linker error",
+        "Remember that it is Thursday",
+    ]
+    alone = {text: (await local.embed([text]))[0] for text in texts}
+    for order in (texts, texts[::-1], sorted(texts), sorted(texts, key=len)):
+        for text, among in zip(order, await local.embed(order), strict=True):
+            assert list(among) == pytest.approx(list(alone[text]), abs=1e-5)
 
 
 async def test_the_end_of_a_long_text_counts(local: LocalEmbeddings) -> None:
