@@ -15,7 +15,7 @@ import os
 import struct
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Final
@@ -36,8 +36,11 @@ _CHILD_ENVIRONMENT: Final = {
     # Large blocks go back to the system when they are freed: 180 MB instead of 220 (measured).
     "MALLOC_MMAP_THRESHOLD_": "1048576",
 }
-_TEXTS_AT_ONCE: Final = 4
-"""Texts per exchange with the child. Callers alternate, so that a query waits for 4 texts and not for a whole batch."""
+_EXCHANGE_TEXTS: Final = 16
+_EXCHANGE_CHARS: Final = 1_000
+"""Most texts per exchange with the child, and most characters of several. Callers alternate, so that a query waits for
+one exchange and not for a whole batch: of CPU 25 ms for 16 short texts, 60 for 12 sentences, 150 for a long text
+(measured)."""
 
 _log = structlog.get_logger(__name__)
 
@@ -80,9 +83,8 @@ class LocalEmbeddings:
         self._begin_call()
         try:
             async with asyncio.timeout(self._timeout_s):
-                for start in range(0, len(texts), _TEXTS_AT_ONCE):
-                    few = texts[start : start + _TEXTS_AT_ONCE]
-                    body = json.dumps(list(few)).encode()
+                for few in _exchanges(texts):
+                    body = json.dumps(few).encode()
                     answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, body)
                     vectors += self._vectors(answer, len(few))
         except TimeoutError as error:
@@ -184,6 +186,19 @@ class LocalEmbeddings:
 
     def _stop_child(self) -> None:
         self._thread.submit(self._reap)
+
+
+def _exchanges(texts: Sequence[str]) -> Iterator[list[str]]:
+    """Cut the texts, in their order, into those of one exchange each."""
+    few: list[str] = []
+    chars = 0
+    for text in texts:
+        chars += len(text)
+        if few and (len(few) == _EXCHANGE_TEXTS or chars > _EXCHANGE_CHARS):
+            yield few
+            few, chars = [], len(text)
+        few.append(text)
+    yield few
 
 
 def _start() -> subprocess.Popen[bytes]:

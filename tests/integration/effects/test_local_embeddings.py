@@ -85,6 +85,14 @@ async def test_odd_texts_are_embedded(local: LocalEmbeddings) -> None:
     assert await local.embed([]) == []
 
 
+async def test_a_single_text_does_not_wait_for_a_whole_batch(local: LocalEmbeddings) -> None:
+    batch = asyncio.create_task(local.embed(["word " * 100] * 60))
+    query = asyncio.create_task(local.embed(["hello"]))
+    done, _ = await asyncio.wait((batch, query), return_when=asyncio.FIRST_COMPLETED)
+    assert done == {query}
+    assert len(await batch) == 60
+
+
 async def test_the_child_has_low_priority_and_its_own_session(local: LocalEmbeddings) -> None:
     assert local.child_pid is None
     await local.embed(["hello"])
