@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 
 from nova_workers.ledger.named_sql import bind
+from nova_workers.ledger.sessions import Session
 
 __all__ = ["BoundConnection", "Row", "SharedConnection", "SharedSnapshot"]
 
@@ -20,7 +21,7 @@ class BoundConnection:
 
     __slots__ = ("_connection", "sent")
 
-    def __init__(self, connection: asyncpg.pool.PoolConnectionProxy) -> None:  # type: ignore[type-arg]
+    def __init__(self, connection: Session) -> None:
         self._connection = connection
         self.sent: list[str] = []
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager, nullcontext, suppress
-from typing import Any, Literal, Protocol
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
+from types import TracebackType
+from typing import Any, Final, Literal, NoReturn, Protocol
 
 import asyncpg
 
@@ -20,11 +22,15 @@ from nova_workers.ledger.failures import (
     unstorable,
     write_something,
 )
-from nova_workers.ledger.sessions import CANCELLATION_S, FLEET_ROLE, TENANT_ROLE, RoleRefused, open_pool
+from nova_workers.ledger.session_pool import SessionPool
+from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE, RoleRefused, Session, session_opener
 from nova_workers.ledger.shares import Shares
 from nova_workers.ledger.visibility import bound_tenant, visible_tenant
 
 __all__ = ["Access", "Connection", "Database", "Row", "Snapshot"]
+
+_MOST_STATEMENTS: Final = 50_000
+"""Of a session, which bounds what its server process caches."""
 
 Access = Literal["user", "fleet", "tenants"]
 """What the statements of a pool see: all that the user of the URL may (commands); the rows of all tenants, and in a
@@ -111,8 +117,7 @@ class Database:
         }
         self._command_timeout_s = command_timeout_s
         self._keeps_sessions = keeps_sessions
-        self._pools: dict[str | None, asyncpg.Pool] = {}  # type: ignore[type-arg]
-        self._opening = asyncio.Lock()
+        self._pools: dict[str | None, SessionPool] = {}
 
     async def open(self) -> None:
         """Connect now, to fail early.
@@ -120,7 +125,8 @@ class Database:
         Raises:
             Unavailable: The database cannot be reached.
         """
-        await self._require_pool(self._session()[0])
+        async with self.connection():
+            pass
 
     async def close(self) -> None:
         """Close every connection."""
@@ -140,8 +146,7 @@ class Database:
         except UNAVAILABLE as error:
             raise unavailable(error, may_be_written=False) from error
 
-    @asynccontextmanager
-    async def connection(self) -> AsyncGenerator[Connection]:
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
         """Check out a connection on which each statement commits by itself.
 
         Raises:
@@ -149,18 +154,7 @@ class Database:
                 been committed.
             Unstorable: It refuses a value; nothing was written.
         """
-        bound: BoundConnection | None = None
-        try:
-            async with self._lend() as connection:
-                bound = SharedConnection(connection) if connection.is_shared else BoundConnection(connection)
-                yield bound
-        except UNAVAILABLE as error:
-            sent = [] if bound is None else bound.sent
-            # The server rolled back the statement it refused and had committed the ones before.
-            unsure = sent[:-1] if is_refusal(error) else sent
-            raise unavailable(error, may_be_written=write_something(unsure)) from error
-        except UNSTORABLE as error:
-            raise unstorable(error) from error
+        return _Checkout(self._lend())
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
@@ -205,40 +199,9 @@ class Database:
         except UNSTORABLE as error:
             raise unstorable(error) from error
 
-    @asynccontextmanager
-    async def _lend(self) -> AsyncGenerator[Any]:
+    def _lend(self) -> _Loan:
         role, tenant_id = self._session()
-        pool: Any = await self._require_pool(role)
-        share = self._shares[role].hold() if self._shares else nullcontext()
-        async with share, self._checked_out(pool) as connection:
-            try:
-                await connection.bind(tenant_id or "", current_actor())
-                yield connection
-            except asyncpg.InternalClientError:
-                # The connection is out of sync with its server, so the next user would fail too.
-                connection.terminate()
-                raise
-            except asyncpg.ReadOnlySQLTransactionError:
-                # After a failover a new connection to the same address may reach a server that takes writes.
-                await pool.expire_connections()
-                raise
-
-    @asynccontextmanager
-    async def _checked_out(self, pool: Any) -> AsyncGenerator[Any]:
-        connection: Any = await pool.acquire(timeout=self._command_timeout_s)
-        try:
-            while not await connection.answers():
-                # The network lost it while it was idle, and so probably all others.
-                connection.terminate()
-                await pool.release(connection)
-                await pool.expire_connections()
-                connection = await pool.acquire(timeout=self._command_timeout_s)
-            yield connection
-        finally:
-            # A release waits for the end of an interrupted statement's cancellation. On a lost connection no answer
-            # comes: the pool closes it, and the caller gets what interrupted the statement, a cancellation too.
-            with suppress(TimeoutError):
-                await pool.release(connection, timeout=CANCELLATION_S)
+        return _Loan(self._pool(role), self._shares.get(role), tenant_id or "", self._command_timeout_s)
 
     async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
         """Run one statement in its own transaction and return its rows."""
@@ -267,21 +230,115 @@ class Database:
         tenant_id = visible_tenant() if self._access == "tenants" else bound_tenant()
         return (FLEET_ROLE if tenant_id is None else TENANT_ROLE), tenant_id
 
-    async def _require_pool(self, role: str | None) -> asyncpg.Pool:  # type: ignore[type-arg]
-        if role not in self._pools:
-            async with self._opening:
-                if role not in self._pools:
-                    try:
-                        self._pools[role] = await open_pool(
-                            self._url,
-                            name=self._name,
-                            size=self._sizes[role],
-                            role=role,
-                            command_timeout_s=self._command_timeout_s,
-                            keeps_sessions=self._keeps_sessions,
-                        )
-                    except RoleRefused as error:
-                        raise Unavailable(str(error), server="postgres", may_be_written=False) from error
-                    except UNAVAILABLE as error:
-                        raise unavailable(error, may_be_written=False) from error
-        return self._pools[role]
+    def _pool(self, role: str | None) -> SessionPool:
+        pool = self._pools.get(role)
+        if pool is None:
+            pool = self._pools[role] = SessionPool(
+                session_opener(self._url, name=self._name, role=role, command_timeout_s=self._command_timeout_s),
+                size=self._sizes[role],
+                most_statements=sys.maxsize if self._keeps_sessions else _MOST_STATEMENTS,
+            )
+        return pool
+
+
+class _Loan:
+    """A session for a block: of the tenant's share, alive, and bound to the tenant and the actor of the context.
+
+    A class, like `_Checkout`: each statement of a turn enters both, and a generator costs three times as much.
+    """
+
+    __slots__ = ("_pool", "_session", "_share", "_shares", "_tenant_id", "_timeout_s")
+
+    def __init__(self, pool: SessionPool, shares: Shares | None, tenant_id: str, timeout_s: float) -> None:
+        self._pool = pool
+        self._shares = shares
+        self._tenant_id = tenant_id
+        self._timeout_s = timeout_s
+        self._share: asyncio.Semaphore | None = None
+
+    async def __aenter__(self) -> Session:
+        if self._shares is not None:
+            self._share = await self._shares.take()
+        try:
+            self._session = await self._borrow_alive()
+        except RoleRefused as error:
+            self._release_share()
+            raise Unavailable(str(error), server="postgres", may_be_written=False) from error
+        except BaseException:
+            self._release_share()
+            raise
+        try:
+            await self._session.bind(self._tenant_id, current_actor())
+        except BaseException as error:
+            await self._release(error)
+            raise
+        return self._session
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._release(error)
+
+    async def _borrow_alive(self) -> Session:
+        while True:
+            session = await self._pool.borrow(self._timeout_s)
+            try:
+                if await session.answers():
+                    return session
+            except BaseException:
+                await self._pool.release(session, is_interrupted=True)
+                raise
+            # The network lost it while it was idle, and so probably all others.
+            session.terminate()
+            await self._pool.release(session)
+            self._pool.expire()
+
+    async def _release(self, error: BaseException | None) -> None:
+        if isinstance(error, asyncpg.InternalClientError):
+            # The connection is out of sync with its server, so the next user would fail too.
+            self._session.terminate()
+        elif isinstance(error, asyncpg.ReadOnlySQLTransactionError):
+            # After a failover a new connection to the same address may reach a server that takes writes.
+            self._pool.expire()
+        try:
+            await self._pool.release(self._session, is_interrupted=error is not None)
+        finally:
+            self._release_share()
+
+    def _release_share(self) -> None:
+        if self._share is not None:
+            self._share.release()
+            self._share = None
+
+
+class _Checkout:
+    """A connection for a block, whose failures are errors of ours."""
+
+    __slots__ = ("_bound", "_loan")
+
+    def __init__(self, loan: _Loan) -> None:
+        self._loan = loan
+        self._bound: BoundConnection | None = None
+
+    async def __aenter__(self) -> Connection:
+        try:
+            session = await self._loan.__aenter__()
+        except (*UNAVAILABLE, *UNSTORABLE) as error:
+            self._raise(error)
+        self._bound = SharedConnection(session) if session.is_shared else BoundConnection(session)
+        return self._bound
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self._loan.__aexit__(kind, error, trace)
+        if isinstance(error, (*UNAVAILABLE, *UNSTORABLE)):
+            self._raise(error)
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        if isinstance(error, UNSTORABLE):
+            raise unstorable(error) from error
+        sent = [] if self._bound is None else self._bound.sent
+        # The server rolled back the statement it refused and had committed the ones before.
+        unsure = sent[:-1] if is_refusal(error) else sent
+        raise unavailable(error, may_be_written=write_something(unsure)) from error

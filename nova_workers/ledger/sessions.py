@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import sys
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from types import TracebackType
 from typing import Any
@@ -19,7 +18,7 @@ from nova_workers.ledger.failures import UNAVAILABLE
 from nova_workers.ledger.named_sql import bind
 from nova_workers.sockets import TCP_OPTIONS
 
-__all__ = ["CANCELLATION_S", "FLEET_ROLE", "TENANT_ROLE", "RoleRefused", "open_pool"]
+__all__ = ["CANCELLATION_S", "FLEET_ROLE", "TENANT_ROLE", "RoleRefused", "Session", "session_opener"]
 
 FLEET_ROLE = "nova_fleet"
 """Sees and changes the rows of all tenants (`models/rights/row_security.py`)."""
@@ -34,8 +33,6 @@ _PROBE_S = 2.0
 _IDLE_TRANSACTION = "20s"
 """Postgres ends a session whose transaction waits this long for its client: a process that was stopped in a transaction
 would hold its locks, and recovery would skip the runs and threads that it locked. Shorter than a lease."""
-
-_MOST_STATEMENTS = 50_000
 
 _SETTLE = f"""
 SET idle_in_transaction_session_timeout = '{_IDLE_TRANSACTION}';
@@ -74,7 +71,7 @@ class _Transaction(Transaction):
         """Begin, and bind the transaction where the session is not this connection's own."""
         await super().start()
         session = self._connection
-        if isinstance(session, _Session) and session.is_shared:
+        if isinstance(session, Session) and session.is_shared:
             await session.bind_transaction()
 
     async def __aexit__(
@@ -91,13 +88,16 @@ class _Transaction(Transaction):
                 self._connection.terminate()
 
 
-class _Session(asyncpg.Connection):  # type: ignore[type-arg]
+class Session(asyncpg.Connection):  # type: ignore[type-arg]
     """A connection that is not reset when it returns to the pool: its only session state is set at each checkout.
 
     Behind a pooler it sets none: each transaction is bound by itself.
 
     The reset costs a round trip per checkout (measured: 277 µs with it, 152 µs without).
     """
+
+    generation = 0
+    """Of its pool, when it was opened."""
 
     used_s = 0.0
     """When it was last taken from the pool, on the loop's clock; 0 before the first time."""
@@ -108,12 +108,33 @@ class _Session(asyncpg.Connection):  # type: ignore[type-arg]
     role: str | None = None
     """Of its statements; None for that of the URL's user."""
 
+    @property
+    def statements(self) -> int:
+        """How many statements it has executed."""
+        return self._driver.queries_count
+
+    @property
+    def is_clean(self) -> bool:
+        """Whether it is open, and in no transaction."""
+        return not (self.is_closed() or self.is_in_transaction())
+
+    async def settle(self) -> None:
+        """Wait for the end of an interrupted statement's cancellation, and end what it left."""
+        await self._driver._wait_for_cancellation(None)
+        await self.reset()
+
     def get_reset_query(self) -> str:
+        """Return nothing: what a borrower changed is undone by the transaction, or stays for the next `bind`."""
         return ""
+
+    @property
+    def _driver(self) -> Any:
+        return self._protocol
 
     def transaction(
         self, *, isolation: str | None = None, readonly: bool = False, deferrable: bool = False
     ) -> Transaction:
+        """Return a transaction whose rollback is bounded."""
         return _Transaction(self, isolation, readonly, deferrable)
 
     def watch_peer(self) -> None:
@@ -172,57 +193,57 @@ class _Session(asyncpg.Connection):  # type: ignore[type-arg]
         return own == "SELECT 0"
 
 
-async def open_pool(  # type: ignore[type-arg]
-    url: str, *, name: str, size: int, role: str | None, command_timeout_s: float, keeps_sessions: bool
-) -> asyncpg.Pool:
-    """Return a pool of sessions in a role; None keeps that of the URL's user.
+def session_opener(
+    url: str, *, name: str, role: str | None, command_timeout_s: float
+) -> Callable[[], Awaitable[Session]]:
+    """Return a function that opens a session in a role; None keeps that of the URL's user.
+
+    It raises `RoleRefused` if the role does not exist yet, or the user may not take it on.
 
     Args:
         url: Of the database.
         name: Of the sessions, in `pg_stat_activity`.
-        size: Most sessions.
         role: Of the sessions.
         command_timeout_s: For a statement.
-        keeps_sessions: Whether a session lasts as long as its connection. Otherwise it ends after 50,000 statements,
-            which bounds what its server process caches.
-
-    Raises:
-        RoleRefused: The role does not exist yet, or the user may not take it on.
     """
 
-    async def prepare(connection: _Session) -> None:
-        connection.watch_peer()
-        connection.role = role
-        if connection.is_shared:
-            async with _saying_what_to_grant(role), connection.transaction():
-                await _add_codecs(connection)
-            return
-        await _add_codecs(connection)
-        await connection.execute(_SETTLE)
-        if role is not None:
-            async with _saying_what_to_grant(role):
-                await connection.execute(f"SET ROLE {role}")
+    async def open_session() -> Session:
+        session = await _connect(
+            url,
+            connection_class=Session,
+            command_timeout=command_timeout_s,
+            server_settings={"application_name": name},
+        )
+        try:
+            await _prepare(session, role)
+        except BaseException:
+            session.terminate()
+            raise
+        return session
 
-    return await asyncpg.create_pool(
-        url,
-        connect=_connect,
-        min_size=1,
-        max_size=size,
-        connection_class=_Session,
-        init=prepare,
-        command_timeout=command_timeout_s,
-        server_settings={"application_name": name},
-        max_queries=sys.maxsize if keeps_sessions else _MOST_STATEMENTS,
-        max_inactive_connection_lifetime=0,
-    )
+    return open_session
 
 
-async def _connect(*arguments: Any, **options: Any) -> _Session:
+async def _prepare(session: Session, role: str | None) -> None:
+    session.watch_peer()
+    session.role = role
+    if session.is_shared:
+        async with _saying_what_to_grant(role), session.transaction():
+            await _add_codecs(session)
+        return
+    await _add_codecs(session)
+    await session.execute(_SETTLE)
+    if role is not None:
+        async with _saying_what_to_grant(role):
+            await session.execute(f"SET ROLE {role}")
+
+
+async def _connect(*arguments: Any, **options: Any) -> Session:
     """Connect, and again without prepared statements where a pooler stands between.
 
     A prepared statement belongs to a session of the server, and the next transaction may get another.
     """
-    session: _Session = await asyncpg.connect(*arguments, **options)
+    session: Session = await asyncpg.connect(*arguments, **options)
     try:
         if not await session.has_pooler():
             return session
@@ -235,7 +256,7 @@ async def _connect(*arguments: Any, **options: Any) -> _Session:
     return session
 
 
-async def _add_codecs(session: _Session) -> None:
+async def _add_codecs(session: Session) -> None:
     await session.set_type_codec("jsonb", schema="pg_catalog", encoder=_to_json, decoder=orjson.loads)
 
 

@@ -7,8 +7,6 @@ tenants, and an operator's request is one of a tenant.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
-from contextlib import asynccontextmanager
 from contextvars import ContextVar
 from weakref import WeakValueDictionary
 
@@ -32,17 +30,15 @@ class Shares:
         # A share is there as long as something holds it or waits for it.
         self._shares: WeakValueDictionary[str, asyncio.Semaphore] = WeakValueDictionary()
 
-    @asynccontextmanager
-    async def hold(self) -> AsyncGenerator[None]:
-        """Hold one connection of the tenant's share for a block; work for no tenant is not counted.
+    async def take(self) -> asyncio.Semaphore | None:
+        """Take one connection of the tenant's share, and return what releases it; None for work for no tenant.
 
         Raises:
             TimeoutError: The share was full all the time.
         """
         tenant_id = _tenant.get()
         if tenant_id is None:
-            yield
-            return
+            return None
         share = self._shares.get(tenant_id)
         if share is None:
             share = self._shares[tenant_id] = asyncio.Semaphore(self._size)
@@ -51,7 +47,4 @@ class Shares:
                 await share.acquire()
         else:
             await share.acquire()
-        try:
-            yield
-        finally:
-            share.release()
+        return share

@@ -11,7 +11,7 @@ import pytest
 from nova_workers.bootstrap.connections import connect_session
 from nova_workers.clock import SystemClock
 from nova_workers.errors import Unavailable
-from nova_workers.ledger import sessions
+from nova_workers.ledger import database as database_module
 from nova_workers.ledger.database import Database
 from nova_workers.runs.lost_workers import LostWorkers
 from nova_workers.threads.lease import LeaseKeeper
@@ -152,7 +152,7 @@ async def test_a_worker_keeps_its_session_however_many_looks_it_has_made(
     harness: Harness, peers: _Peers, monkeypatch: pytest.MonkeyPatch
 ):
     # A pool ends a session after so many statements: a look a second makes them in 14 hours.
-    monkeypatch.setattr(sessions, "_MOST_STATEMENTS", 3)
+    monkeypatch.setattr(database_module, "_MOST_STATEMENTS", 3)
     one = peers.join("wkr_one")
     for _ in range(4):
         await one.look()
