@@ -19,7 +19,8 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.reads import RunState, SuspendedRun, run_state
 from nova_workers.ledger.runs.replay import RecordedRun, load_recorded_run
 from nova_workers.stopping import stop_tasks
-from nova_workers.streams.hub import Feed, StreamHub
+from nova_workers.streams.ends import EndFeed
+from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.stored import stored_pages
 from nova_workers.streams.wire import Continuity, LiveEvent, decode, is_final
 from nova_workers.vocabulary import ANSWERABLE
@@ -117,15 +118,35 @@ class RunFollower:
             had_events: False if no worker had claimed the run when it was last read.
             after_attempt: Questions of attempts up to this one were answered.
         """
-        async with self._hub.follow(target.run_id, _START, had_events=had_events) as feed:
+        outcome: asyncio.Future[Ending | Literal["timeout"]] = asyncio.get_running_loop().create_future()
 
-            def look(found: SuspendedRun) -> None:
-                if found.asks and found.attempt > after_attempt and not woken.done():
-                    woken.set_result("over")
+        def settle(ending: Ending | Literal["timeout"]) -> None:
+            if not outcome.done():
+                outcome.set_result(ending)
 
+        def look(found: SuspendedRun) -> None:
+            if found.asks and found.attempt > after_attempt:
+                settle("over")
+
+        leaving = asyncio.create_task(until_gone)
+        leaving.add_done_callback(lambda _: settle("gone"))
+        timer = asyncio.get_running_loop().call_later(timeout_s, settle, "timeout")
+        feed = EndFeed(
+            self._redis,
+            target.run_id,
+            partial(_is_end, after_attempt),
+            partial(settle, "over"),
+            had_events=had_events,
+        )
+        try:
             with self._watch.watch(target.run_id, look) as woken:
-                ending = await until_first(_until_final(feed, after_attempt), woken, until_gone, timeout_s)
-        return "over" if ending == "done" else ending
+                woken.add_done_callback(lambda woken: None if woken.cancelled() else settle(woken.result()))
+                await self._hub.join(feed, target.run_id)
+                return await outcome
+        finally:
+            timer.cancel()
+            leaving.cancel()
+            await self._hub.leave(feed, target.run_id)
 
     async def _replay(self, target: Target, delivery: RunDelivery) -> None:
         """Pass on the events of an ended run: those of the stream, and from the ledger what the stream misses."""
@@ -168,17 +189,11 @@ class RunFollower:
             return await load_recorded_run(connection, target.tenant_id, target.run_id)
 
 
-async def _until_final(feed: Feed, after_attempt: int) -> None:
-    async with aclosing(feed.batches()) as batches:
-        async for batch in batches:
-            if is_final(batch.events[-1]) or any(_asks(event, after_attempt) for event in batch.events):
-                return
-
-
-def _asks(event: LiveEvent, after_attempt: int) -> bool:
-    return (
-        event.event["type"] == "waiting" and event.cursor.attempt > after_attempt and event.event["kind"] in ANSWERABLE
-    )
+def _is_end(after_attempt: int, event: LiveEvent) -> bool:
+    """Whether an event is the end of its run, or asks a person after an attempt."""
+    if event.event["type"] == "waiting":
+        return event.cursor.attempt > after_attempt and event.event["kind"] in ANSWERABLE
+    return is_final(event)
 
 
 async def until_first(

@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from nova_workers.contracts.events import EventCursor
 from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel
 from nova_workers.observability.foreign import ForeignMessages
+from nova_workers.streams.ends import EndFeed
 from nova_workers.streams.signals import Signal
 from nova_workers.streams.stored import stored_pages
 from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
@@ -138,6 +139,9 @@ class Feed:
                 await asyncio.sleep(_RECONNECT_S)
 
 
+AnyFeed = Feed | EndFeed | TreeFeed | Signal
+
+
 class StreamHub:
     """Follows any number of runs over one Redis connection. Start `run` before the first `follow`."""
 
@@ -145,7 +149,7 @@ class StreamHub:
         self._redis = redis
         self._foreign = foreign
         self._subscriber = Subscriber(redis, ping_every_s=ping_every_s)
-        self._feeds: dict[str, set[Feed | TreeFeed | Signal]] = {}
+        self._feeds: dict[str, set[AnyFeed]] = {}
         """By channel."""
         self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
@@ -174,6 +178,15 @@ class StreamHub:
         async with self._fed(feed, run_channel(run_id)):
             yield feed
 
+    async def join(self, feed: EndFeed, run_id: str) -> None:
+        """Let a feed notice what is published of a run, until `leave`. While Redis is unavailable that is nothing."""
+        await self._attach(feed, run_channel(run_id))
+
+    async def leave(self, feed: EndFeed, run_id: str) -> None:
+        """Detach a feed from its run. Idempotent."""
+        feed.close()
+        await self._detach(feed, run_channel(run_id))
+
     @asynccontextmanager
     async def follow_tree(self, orchestration_id: str) -> AsyncGenerator[TreeFeed]:
         """Follow an orchestration: the feed learns of new entries, and reads them from its stream."""
@@ -189,19 +202,25 @@ class StreamHub:
             yield signal
 
     @asynccontextmanager
-    async def _fed(self, feed: Feed | TreeFeed | Signal, channel: str) -> AsyncGenerator[None]:
-        feeds = self._feeds.setdefault(channel, set())
-        feeds.add(feed)
+    async def _fed(self, feed: AnyFeed, channel: str) -> AsyncGenerator[None]:
         try:
-            if channel in self._subscribed:
-                feed.resync()
-            await self._join(channel)
+            await self._attach(feed, channel)
             yield
         finally:
-            feeds.discard(feed)
-            if not feeds:
-                self._feeds.pop(channel, None)
-                await self._leave()
+            await self._detach(feed, channel)
+
+    async def _attach(self, feed: AnyFeed, channel: str) -> None:
+        self._feeds.setdefault(channel, set()).add(feed)
+        if channel in self._subscribed:
+            feed.resync()
+        await self._join(channel)
+
+    async def _detach(self, feed: AnyFeed, channel: str) -> None:
+        feeds = self._feeds.get(channel, set[AnyFeed]())
+        feeds.discard(feed)
+        if not feeds:
+            self._feeds.pop(channel, None)
+            await self._leave()
 
     async def run(self) -> None:
         """Receive until canceled. Subscriptions are renewed after a lost connection."""
@@ -280,10 +299,12 @@ class StreamHub:
                 feed.resync()
         elif message["type"] == "message" and feeds:
             data = message["data"]
+            payload = data if isinstance(data, bytes) else str(data).encode()
+            wanting = [feed for feed in feeds if not isinstance(feed, EndFeed) or feed.wants(payload)]
             # Of an orchestration there is only a notification, without a payload.
-            events = decode(data if isinstance(data, bytes) else str(data).encode()) if data else []
-            if data and not events:
+            events = decode(payload) if payload and wanting else []
+            if payload and wanting and not events:
                 self._foreign.drop("event", "unreadable", channel=channel)
                 return
-            for feed in feeds:
+            for feed in wanting:
                 feed.push(events)

@@ -24,7 +24,8 @@ class Subscriber:
     """Receives messages of channels over one connection. One task receives; any may subscribe."""
 
     def __init__(self, redis: Redis, *, ping_every_s: float = PING_EVERY_S) -> None:
-        self._pubsub = redis.pubsub()
+        # redis-py's own handler writes each message out for a line of its debug log.
+        self._pubsub = redis.pubsub(push_handler_func=_passed_on)
         self._ping_every_s = ping_every_s
         self._unanswered = 0
         self._ping_due_s = 0.0
@@ -82,3 +83,7 @@ class Subscriber:
             raise error
         self._unanswered += 1
         await connection.send_command("PING", "nova", check_health=False)
+
+
+async def _passed_on(message: object) -> object:
+    return message
