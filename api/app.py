@@ -75,8 +75,9 @@ it is neither lost nor run twice. Errors are problem documents (RFC 9457) whose 
 
 _ROUTERS = (
     # Fixed paths such as /v1/runs/wait come before those with an id in the same position.
-    health.router,
     submissions.router,
+    submissions.batches,
+    health.router,
     events.router,
     answers.router,
     runs.router,

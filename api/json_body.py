@@ -11,7 +11,7 @@ from fastapi.routing import APIRoute
 from api.errors import MalformedRequest, UnsupportedMediaType
 from nova_workers.errors import InvalidInput
 
-__all__ = ["MAX_JSON_DEPTH", "StrictRoute", "parse_json"]
+__all__ = ["MAX_JSON_DEPTH", "StrictRequest", "StrictRoute", "parse_json"]
 
 MAX_JSON_DEPTH = 64
 """Nesting of arrays and objects. A tool's schema in an agent's configuration needs about 20."""
@@ -34,26 +34,35 @@ class StrictRoute(APIRoute):
             return handle
 
         async def handle_strictly(request: Request) -> Response:
-            strict = _StrictRequest(request.scope, request.receive)
+            strict = StrictRequest(request.scope, request.receive)
             await strict.load()
             return await handle(strict)
 
         return handle_strictly
 
 
-class _StrictRequest(Request):
+class StrictRequest(Request):
     """A request with its parsed JSON, for FastAPI."""
 
-    _loaded: Any = None
+    loaded: Any = None
+    """The body, after `load`."""
 
     async def load(self) -> None:
+        """Read and parse the body.
+
+        Raises:
+            UnsupportedMediaType: It is declared as something else.
+            MalformedRequest: As `parse_json`.
+            InvalidInput: As `parse_json`.
+        """
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             raise UnsupportedMediaType(f"The body is {media_type!r}; send it as Content-Type: application/json.")
-        self._loaded = parse_json(await self.body())
+        self.loaded = parse_json(await self.body())
 
     async def json(self) -> Any:
-        return self._loaded
+        """Return the parsed body."""
+        return self.loaded
 
 
 def parse_json(body: bytes) -> Any:

@@ -51,19 +51,19 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
     ]
     assert listed == snapshot(
         [
-            "GET /healthz",
-            "GET /readyz",
-            "GET /metrics",
             "POST /v1/threads/{thread_id}/runs runs",
             "GET /v1/threads/{thread_id}/runs runs",
             "POST /v1/runs runs",
             "GET /v1/runs runs",
-            "POST /v1/runs/batch runs",
             "POST /v1/threads/{thread_id}/runs/wait runs",
             "POST /v1/runs/wait runs",
             "POST /v1/threads/{thread_id}/runs/stream runs",
             "POST /v1/runs/stream runs",
             "GET /v1/runs/{run_id}/wait runs",
+            "POST /v1/runs/batch runs",
+            "GET /healthz",
+            "GET /readyz",
+            "GET /metrics",
             "GET /v1/runs/{run_id}/events runs",
             "GET /v1/waits runs",
             "POST /v1/runs/{run_id}/answers runs",

@@ -5,6 +5,7 @@ from fastapi import APIRouter, Request, Response
 from api.acceptance import Acceptance, answer_at_end
 from api.auth import RunsCaller
 from api.batches import accept_batch
+from api.direct_route import DirectRoute
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import RunIdPath, ThreadIdPath, TimeoutQuery
@@ -12,9 +13,10 @@ from api.routes.runs.events import EVENTS
 from api.state import State
 from nova_workers.contracts.http.wire import RunBatch, RunBatchView, RunCreate, RunView, StatelessRunCreate
 
-__all__ = ["router"]
+__all__ = ["batches", "router"]
 
-router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
+router = APIRouter(prefix="/v1", tags=["runs"], route_class=DirectRoute)
+batches = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
 
 _ERRORS = problems(404, 409, 410, body=True)
 _STREAM_ERRORS = problems(404, 409, 410, 429, body=True)
@@ -33,7 +35,7 @@ async def create_run(body: StatelessRunCreate, acceptance: Acceptance) -> Respon
     return await acceptance.accept(body, None)
 
 
-@router.post("/runs/batch", response_model=RunBatchView, responses=problems(body=True))
+@batches.post("/runs/batch", response_model=RunBatchView, responses=problems(body=True))
 async def create_runs(body: RunBatch, acceptance: Acceptance) -> RunBatchView:
     """Send up to 100 messages. Each is accepted or refused separately; the answer has the outcomes in order."""
     return RunBatchView(items=await accept_batch(acceptance, body.items))
