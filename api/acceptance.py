@@ -3,13 +3,13 @@
 from collections.abc import Generator, Mapping
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, replace
-from typing import Annotated
+from typing import Annotated, Literal
 
 from fastapi import Depends, Request, Response
 
 from api.auth import Caller, SubmittingCaller
 from api.state import ApiState, state_of
-from api.streaming.following import Target
+from api.streaming.following import Ending, Target
 from api.streaming.sse import RunEventStream
 from api.streaming.stream_permits import StreamPermit
 from api.submitting import IdempotencyKey, accepted_view, to_submission
@@ -17,6 +17,7 @@ from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCre
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import Unavailable
+from nova_workers.ids import new_id
 from nova_workers.ledger.runs.reads import RunState, get_run
 from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
@@ -66,16 +67,18 @@ class MessageAcceptance:
 
     async def accept_and_wait(self, body: RunCreate, thread_id: str | None, timeout_s: float | None) -> Response:
         """Accept and respond when the run has ended."""
-        accepted, _ = await self._submit(body, thread_id)
+        state, run_id = self.state, new_id("run")
+        # Followed before it is accepted: otherwise a short run may have ended before its follower is there.
+        with state.follower.expect_end(run_id, had_events=False) as end:
+            accepted, _ = await self._submit(body, thread_id, run_id=run_id)
+            headers = _headers(accepted)
+            with accepted_run(accepted.run_id, "/wait"):
+                if accepted.run_id == run_id:
+                    ending = await end.outcome(until_gone(self.request), timeout_s=longest_wait_s(state, timeout_s))
+                    return await _answer_after(state, self.caller, run_id, ending, headers)
         with accepted_run(accepted.run_id, "/wait"):
             return await answer_at_end(
-                self.state,
-                self.caller,
-                self.request,
-                accepted.run_id,
-                timeout_s=timeout_s,
-                headers=_headers(accepted),
-                is_new=not accepted.replayed,
+                state, self.caller, self.request, accepted.run_id, timeout_s=timeout_s, headers=headers
             )
 
     async def accept_and_stream(self, body: RunCreate, thread_id: str | None) -> Response:
@@ -95,7 +98,7 @@ class MessageAcceptance:
         return accepted_view(accepted, submission)
 
     async def _submit(
-        self, body: RunCreate, thread_id: str | None, *, path: str | None = None
+        self, body: RunCreate, thread_id: str | None, *, path: str | None = None, run_id: str | None = None
     ) -> tuple[Accepted, Submission]:
         services = self.state.services
         submission = to_submission(
@@ -108,7 +111,7 @@ class MessageAcceptance:
             traceparent=current_traceparent(),
             now=services.clock.now(),
         )
-        accepted = await services.submitter.submit(submission)
+        accepted = await services.submitter.submit(submission, run_id=run_id)
         if not accepted.replayed:
             services.metrics.runs_accepted.labels(accepted.queue, submission.source).inc()
         return accepted, submission
@@ -131,7 +134,6 @@ async def answer_at_end(
     *,
     timeout_s: float | None,
     headers: Mapping[str, str] | None = None,
-    is_new: bool = False,
 ) -> Response:
     """Respond 200 with a run when it has ended.
 
@@ -144,23 +146,29 @@ async def answer_at_end(
         run_id: The run.
         timeout_s: Longest wait, bounded by the setting.
         headers: Headers of the response.
-        is_new: The run was just accepted, so its state need not be read.
 
     Raises:
         NotFound: No such run in this tenant.
     """
     target = Target(caller.tenant_id, run_id)
-    found = None if is_new else await state.follower.find(target)
-    if found is None or not (found.ended or await _has_open_question(state, target, found)):
-        ending = await state.follower.wait(
-            target,
-            until_gone(request),
-            timeout_s=longest_wait_s(state, timeout_s),
-            had_events=found is not None and found.attempt > 0,
-            after_attempt=0 if found is None else found.attempt - (found.status == "running"),
-        )
-        if ending == "gone":
-            return Response(status_code=CLIENT_GONE)
+    found = await state.follower.find(target)
+    ending: Ending | Literal["timeout"] = "over"
+    if not (found.ended or await _has_open_question(state, target, found)):
+        after_attempt = found.attempt - (found.status == "running")
+        with state.follower.expect_end(run_id, had_events=found.attempt > 0, after_attempt=after_attempt) as end:
+            ending = await end.outcome(until_gone(request), timeout_s=longest_wait_s(state, timeout_s))
+    return await _answer_after(state, caller, run_id, ending, headers)
+
+
+async def _answer_after(
+    state: ApiState,
+    caller: Caller,
+    run_id: str,
+    ending: Ending | Literal["timeout"],
+    headers: Mapping[str, str] | None,
+) -> Response:
+    if ending == "gone":
+        return Response(status_code=CLIENT_GONE)
     view = await _view(state, caller, run_id)
     return _answer(view, 200 if view.status in ENDED_RUNS else 202, headers)
 

@@ -1,11 +1,13 @@
 """Follows a run to its end: live while it runs, from the ledger if the live stream has gaps or is gone."""
 
+from __future__ import annotations
+
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable, Coroutine
 from contextlib import aclosing
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import structlog
 from redis.asyncio import Redis
@@ -25,7 +27,7 @@ from nova_workers.streams.stored import stored_pages
 from nova_workers.streams.wire import Continuity, LiveEvent, decode, is_final
 from nova_workers.vocabulary import ANSWERABLE
 
-__all__ = ["Ending", "RunFollower", "Target", "until_first"]
+__all__ = ["Ending", "ExpectedEnd", "RunFollower", "Target", "until_first"]
 
 _log = structlog.get_logger(__name__)
 
@@ -100,53 +102,17 @@ class RunFollower:
             await delivery.finish_from_ledger()
         return "over" if ending == "done" else cast(Ending, ending)
 
-    async def wait(
-        self,
-        target: Target,
-        until_gone: Coroutine[Any, Any, None],
-        *,
-        timeout_s: float,
-        had_events: bool,
-        after_attempt: int = 0,
-    ) -> Ending | Literal["timeout"]:
-        """Wait until a run has ended or asks a person. Driven by its events, without polling.
+    def expect_end(self, run_id: str, *, had_events: bool, after_attempt: int = 0) -> ExpectedEnd:
+        """Return what waits until a run has ended or asks a person. Driven by its events, without polling.
 
         Args:
-            target: The run.
-            until_gone: Returns once the client has disconnected.
-            timeout_s: Longest wait.
+            run_id: The run. It need not exist yet: then none of its events is missed.
             had_events: False if no worker had claimed the run when it was last read.
             after_attempt: Questions of attempts up to this one were answered.
         """
-        outcome: asyncio.Future[Ending | Literal["timeout"]] = asyncio.get_running_loop().create_future()
-
-        def settle(ending: Ending | Literal["timeout"]) -> None:
-            if not outcome.done():
-                outcome.set_result(ending)
-
-        def look(found: SuspendedRun) -> None:
-            if found.asks and found.attempt > after_attempt:
-                settle("over")
-
-        leaving = asyncio.create_task(until_gone)
-        leaving.add_done_callback(lambda _: settle("gone"))
-        timer = asyncio.get_running_loop().call_later(timeout_s, settle, "timeout")
-        feed = EndFeed(
-            self._redis,
-            target.run_id,
-            partial(_is_end, after_attempt),
-            partial(settle, "over"),
-            had_events=had_events,
+        return ExpectedEnd(
+            self._redis, self._hub, self._watch, run_id, had_events=had_events, after_attempt=after_attempt
         )
-        try:
-            with self._watch.watch(target.run_id, look) as woken:
-                woken.add_done_callback(lambda woken: None if woken.cancelled() else settle(woken.result()))
-                await self._hub.join(feed, target.run_id)
-                return await outcome
-        finally:
-            timer.cancel()
-            leaving.cancel()
-            await self._hub.leave(feed, target.run_id)
 
     async def _replay(self, target: Target, delivery: RunDelivery) -> None:
         """Pass on the events of an ended run: those of the stream, and from the ledger what the stream misses."""
@@ -189,11 +155,57 @@ class RunFollower:
             return await load_recorded_run(connection, target.tenant_id, target.run_id)
 
 
-def _is_end(after_attempt: int, event: LiveEvent) -> bool:
-    """Whether an event is the end of its run, or asks a person after an attempt."""
-    if event.event["type"] == "waiting":
-        return event.cursor.attempt > after_attempt and event.event["kind"] in ANSWERABLE
-    return is_final(event)
+class ExpectedEnd:
+    """Follows a run within a block, for its end alone."""
+
+    def __init__(
+        self, redis: Redis, hub: StreamHub, watch: RunWatch, run_id: str, *, had_events: bool, after_attempt: int
+    ) -> None:
+        """Take what `RunFollower.expect_end` says."""
+        self._hub = hub
+        self._watch = watch
+        self._run_id = run_id
+        self._after_attempt = after_attempt
+        self._outcome: asyncio.Future[Ending | Literal["timeout"]] = asyncio.get_running_loop().create_future()
+        self._feed = EndFeed(redis, run_id, self._is_end, partial(self._settle, "over"), had_events=had_events)
+
+    def __enter__(self) -> Self:
+        self._hub.join(self._feed, self._run_id)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._hub.leave(self._feed, self._run_id)
+
+    async def outcome(self, until_gone: Coroutine[Any, Any, None], *, timeout_s: float) -> Ending | Literal["timeout"]:
+        """Wait for the end.
+
+        Args:
+            until_gone: Returns once the client has disconnected.
+            timeout_s: Longest wait.
+        """
+        leaving = asyncio.create_task(until_gone)
+        leaving.add_done_callback(lambda _: self._settle("gone"))
+        timer = asyncio.get_running_loop().call_later(timeout_s, self._settle, "timeout")
+        try:
+            with self._watch.watch(self._run_id, self._look) as woken:
+                woken.add_done_callback(lambda woken: None if woken.cancelled() else self._settle(woken.result()))
+                return await self._outcome
+        finally:
+            timer.cancel()
+            leaving.cancel()
+
+    def _settle(self, ending: Ending | Literal["timeout"]) -> None:
+        if not self._outcome.done():
+            self._outcome.set_result(ending)
+
+    def _look(self, found: SuspendedRun) -> None:
+        if found.asks and found.attempt > self._after_attempt:
+            self._settle("over")
+
+    def _is_end(self, event: LiveEvent) -> bool:
+        if event.event["type"] == "waiting":
+            return event.cursor.attempt > self._after_attempt and event.event["kind"] in ANSWERABLE
+        return is_final(event)
 
 
 async def until_first(

@@ -40,8 +40,12 @@ class Submitter:
         self._scheduled = scheduled
         self._idempotency_ttl_s = idempotency_ttl_s
 
-    async def submit(self, submission: Submission) -> Accepted:
+    async def submit(self, submission: Submission, *, run_id: str | None = None) -> Accepted:
         """Queue a message on its thread, or schedule it for later.
+
+        Args:
+            submission: The message.
+            run_id: A new id, where the caller follows the run already.
 
         Returns:
             The run; for an idempotency key that was used before, the run of its first use.
@@ -55,7 +59,7 @@ class Submitter:
             Unavailable: The database does not answer. The error says whether the run may exist; repeating the
                 submission with the same idempotency key returns it.
         """
-        accepted = await self._insert(submission)
+        accepted = await self._insert(submission, run_id or new_id("run"))
         if accepted.replayed:
             return accepted
         if accepted.interrupted_run_id is not None:
@@ -67,9 +71,7 @@ class Submitter:
             self._scheduled.start_after(accepted.thread_id, delay_s + _AFTER_S)
         return accepted
 
-    async def _insert(self, submission: Submission) -> Accepted:
-        run_id = new_id("run")
-
+    async def _insert(self, submission: Submission, run_id: str) -> Accepted:
         async def write() -> Accepted:
             if submission.idempotency_key is None and submission.on_busy not in {"reject", "interrupt"}:
                 # The hot path: one statement, one round trip.

@@ -63,11 +63,11 @@ class EndFeed:
 
     def push(self, events: list[LiveEvent]) -> None:
         """Look at published events."""
-        if events and not self._has_beginning:
-            self._has_beginning = True
-            if not Continuity(_START).is_next(events[0].cursor):
-                self._read()
-        self._look(events)
+        if self._look(events) or not events or self._has_beginning:
+            return
+        self._has_beginning = True
+        if not Continuity(_START).is_next(events[0].cursor):
+            self._read()
 
     def resync(self) -> None:
         """Read the stream, since events may have been missed.
@@ -107,6 +107,8 @@ class EndFeed:
             # The hub subscribes anew once Redis answers, and then it is read again.
             _log.warning("end_feed.stream_not_read", run_id=self._run_id, error=str(error))
 
-    def _look(self, events: list[LiveEvent]) -> None:
-        if any(event.event["type"] in ("stream_end", "waiting") and self._is_end(event) for event in events):
+    def _look(self, events: list[LiveEvent]) -> bool:
+        is_over = any(event.event["type"] in ("stream_end", "waiting") and self._is_end(event) for event in events)
+        if is_over:
             self._on_end()
+        return is_over

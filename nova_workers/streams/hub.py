@@ -19,6 +19,7 @@ from redis.exceptions import RedisError
 from nova_workers.contracts.events import EventCursor
 from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel
 from nova_workers.observability.foreign import ForeignMessages
+from nova_workers.stopping import stop_tasks
 from nova_workers.streams.ends import EndFeed
 from nova_workers.streams.signals import Signal
 from nova_workers.streams.stored import stored_pages
@@ -157,6 +158,9 @@ class StreamHub:
         self._reported = False
         """Whether the log has a line about the missing connection; an attempt follows in a moment."""
         self._lock = asyncio.Lock()
+        self._joining: set[str] = set()
+        """Channels to subscribe to in the next command."""
+        self._changing: asyncio.Task[None] | None = None
 
     @property
     def open_feeds(self) -> int:
@@ -178,14 +182,14 @@ class StreamHub:
         async with self._fed(feed, run_channel(run_id)):
             yield feed
 
-    async def join(self, feed: EndFeed, run_id: str) -> None:
+    def join(self, feed: EndFeed, run_id: str) -> None:
         """Let a feed notice what is published of a run, until `leave`. While Redis is unavailable that is nothing."""
-        await self._attach(feed, run_channel(run_id))
+        self._attach(feed, run_channel(run_id))
 
-    async def leave(self, feed: EndFeed, run_id: str) -> None:
-        """Detach a feed from its run. Idempotent."""
+    def leave(self, feed: EndFeed, run_id: str) -> None:
+        """Detach a feed from its run."""
         feed.close()
-        await self._detach(feed, run_channel(run_id))
+        self._detach(feed, run_channel(run_id))
 
     @asynccontextmanager
     async def follow_tree(self, orchestration_id: str) -> AsyncGenerator[TreeFeed]:
@@ -203,24 +207,27 @@ class StreamHub:
 
     @asynccontextmanager
     async def _fed(self, feed: AnyFeed, channel: str) -> AsyncGenerator[None]:
+        self._attach(feed, channel)
         try:
-            await self._attach(feed, channel)
             yield
         finally:
-            await self._detach(feed, channel)
+            self._detach(feed, channel)
 
-    async def _attach(self, feed: AnyFeed, channel: str) -> None:
+    def _attach(self, feed: AnyFeed, channel: str) -> None:
         self._feeds.setdefault(channel, set()).add(feed)
         if channel in self._subscribed:
             feed.resync()
-        await self._join(channel)
+        if channel not in self._wanted:
+            self._joining.add(channel)
+            self._change_soon()
 
-    async def _detach(self, feed: AnyFeed, channel: str) -> None:
-        feeds = self._feeds.get(channel, set[AnyFeed]())
+    def _detach(self, feed: AnyFeed, channel: str) -> None:
+        feeds = self._feeds[channel]
         feeds.discard(feed)
         if not feeds:
-            self._feeds.pop(channel, None)
-            await self._leave()
+            del self._feeds[channel]
+            if self._has_left_many():
+                self._change_soon()
 
     async def run(self) -> None:
         """Receive until canceled. Subscriptions are renewed after a lost connection."""
@@ -243,10 +250,13 @@ class StreamHub:
 
     async def close(self) -> None:
         """Close the connection."""
+        if self._changing is not None:
+            await stop_tasks([self._changing])
         await self._subscriber.close()
 
     async def _subscribe_all(self) -> None:
         self._wanted |= self._feeds.keys()
+        self._joining.clear()
         # An unused channel keeps the connection in subscribed mode while there are no feeds.
         await self._subscriber.subscribe(f"{CONTROL_CHANNEL}:hub", *self._wanted)
         self._is_connected = True
@@ -255,36 +265,44 @@ class StreamHub:
             self._wanted |= late
             await self._subscriber.subscribe(*late)
 
-    async def _join(self, channel: str) -> None:
-        """Subscribe, unless already subscribed, or as soon as there is a connection."""
-        if not self._is_connected:
-            return
-        async with self._lock:
-            if channel in self._wanted or channel not in self._feeds:
-                return
-            self._wanted.add(channel)
-            try:
-                await self._subscriber.subscribe(channel)
-            except RedisError as error:
-                # `run` subscribes to all that is wanted once Redis answers.
-                _log.warning("hub.not_subscribed", channel=channel, error=str(error))
+    def _change_soon(self) -> None:
+        if self._is_connected and (self._changing is None or self._changing.done()):
+            self._changing = asyncio.create_task(self._change())
 
-    async def _leave(self) -> None:
-        """Unsubscribe from channels without followers, in batches: a command per run would be expensive."""
-        if not self._is_connected or len(self._wanted) - len(self._feeds) < _LEFT_CHANNELS:
+    async def _change(self) -> None:
+        """Subscribe and unsubscribe, with one command for all followers that came meanwhile."""
+        while self._is_connected and (self._joining or self._has_left_many()):
+            async with self._lock:
+                await self._subscribe_to_new()
+                await self._unsubscribe_from_left()
+
+    async def _subscribe_to_new(self) -> None:
+        new = (self._joining & self._feeds.keys()) - self._wanted
+        self._joining.clear()
+        if not new:
             return
-        async with self._lock:
-            left = self._wanted - self._feeds.keys()
-            if not left:
-                # Another task unsubscribed meanwhile. A command without names would unsubscribe from every channel.
-                return
-            self._wanted -= left
-            self._subscribed -= left
-            try:
-                await self._subscriber.unsubscribe(*left)
-            except RedisError as error:
-                # A left-over subscription does no harm.
-                _log.warning("hub.not_unsubscribed", channels=len(left), error=str(error))
+        self._wanted |= new
+        try:
+            await self._subscriber.subscribe(*new)
+        except RedisError as error:
+            # `run` subscribes to all that is wanted once Redis answers.
+            _log.warning("hub.not_subscribed", channels=len(new), error=str(error))
+
+    async def _unsubscribe_from_left(self) -> None:
+        """Unsubscribe from channels without followers, in batches: a command per run would be expensive."""
+        # A command without names would unsubscribe from every channel.
+        if not self._has_left_many() or not (left := self._wanted - self._feeds.keys()):
+            return
+        self._wanted -= left
+        self._subscribed -= left
+        try:
+            await self._subscriber.unsubscribe(*left)
+        except RedisError as error:
+            # A left-over subscription does no harm.
+            _log.warning("hub.not_unsubscribed", channels=len(left), error=str(error))
+
+    def _has_left_many(self) -> bool:
+        return len(self._wanted) - len(self._feeds) >= _LEFT_CHANNELS
 
     def _take(self, message: Mapping[str, object]) -> None:
         named = message["channel"]

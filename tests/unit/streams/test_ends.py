@@ -28,11 +28,11 @@ _END = b'{"type":"stream_end","final":true}'
 async def _waiting(redis: Redis, hub: StreamHub, *, had_events: bool = False) -> AsyncGenerator[asyncio.Event]:
     ended = asyncio.Event()
     feed = EndFeed(redis, RUN, is_final, ended.set, had_events=had_events)
-    await hub.join(feed, RUN)
+    hub.join(feed, RUN)
     try:
         yield ended
     finally:
-        await hub.leave(feed, RUN)
+        hub.leave(feed, RUN)
 
 
 async def _send(redis: Redis, seq: int, event: bytes, *, attempt: int = 1, pushed: bool = True) -> None:

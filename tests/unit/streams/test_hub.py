@@ -372,18 +372,20 @@ async def test_a_follower_that_joins_while_its_channel_is_being_unsubscribed_is_
         await publisher.drain(5)
         first = hub.follow(RUN, _START)
         await first.__aenter__()
-        lock: asyncio.Lock = hub._lock  # pyright: ignore[reportPrivateUsage] - holds the channel's end back
-        async with lock:
-            leaving = asyncio.create_task(first.__aexit__(None, None, None))
-            async with asyncio.timeout(60):
-                while True:
-                    if run_channel(RUN) in hub._subscribed:  # pyright: ignore[reportPrivateUsage] - the confirmation came
-                        break
-                    await asyncio.sleep(0.005)
-            joining = asyncio.create_task(_follow(hub, RUN, upto=1))
+        wanted, subscribed = hub._wanted, hub._subscribed  # pyright: ignore[reportPrivateUsage] - sent, and confirmed
+        await _contains(wanted, run_channel(RUN))
+        await first.__aexit__(None, None, None)
+        await _contains(subscribed, run_channel(RUN))
+        await _follow(hub, RUN, upto=1)
+
+
+async def _contains(channels: set[str], channel: str) -> None:
+    """Wait until a channel is in a set, and return in the same moment."""
+    async with asyncio.timeout(60):
+        while True:
+            if channel in channels:
+                return
             await asyncio.sleep(0)
-        await leaving
-        await joining
 
 
 async def _publish(redis: Redis, seq: int, *, attempt: int = 1, stored: bool, pushed: bool = True) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 import time
 
+import httpx2
 from redis.asyncio import Redis
 
 from nova_workers.config import Settings
@@ -78,3 +79,29 @@ async def test_a_waiter_that_comes_just_after_the_end_is_answered_at_once(
         assert (await api.http.get(f"/v1/runs/{run_id}/wait")).status_code == 200
     # The next look at waiting runs comes 2 s after the last.
     assert time.monotonic() - began_s < 15
+
+
+async def test_a_refused_message_leaves_no_follower(api: Api) -> None:
+    refused = await api.http.post("/v1/runs/wait", json={"message": "hello", "agent_id": "unknown"})
+    assert refused.status_code == 404
+    assert api.state.services.hub.open_feeds == 0
+
+
+async def test_a_repeated_message_is_answered_at_the_end_of_the_first_one(api: Api, worker: ManualWorker) -> None:
+    thread_id = await api.thread()
+
+    def send() -> asyncio.Task[httpx2.Response]:
+        headers = {"Idempotency-Key": "once"}
+        return asyncio.create_task(
+            api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}, headers=headers)
+        )
+
+    first = send()
+    await _feeds(api, 1)
+    again = send()
+    await _feeds(api, 2)
+    await worker.play(thread_id, "the answer")
+    answers = [await first, await again]
+    assert [answer.json()["text"] for answer in answers] == ["the answer", "the answer"]
+    assert answers[0].json()["id"] == answers[1].json()["id"]
+    assert answers[1].headers["idempotent-replayed"] == "true"
