@@ -100,10 +100,11 @@ class Orchestrations:
             lambda: self._find_begun(new.tenant_id, run_id, tree.start_key),
             doubt=lambda: doubtful("the orchestration", new.idempotency_key),
         )
-        if begun.bell is not None:
-            self._dispatcher.ring_runs([begun.bell])
+        # In this order: a worker that answers the doorbell announces what the agent does next.
         if begun.news is not None:
             self._notifier.announce_tree(begun.news)
+        if begun.bell is not None:
+            self._dispatcher.ring_runs([begun.bell])
         return begun.started
 
     async def _find_begun(self, tenant_id: str, run_id: str, start_key: str | None) -> _Begun | None:

@@ -113,9 +113,10 @@ class TreeTransitions:
 
 async def apply_change(dispatcher: Dispatcher, notifier: CancelNotifier, after: AfterTransition) -> None:
     """Do what follows the commit of a change. A failure is logged: the reconciler does it later."""
-    dispatcher.ring_runs(after.bells)
+    # In this order: a worker that answers a doorbell announces what its agent does next.
     if after.news is not None:
         notifier.announce_tree(after.news)
+    dispatcher.ring_runs(after.bells)
     if not after.cancels:
         return
     try:

@@ -240,9 +240,10 @@ class TriggerTicker:
 
     async def _follow(self, batch: _Batch, ticked: Ticked) -> None:
         """Ring doorbells, send cancellations and count, after a batch was committed."""
-        self._dispatcher.ring_runs(batch.begun.bells)
+        # In this order: a worker that answers a doorbell announces what its agent does next.
         for news in batch.begun.news:
             self._canceller.announce_tree(news)
+        self._dispatcher.ring_runs(batch.begun.bells)
         if batch.canceled:
             await self._canceller.apply_requests(batch.canceled)
         fired = len(batch.begun.bells)

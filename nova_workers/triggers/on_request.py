@@ -94,9 +94,10 @@ class TriggerFirer:
         return fired.view, fired.is_replay
 
     def _announce(self, begun: Begun) -> None:
-        self._dispatcher.ring_runs(begun.bells)
+        # In this order: a worker that answers a doorbell announces what its agent does next.
         for news in begun.news:
             self._notifier.announce_tree(news)
+        self._dispatcher.ring_runs(begun.bells)
         self._metrics.trigger_firings.labels("fired", "").inc()
         self._metrics.runs_accepted.labels("background", "trigger").inc()
 
