@@ -78,12 +78,20 @@ def installed_environment(given: Mapping[str, str]) -> dict[str, str]:
 
 
 @asynccontextmanager
-async def running_up(home: Path, given: Mapping[str, str] | None = None) -> AsyncGenerator[tuple[StackState, int]]:
-    """Run `nova up` on a home until the block ends; give its state and its process id."""
+async def running_up(
+    home: Path, given: Mapping[str, str] | None = None, *, tree: Path | None = None
+) -> AsyncGenerator[tuple[StackState, int]]:
+    """Run `nova up` on a home until the block ends; give its state and its process id.
+
+    Args:
+        home: Of the fleet.
+        given: Settings that differ from the defaults.
+        tree: The checkout whose code runs, in this environment; this one by default.
+    """
     env = installed_environment({"NOVA_HOME": str(home), "NOVA_API__PORT": "0", **(given or {})})
     command = (sys.executable, "-m", "nova_workers.cli", "up")
     silent = asyncio.subprocess.DEVNULL
-    fleet = await asyncio.create_subprocess_exec(*command, env=env, stdout=silent, stderr=silent)
+    fleet = await asyncio.create_subprocess_exec(*command, env=env, stdout=silent, stderr=silent, cwd=tree)
     try:
         async with asyncio.timeout(_DEADLINE_S):
             while (state := read_state(home)) is None:
@@ -102,15 +110,17 @@ async def running_up(home: Path, given: Mapping[str, str] | None = None) -> Asyn
 
 
 @asynccontextmanager
-async def nova_up(given: Mapping[str, str] | None = None) -> AsyncGenerator[Site]:
+async def nova_up(given: Mapping[str, str] | None = None, *, tree: Path | None = None) -> AsyncGenerator[Site]:
     """Run the fleet as users start it, with the scripted engine in place of a model.
 
     Args:
         given: Settings that differ from the defaults.
+        tree: The checkout whose code runs; this one by default.
     """
     with tempfile.TemporaryDirectory(prefix="nova-bench-") as folder:
         home = Path(folder)
-        async with running_up(home, {"NOVA_DEFAULT_ENGINE": "scripted", **(given or {})}) as (state, pid):
+        settings = {"NOVA_DEFAULT_ENGINE": "scripted", **(given or {})}
+        async with running_up(home, settings, tree=tree) as (state, pid):
             client = LoadClient(state.api_url, (home / KEY_FILE).read_text(encoding="ascii").strip())
             try:
                 yield Site(client, _scripted_sleep, _readers(pid))

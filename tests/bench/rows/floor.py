@@ -1,49 +1,35 @@
 """What users run beside the floor, pattern by pattern, alternating in one run: ratios that travel between machines."""
 
-import asyncio
 import statistics
-import time
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass, field
 
 from tests.bench.figures import Figure, Result
-from tests.bench.http import Answer
 from tests.bench.installed import Site, floor
+from tests.bench.patterns import Window, burst, closed_loop, first_event, one_by_one, post_then_wait, post_wait
 from tests.bench.stage import Bench
 
 __all__ = ["measure_floor"]
 
 _WARM_UP = 60
-_IDLE_GAP_S = 0.15
-"""Between two requests of one client: effects are rung for after 0.1 s."""
-
-
-@dataclass(slots=True)
-class _Window:
-    """What one site did in one window of a pattern."""
-
-    turns: int
-    wall_s: float
-    took_s: list[float] = field(default_factory=list[float])
 
 
 async def measure_floor(bench: Bench) -> Result:
     """Measure throughput, latencies and a burst on both, in turns."""
     sizes = bench.sizes
-    patterns: dict[str, Callable[[Site], Awaitable[_Window]]] = {
-        "wait": lambda site: _closed_loop(site, _post_wait, sizes.clients, sizes.turns_s / sizes.rounds),
-        "then": lambda site: _closed_loop(site, _post_then_wait, sizes.clients, sizes.turns_s / sizes.rounds),
-        "idle wait": lambda site: _one_by_one(site, _post_wait, sizes.waits // sizes.rounds),
-        "idle then": lambda site: _one_by_one(site, _post_then_wait, sizes.waits // sizes.rounds),
-        "first event": lambda site: _one_by_one(site, _first_event, sizes.streams // sizes.rounds),
-        "burst": lambda site: _burst(site, sizes.concurrent, sizes.turn_s),
+    patterns: dict[str, Callable[[Site], Awaitable[Window]]] = {
+        "wait": lambda site: closed_loop(site, post_wait, sizes.clients, sizes.turns_s / sizes.rounds),
+        "then": lambda site: closed_loop(site, post_then_wait, sizes.clients, sizes.turns_s / sizes.rounds),
+        "idle wait": lambda site: one_by_one(site, post_wait, sizes.waits // sizes.rounds),
+        "idle then": lambda site: one_by_one(site, post_then_wait, sizes.waits // sizes.rounds),
+        "first event": lambda site: one_by_one(site, first_event, sizes.streams // sizes.rounds),
+        "burst": lambda site: burst(site, sizes.concurrent, sizes.turn_s),
     }
     cpu: dict[str, Mapping[str, float]] = {}
     async with floor(bench.servers, preloaded=bench.preloaded) as least, bench.site() as fleet:
         sites = {"floor": least, "fleet": fleet}
-        windows: dict[tuple[str, str], list[_Window]] = {}
+        windows: dict[tuple[str, str], list[Window]] = {}
         for site in sites.values():
-            await _closed_loop(site, _post_wait, 4, 2.0, most=_WARM_UP)
+            await closed_loop(site, post_wait, 4, 2.0, most=_WARM_UP)
         for number in range(sizes.rounds):
             for pattern, run in patterns.items():
                 for name, site in sites.items():
@@ -58,7 +44,7 @@ async def measure_floor(bench: Bench) -> Result:
 
 
 def _result(
-    windows: Mapping[tuple[str, str], list[_Window]], cpu: Mapping[str, Mapping[str, float]], clients: int, burst: int
+    windows: Mapping[tuple[str, str], list[Window]], cpu: Mapping[str, Mapping[str, float]], clients: int, burst: int
 ) -> Result:
     def rate(pattern: str, name: str) -> float:
         return statistics.median(window.turns / window.wall_s for window in windows[pattern, name])
@@ -104,62 +90,3 @@ def _result(
 
 def _list(used: Mapping[str, float]) -> str:
     return ", ".join(f"{name} {ms:.2f}" for name, ms in used.items() if name != "load generator" and ms >= 0.005)
-
-
-async def _post_wait(site: Site, message: str) -> float:
-    answer = await site.client.post("/v1/runs/wait", {"message": message})
-    _expect(answer)
-    return answer.ended_s - answer.began_s
-
-
-async def _post_then_wait(site: Site, message: str) -> float:
-    posted = await site.client.post("/v1/runs", {"message": message})
-    _expect(posted)
-    answer = await site.client.get(f"/v1/runs/{posted.json()['id']}/wait")
-    _expect(answer)
-    return answer.ended_s - posted.began_s
-
-
-async def _first_event(site: Site, message: str) -> float:
-    first_s: list[float] = []
-
-    def see(piece: bytes, at_s: float) -> None:
-        if not first_s and b"event: stream_start" in piece:
-            first_s.append(at_s)
-
-    answer = await site.client.post("/v1/runs/stream", {"message": message}, on_piece=see)
-    _expect(answer)
-    return first_s[0] - answer.began_s
-
-
-async def _closed_loop(
-    site: Site, turn: Callable[[Site, str], Awaitable[float]], clients: int, seconds: float, most: int = 10**9
-) -> _Window:
-    began_s = time.perf_counter()
-    took_s: list[float] = []
-
-    async def client() -> None:
-        while time.perf_counter() < began_s + seconds and len(took_s) < most:
-            took_s.append(await turn(site, "And again"))
-
-    await asyncio.gather(*(client() for _ in range(clients)))
-    return _Window(len(took_s), time.perf_counter() - began_s, took_s)
-
-
-async def _one_by_one(site: Site, turn: Callable[[Site, str], Awaitable[float]], count: int) -> _Window:
-    began_s = time.perf_counter()
-    took_s: list[float] = []
-    for _ in range(max(count, 1)):
-        took_s.append(await turn(site, "How long does this take?"))
-        await asyncio.sleep(_IDLE_GAP_S)
-    return _Window(len(took_s), time.perf_counter() - began_s, took_s)
-
-
-async def _burst(site: Site, count: int, seconds: float) -> _Window:
-    began_s = time.perf_counter()
-    took_s = await asyncio.gather(*(_post_wait(site, site.sleeping(seconds)) for _ in range(count)))
-    return _Window(count, time.perf_counter() - began_s, list(took_s))
-
-
-def _expect(answer: Answer) -> None:
-    assert answer.status in (200, 202), (answer.status, answer.body)

@@ -1,0 +1,1 @@
+"""Two versions of the fleet, measured in turns."""
