@@ -18,7 +18,7 @@ from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import Unavailable
 from nova_workers.ids import new_id
-from nova_workers.ledger.runs.reads import RunState, get_run
+from nova_workers.ledger.runs.reads import RunState, get_ended_run, get_run
 from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
 from nova_workers.vocabulary import ENDED_RUNS
@@ -169,7 +169,10 @@ async def _answer_after(
 ) -> Response:
     if ending == "gone":
         return Response(status_code=CLIENT_GONE)
-    view = await _view(state, caller, run_id)
+    async with state.services.database.connection() as connection:
+        # Another run than an ended one is that of a timeout or of a question.
+        view = await get_ended_run(connection, caller.tenant_id, run_id) if ending == "over" else None
+        view = view or await get_run(connection, caller.tenant_id, run_id)
     return _answer(view, 200 if view.status in ENDED_RUNS else 202, headers)
 
 

@@ -18,13 +18,17 @@ async def _feeds(api: Api, count: int) -> None:
 
 async def test_the_answer_is_the_run_once_it_has_ended(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
-    waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
+    message = {"message": "hello", "metadata": {"of": "a test"}, "max_turns": 3}
+    waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json=message))
     await _feeds(api, 1)
     await worker.play(thread_id, "the answer")
     answer = await waiting
+    run = answer.json()
     assert answer.status_code == 200
-    assert (answer.json()["status"], answer.json()["text"]) == ("succeeded", "the answer")
-    assert answer.headers["nova-run-id"] == answer.json()["id"]
+    assert (run["status"], run["text"], run["position"], run["waits"]) == ("succeeded", "the answer", None, [])
+    assert run["usage"] is not None
+    assert answer.headers["nova-run-id"] == run["id"]
+    assert (await api.http.get(f"/v1/runs/{run['id']}")).json() == run
 
 
 async def test_a_run_that_takes_too_long_is_returned_in_its_current_state_and_continues(
