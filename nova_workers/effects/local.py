@@ -6,6 +6,9 @@ that is started for the first text, replaced when it dies, and stopped after an 
 
 The child has its own session: Ctrl-C and signals to the worker's process group do not reach it. It ends when its stdin
 ends, so it cannot outlive this process. It keeps no state, so it can be killed at any time.
+
+On a busy machine it also pauses: what the child waited for the processor, turns have used. A low priority alone gives
+it a tenth of the machine and more, since its share is counted for each core and turns do not fill each.
 """
 
 import array
@@ -15,6 +18,7 @@ import os
 import struct
 import subprocess
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -41,6 +45,13 @@ _EXCHANGE_CHARS: Final = 1_000
 """Most texts per exchange with the child, and most characters of several. Callers alternate, so that a query waits for
 one exchange and not for a whole batch: of CPU 25 ms for 16 short texts, 60 for 12 sentences, 150 for a long text
 (measured)."""
+
+_VECTORS_AT: Final = 1 + struct.calcsize("<f")
+"""Where the vectors of an answer begin: after its kind and the seconds of CPU that it took."""
+_PAUSE_FACTOR: Final = 4.0
+"""Seconds of pause for each second that the child waited for the processor."""
+_MAX_PAUSED_S: Final = 10.0
+"""Most time of one call that is spent in pauses."""
 
 _log = structlog.get_logger(__name__)
 
@@ -69,6 +80,8 @@ class LocalEmbeddings:
         self._idle_timer: asyncio.TimerHandle | None = None
         self._calls = 0
         self._closed = False
+        self._resumes_s = 0.0
+        """When several texts may be computed again, by the monotonic clock."""
 
     @property
     def child_pid(self) -> int | None:
@@ -76,14 +89,22 @@ class LocalEmbeddings:
         return None if self._child is None else self._child.pid
 
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
-        """Return one vector of 384 numbers a text. See `EmbeddingProvider.embed`."""
+        """Return one vector of 384 numbers a text. See `EmbeddingProvider.embed`.
+
+        A single text does not wait for the end of a pause: it may be what somebody searches for.
+        """
         if not texts:
             return []
         vectors: list[Vector] = []
+        may_pause_s = _MAX_PAUSED_S if len(texts) > 1 else 0.0
         self._begin_call()
         try:
             async with asyncio.timeout(self._timeout_s):
                 for few in _exchanges(texts):
+                    pause_s = min(max(self._resumes_s - time.monotonic(), 0.0), may_pause_s)
+                    if pause_s:
+                        may_pause_s -= pause_s
+                        await asyncio.sleep(pause_s)
                     body = json.dumps(few).encode()
                     answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, body)
                     vectors += self._vectors(answer, len(few))
@@ -113,7 +134,7 @@ class LocalEmbeddings:
                 f"The embedding model refused a text: {answer[1:].decode(errors='replace')}", field="text"
             )
         numbers = array.array("f")
-        numbers.frombytes(answer[1:])
+        numbers.frombytes(answer[_VECTORS_AT:])
         if sys.byteorder == "big":
             numbers.byteswap()
         if len(numbers) != count * self.dimensions:
@@ -138,10 +159,14 @@ class LocalEmbeddings:
 
     def _exchange(self, body: bytes) -> bytes:
         child = self._child
-        if child is None or child.poll() is not None:
+        if child is not None and child.poll() is not None:
+            self._reap()
+            child = None
+        if child is None:
             child = self._child = _start()
         assert child.stdin is not None  # noqa: S101 - both are pipes
         assert child.stdout is not None  # noqa: S101
+        began_s = time.monotonic()
         child.stdin.write(struct.pack(">I", len(body)) + body)
         child.stdin.flush()
         head = child.stdout.read(4)
@@ -151,6 +176,11 @@ class LocalEmbeddings:
         answer = child.stdout.read(size)
         if len(answer) < size:
             raise _ChildDied
+        if answer[:1] == b"V":
+            ended_s = time.monotonic()
+            computed_s: float = struct.unpack("<f", answer[1:_VECTORS_AT])[0]
+            pause_s = _PAUSE_FACTOR * max(ended_s - began_s - computed_s, 0.0)
+            self._resumes_s = max(self._resumes_s, ended_s + pause_s)
         return answer
 
     def _reap(self) -> int | None:

@@ -4,7 +4,8 @@ A separate script that imports none of our modules, so that the child loads only
 and answers on stdout until stdin ends, which also happens when its parent dies.
 
 A frame is 4 bytes of length, big-endian, and a body. A request's body is a JSON list of texts. An answer's body is
-``V`` and one vector of 384 little-endian 32-bit floats a text, or ``E`` and an error in words.
+``V`` and little-endian 32-bit floats: the seconds of CPU since the answer before (since the start, for the first), then
+one vector of 384 a text; or ``E`` and an error in words.
 
 Short texts are computed together: each call of the model reads all of its weights from memory, 42 MB, which for five
 word pieces takes longer than the arithmetic. The model's int8 weights become floats when it is loaded, and its
@@ -16,6 +17,7 @@ import json
 import os
 import struct
 import sys
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, BinaryIO, Final
@@ -131,10 +133,13 @@ def _installed(distribution: str, file: str) -> Path:
 
 
 def _serve(model: MiniLM, requests: BinaryIO, answers: BinaryIO) -> None:
+    used_s = 0.0
     while len(head := requests.read(4)) == 4:
         body = requests.read(struct.unpack(">I", head)[0])
         try:
-            answer = b"V" + model.embed(json.loads(body)).astype("<f4").tobytes()
+            vectors = model.embed(json.loads(body)).astype("<f4").tobytes()
+            before_s, used_s = used_s, time.process_time()
+            answer = b"V" + struct.pack("<f", used_s - before_s) + vectors
         except Exception as error:  # the loop head: the parent decides what a failure means
             answer = b"E" + f"{type(error).__name__}: {error}".encode()
         answers.write(struct.pack(">I", len(answer)) + answer)

@@ -5,6 +5,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -145,6 +146,27 @@ async def test_a_child_that_hangs_is_stopped_and_replaced(local: LocalEmbeddings
             await local.embed(["hello"])
     assert len(await local.embed(["hello"])) == 1
     assert local.child_pid != first
+
+
+async def test_a_child_that_waited_for_the_processor_pauses_but_not_for_a_single_text(
+    local: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    await local.embed(["hello"])
+    pid = local.child_pid
+    assert pid is not None
+    # The start of the child may have waited too, where other tests run.
+    monkeypatch.setattr(local, "_resumes_s", 0.0)
+    os.kill(pid, signal.SIGSTOP)
+    asyncio.get_running_loop().call_later(0.3, os.kill, pid, signal.SIGCONT)
+    await local.embed(["hello", "again"])
+    began_s = time.monotonic()
+    several = asyncio.create_task(local.embed(["hello", "again"]))
+    single = asyncio.create_task(local.embed(["hello"]))
+    await asyncio.wait({several, single}, return_when=asyncio.FIRST_COMPLETED)
+    assert single.done()
+    assert not several.done()
+    assert len(await several) == 2
+    assert time.monotonic() - began_s > 1.0
 
 
 async def test_closing_does_not_wait_for_the_child(local: LocalEmbeddings) -> None:
