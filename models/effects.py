@@ -28,7 +28,13 @@ class Effect(Table, table=True):
         one_of("kind", EffectKind),
         one_of("status", EffectStatus),
         Index("uq_effects__run_id_kind", "run_id", "kind", unique=True),
-        Index("ix_effects__due", "due_at", postgresql_where=text(f"status IN {sql_list(OPEN_EFFECTS)}")),
+        # By kind first: what is due of one kind is found beside any number of another kind.
+        Index(
+            "ix_effects__due_of_kind",
+            "kind",
+            "due_at",
+            postgresql_where=text(f"status IN {sql_list(OPEN_EFFECTS)}"),
+        ),
         Index("ix_effects__over", "status", "done_at", postgresql_where=text("done_at IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "80"}},
     )

@@ -48,8 +48,9 @@ class Run(Table, table=True):
             "seq",
             postgresql_where=text("status = 'queued'"),
         ),
-        # The reconciler: doorbells that are due, expired leases.
-        Index("ix_runs__doorbell", "rang_at", postgresql_where=text("status = 'queued'")),
+        # The reconciler: doorbells that are due, expired leases. The first has a condition that no other statement has:
+        # plans that were made while few runs were queued would read all of it to find those of one thread.
+        Index("ix_runs__overdue", "rang_at", postgresql_where=text("status = 'queued' AND rang_at < 'infinity'")),
         Index("ix_runs__lease", "lease_expires_at", postgresql_where=text("status = 'running'")),
         Index(
             "ix_runs__open",

@@ -14,6 +14,7 @@ __all__ = [
     "ANSWERABLE",
     "COMPLEXITIES",
     "DUE_RUNS",
+    "EFFECT_KINDS",
     "ENDED_AGENTS",
     "ENDED_RUNS",
     "ENDED_TURNS",
@@ -341,6 +342,7 @@ ENDED_TURNS: Final[tuple[TurnStatus, ...]] = ("succeeded", "failed", "aborted")
 OPEN_TASKS: Final[tuple[OpenTaskStatus, ...]] = get_args(OpenTaskStatus)
 ACTIVE_AGENTS: Final[tuple[AgentState, ...]] = get_args(_ActiveState)
 ENDED_AGENTS: Final[tuple[AgentState, ...]] = get_args(_EndedState)
+EFFECT_KINDS: Final[tuple[EffectKind, ...]] = get_args(EffectKind)
 OPEN_EFFECTS: Final[tuple[EffectStatus, ...]] = ("pending", "running")
 TASK_CATEGORIES: Final[tuple[TaskCategory, ...]] = get_args(TaskCategory)
 MODEL_TIERS: Final[tuple[ModelTier, ...]] = get_args(ModelTier)

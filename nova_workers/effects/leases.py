@@ -9,6 +9,7 @@ from nova_workers.clock import Clock
 from nova_workers.config import RunSettings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import (
+    ClaimedEffects,
     DueEffect,
     EffectEnd,
     claim_effects,
@@ -30,9 +31,7 @@ class EffectLeases:
             database, settings, clock, kind="effects", renew=renew_effects, release=release_effects
         )
 
-    async def claim(
-        self, wanted: Sequence[tuple[str, int]], *, max_attempts: int
-    ) -> tuple[list[DueEffect], list[DueEffect]]:
+    async def claim(self, wanted: Sequence[tuple[str, int]], *, max_attempts: int) -> ClaimedEffects:
         """Claim due effects; see `claim_effects`."""
         async with self._database.connection() as connection:
             return await claim_effects(connection, wanted, max_attempts=max_attempts, lease=self._leases.duration)

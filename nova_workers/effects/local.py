@@ -91,7 +91,7 @@ class LocalEmbeddings:
     async def embed(self, texts: Sequence[str]) -> list[Vector]:
         """Return one vector of 384 numbers a text. See `EmbeddingProvider.embed`.
 
-        A single text does not wait for the end of a pause: it may be what somebody searches for.
+        A single text does not wait for the end of a pause: it may be the query of a search.
         """
         if not texts:
             return []

@@ -21,7 +21,7 @@ from nova_workers.effects.handler import Effect, EffectHandler
 from nova_workers.effects.leases import EffectLeases
 from nova_workers.errors import NovaError
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.effects import DueEffect, EffectEnd
+from nova_workers.ledger.runs.effects import ClaimedEffects, DueEffect, EffectEnd
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import redact
 from nova_workers.observability.tracing import Tracing
@@ -104,21 +104,22 @@ class EffectRunner:
         When canceled or drained, unfinished effects are released at once and their attempt is not counted.
 
         Returns:
-            How many effects were claimed. If it is not 0, more may be due: ring again. A kind with enough waiting
-            batches is not claimed; the call that finishes one of those rings again.
+            How many effects were claimed; if none, how many were put off until an earlier effect of their run ends. If
+            it is not 0, more may be due: ring again. A kind with enough waiting batches is not claimed; the call that
+            finishes one of those rings again.
 
         Raises:
             Unavailable: The database cannot be reached; claimed effects are due again after their lease.
         """
         if self._draining or not self._settings.enabled or not self._handlers:
             return 0
-        claimed, exhausted = await self._claim()
+        found = await self._claim()
         claimed_s = self._clock.monotonic_s()
-        for effect in exhausted:
+        for effect in found.given_up:
             self._count(effect, "failed")
             _log.error("effect.failed", **_fields(effect), error="its worker was lost in every attempt")
-        await self._run_all(self._split(claimed), claimed_s)
-        return len(claimed) + len(exhausted)
+        await self._run_all(self._split(found.claimed), claimed_s)
+        return len(found.claimed) + len(found.given_up) or found.put_off
 
     def drain(self) -> None:
         """Stop permanently: cancel the calls in progress and release their effects. On the loop; returns at once."""
@@ -131,11 +132,11 @@ class EffectRunner:
         for handler in self._handlers.values():
             await handler.close()
 
-    async def _claim(self) -> tuple[list[DueEffect], list[DueEffect]]:
+    async def _claim(self) -> ClaimedEffects:
         room = {kind: handler.at_once + _MAX_WAITING - self._open[kind] for kind, handler in self._handlers.items()}
         batches = Counter({kind: min(room[kind], self._handlers[kind].at_once) for kind in room if room[kind] > 0})
         if not batches:
-            return [], []
+            return ClaimedEffects()
         self._open.update(batches)
         try:
             wanted = [(kind, self._handlers[kind].batch_size * count) for kind, count in batches.items()]

@@ -126,6 +126,7 @@ class NewEffect(TypedDict):
     thread_id: str
     kind: str
     position: str
+    due_at: NotRequired[str]
 
 
 def insert_attempts(rows: str, /, *, ended: AttemptEnd) -> str:

@@ -10,12 +10,13 @@ from nova_workers.contracts.content import storable
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.agents import AGENT_COLUMNS, descriptor
+from nova_workers.ledger.runs.filters import IS_RUNNING
 from nova_workers.vocabulary import ENDED_AGENTS, AgentState, sql_list
 
 __all__ = ["Ended", "add_reasoning", "end_activation", "move", "reactivate", "set_progress", "set_summary"]
 
 # One guarded move. `run_id` guards against a run of an earlier activation.
-_MOVE = """
+_MOVE = f"""
 UPDATE orchestration_agents a
    SET state = :state, state_at = now(),
        ended_at = CASE WHEN :ended THEN now() END,
@@ -24,7 +25,7 @@ UPDATE orchestration_agents a
  WHERE id = ANY(:ids::text[]) AND state = ANY(:sources::text[])
    AND (:run_id::text IS NULL OR run_id = :run_id)
    AND (:fence::bigint IS NULL
-        OR EXISTS (SELECT FROM runs r WHERE r.id = a.run_id AND r.fence = :fence AND r.status = 'running'))
+        OR EXISTS (SELECT FROM runs r WHERE r.id = a.run_id AND r.fence = :fence AND {IS_RUNNING}))
 RETURNING id
 """
 

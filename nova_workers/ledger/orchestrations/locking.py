@@ -10,6 +10,7 @@ from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.errors import NotFound, OrchestrationError, RunLost
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.runs.filters import IS_RUNNING
 from nova_workers.ledger.stored import read_stored
 from nova_workers.vocabulary import RunQueue
 
@@ -43,7 +44,7 @@ SELECT {_COLUMNS}
  WHERE o.id = :id
    AND EXISTS (SELECT 1 FROM orchestration_agents a JOIN runs r ON r.id = a.run_id
                 WHERE a.id = :agent_id AND a.orchestration_id = o.id AND r.id = :run_id AND r.fence = :fence
-                  AND r.status = 'running' AND a.state NOT IN ('COMPLETED', 'FAILED', 'KILLED'))
+                  AND {IS_RUNNING} AND a.state NOT IN ('COMPLETED', 'FAILED', 'KILLED'))
 """
 _LOCK_OF_RUN = f"{_FIND_OF_RUN} FOR UPDATE OF o"
 

@@ -104,12 +104,22 @@ _PLACE = """
   WHERE p.thread_id = c.thread_id)
 """
 
-# Claims the next run. The lock on the thread's row and `active_run_id IS NULL` let one claim through; the fence grows
-# in the same statement, so every later write can distinguish this claim from all before. Order: a run that was begun,
-# then one that interrupted, then by seq. Queued runs of a deleted thread are claimed to be canceled, so that none stays
-# queued forever. Runs under a cap are claimed only with `lock_caps`, which was taken before this statement, so the
-# counts include every claim made under it. Runs that are only to be ended need no room.
-_CLAIM = f"""
+
+def _claiming(has_room: str) -> str:
+    """Return the statement that claims the next run of a thread.
+
+    The lock on the thread's row and `active_run_id IS NULL` let one claim through; the fence grows in the same
+    statement, so every later write can distinguish this claim from all before. Order: a run that was begun, then one
+    that interrupted, then by seq. Queued runs of a deleted thread are claimed to be canceled, so that none stays queued
+    forever. Runs that are only to be ended need no room.
+
+    The queued runs are found by the parameter: joined to `thread`, a plan that was made while few runs were queued
+    reads those of all threads.
+
+    Args:
+        has_room: Whether the caps of tenant ``w`` and agent ``a`` permit another run.
+    """
+    return f"""
 WITH thread AS (
     SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, orchestration_id,
            deleted_at IS NOT NULL AS deleted
@@ -120,7 +130,7 @@ WITH thread AS (
     SELECT r.id, r.tenant_id, r.queued_at, r.cancel_requested_at IS NOT NULL OR t.deleted AS over,
            (SELECT {TENANT_POOL} FROM tenants w WHERE w.id = r.tenant_id) AS pool
       FROM runs r, thread t
-     WHERE r.thread_id = t.id AND r.status = 'queued'
+     WHERE r.thread_id = :thread_id AND r.status = 'queued'
        AND (r.cancel_requested_at IS NOT NULL OR t.deleted OR NOT {PAUSED})
      ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
      LIMIT 1
@@ -134,14 +144,7 @@ WITH thread AS (
       FROM next n, thread t, agents a, tenants w
      WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
        AND (n.over OR n.pool = :pool)
-       AND (n.over OR (w.max_running IS NULL AND a.max_running IS NULL)
-            OR (:caps_locked AND (w.max_running IS NULL
-                        OR w.max_running > (SELECT count(*) FROM runs o
-                                             WHERE o.tenant_id = w.id AND o.status = 'running'))
-                   AND (a.max_running IS NULL
-                        OR a.max_running > (SELECT count(*) FROM runs o
-                                             WHERE o.tenant_id = a.tenant_id AND o.agent_id = a.id
-                                               AND o.status = 'running'))))
+       AND (n.over OR {has_room})
     RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
               t.orchestration_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
@@ -176,6 +179,21 @@ SELECT n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool AS next_is_ours, 
   LEFT JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.current_agent_id
                            AND v.version = c.agent_version
 """
+
+
+_UNCAPPED = "(w.max_running IS NULL AND a.max_running IS NULL)"
+_BELOW_CAPS = """
+((w.max_running IS NULL
+  OR w.max_running > (SELECT count(*) FROM runs o WHERE o.tenant_id = w.id AND o.status = 'running'))
+ AND (a.max_running IS NULL
+      OR a.max_running > (SELECT count(*) FROM runs o
+                           WHERE o.tenant_id = a.tenant_id AND o.agent_id = a.id AND o.status = 'running')))
+"""
+
+_CLAIM = _claiming(_UNCAPPED)
+# With `lock_caps`, which was taken before this statement, so the counts include every claim made under it. In the other
+# one they would cost each claim a seventh of its CPU, although they were not executed.
+_CLAIM_BELOW_CAPS = _claiming(_BELOW_CAPS)
 
 # What few claimed runs have: those that were begun before, of a trigger, or in an orchestration. As parts of the claim,
 # these subqueries cost each claim an eighth of its CPU, although they were not executed.
@@ -236,14 +254,13 @@ async def claim_next(
         NewerValue: A later release gave its agent what this one does not know; the run is queued again.
     """
     row = await connection.fetchrow(
-        _CLAIM,
+        _CLAIM_BELOW_CAPS if caps_locked else _CLAIM,
         thread_id=thread_id,
         worker_id=worker_id,
         lease_ttl=timedelta(seconds=lease_ttl_s),
         turn_id=new_id("turn"),
         message_id=new_id("msg"),
         max_attempts=max_attempts,
-        caps_locked=caps_locked,
         pool=pool.name,
         trust_pools=dict(pool.by_trust),
     )

@@ -6,7 +6,7 @@ again. `attempts` grows with each claim and fences writes of earlier attempts.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import timedelta
 from typing import Literal
 
@@ -15,6 +15,8 @@ from nova_workers.ledger.upkeep.restored import HOLDS_DELIVERIES
 from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
 
 __all__ = [
+    "WAITS_FOR_EARLIER",
+    "ClaimedEffects",
     "ConversationStart",
     "DueEffect",
     "EffectEnd",
@@ -25,6 +27,14 @@ __all__ = [
     "set_title",
     "settle_effects",
 ]
+
+
+# That an effect `{}` has not ended. Said by its status, it would be in the words of the partial index of open effects,
+# and a plan that was made when that was small reads all of them for each row.
+_IS_OPEN = "{}.done_at IS NULL"
+
+WAITS_FOR_EARLIER = "interval '5 minutes'"
+"""When an effect is due that follows another of its run, unless that one ends before, which is what happens."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +53,21 @@ class DueEffect:
     kind: str
     attempt: int
     traceparent: str | None = None
+
+
+@dataclass(slots=True)
+class ClaimedEffects:
+    """What a claim of effects did.
+
+    Attributes:
+        claimed: Held until their leases end.
+        given_up: Failed, since they had used up their attempts.
+        put_off: How many were due, but wait for an earlier effect of their run.
+    """
+
+    claimed: list[DueEffect] = field(default_factory=list["DueEffect"])
+    given_up: list[DueEffect] = field(default_factory=list["DueEffect"])
+    put_off: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,43 +94,47 @@ class ConversationStart:
 
 
 # Claims due effects, for each of `kinds` up to its number in `mosts`. Two processes never claim the same row: rows are
-# locked, and locked rows are skipped. An effect that used up its attempts without ending crashed its worker each time;
-# it is failed here, so that it does not crash workers forever. A restored fleet claims none: titles call a model.
+# locked, and locked rows are skipped. Those that wait for an earlier effect of their run are put off, so that later
+# claims need not examine them; the end of the earlier one makes them due. An effect that used up its attempts without
+# ending crashed its worker each time; it is failed here, so that it does not crash workers forever. A restored fleet
+# claims none: titles call a model.
 _CLAIM = f"""
 WITH due AS (
-    SELECT found.id
+    SELECT found.*
       FROM unnest(:kinds::text[], :mosts::int[]) AS wanted(kind, most)
      CROSS JOIN LATERAL (
-           SELECT e.id
+           SELECT e.id, EXISTS (SELECT FROM effects earlier
+                                 WHERE earlier.run_id = e.run_id AND earlier.position < e.position
+                                   AND {_IS_OPEN.format("earlier")}) AS waits
              FROM effects e
-            WHERE e.kind = wanted.kind
-              AND e.status IN {sql_list(OPEN_EFFECTS)}
-              AND e.due_at <= now()
-              AND NOT EXISTS (SELECT 1
-                                FROM effects earlier
-                               WHERE earlier.run_id = e.run_id
-                                 AND earlier.position < e.position
-                                 AND earlier.status IN {sql_list(OPEN_EFFECTS)})
+            WHERE e.kind = wanted.kind AND e.status IN {sql_list(OPEN_EFFECTS)} AND e.due_at <= now()
             ORDER BY e.due_at
             LIMIT wanted.most
               FOR UPDATE OF e SKIP LOCKED) AS found
      WHERE NOT {HOLDS_DELIVERIES}
+), put_off AS (
+    UPDATE effects e SET due_at = now() + {WAITS_FOR_EARLIER} FROM due WHERE e.id = due.id AND due.waits
+    RETURNING e.*
+), claimed AS (
+    UPDATE effects e
+       SET status = CASE WHEN e.attempts < :max_attempts THEN 'running' ELSE 'failed' END,
+           attempts = CASE WHEN e.attempts < :max_attempts THEN e.attempts + 1 ELSE e.attempts END,
+           due_at = now() + :lease::interval,
+           done_at = CASE WHEN e.attempts < :max_attempts THEN NULL ELSE now() END,
+           error = CASE WHEN e.attempts < :max_attempts THEN e.error
+                        ELSE 'The worker was lost in each of ' || e.attempts || ' attempts. ' || coalesce(e.error, '')
+                   END
+      FROM due
+     WHERE e.id = due.id AND NOT due.waits
+    RETURNING e.*
 )
-UPDATE effects e
-   SET status = CASE WHEN e.attempts < :max_attempts THEN 'running' ELSE 'failed' END,
-       attempts = CASE WHEN e.attempts < :max_attempts THEN e.attempts + 1 ELSE e.attempts END,
-       due_at = now() + :lease::interval,
-       done_at = CASE WHEN e.attempts < :max_attempts THEN NULL ELSE now() END,
-       error = CASE WHEN e.attempts < :max_attempts THEN e.error
-                    ELSE 'The worker was lost in each of ' || e.attempts || ' attempts. ' || coalesce(e.error, '') END
-  FROM due, runs r
- WHERE e.id = due.id AND r.id = e.run_id
-RETURNING e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, r.traceparent
+SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, e.waits, r.traceparent
+  FROM (SELECT *, false AS waits FROM claimed UNION ALL SELECT *, true FROM put_off) e JOIN runs r ON r.id = e.run_id
 """
 
-# Ends a batch of attempts. An attempt whose lease was taken over changes nothing. Later effects of the same run are
-# delayed with an effect that will be retried, so that claims need not examine them meanwhile.
-_SETTLE = """
+# Ends a batch of attempts. An attempt whose lease was taken over changes nothing. Later effects of the same run become
+# due, or are delayed with an effect that will be retried.
+_SETTLE = f"""
 WITH tries AS (
     SELECT * FROM unnest(:ids::text[], :attempts::int[], :outcomes::text[], :errors::text[], :delays::interval[])
                   AS t(id, attempt, outcome, error, delay)
@@ -116,25 +145,25 @@ WITH tries AS (
            due_at = now() + t.delay,
            done_at = CASE t.outcome WHEN 'retried' THEN NULL ELSE now() END
       FROM tries t
-     WHERE e.id = t.id AND e.attempts = t.attempt AND e.status = 'running'
+     WHERE e.id = t.id AND e.attempts = t.attempt AND {_IS_OPEN.format("e")} AND e.status <> 'pending'
     RETURNING e.id, e.run_id, e.position, e.status, e.due_at
-), put_off AS (
+), later AS (
     UPDATE effects later
-       SET due_at = s.due_at
+       SET due_at = CASE s.status WHEN 'pending' THEN s.due_at ELSE now() END
       FROM settled s
-     WHERE s.status = 'pending' AND later.run_id = s.run_id AND later.position > s.position
-       AND later.status = 'pending' AND later.due_at < s.due_at
+     WHERE later.run_id = s.run_id AND later.position > s.position
+       AND {_IS_OPEN.format("later")} AND later.status <> 'running'
 )
 SELECT count(*)::int FROM settled
 """
 
 # Extends leases. An attempt whose lease was taken over changes nothing. Locks rows in the order of their ids.
-_RENEW = """
+_RENEW = f"""
 WITH mine AS (
     SELECT e.id
       FROM effects e JOIN unnest(:effect_ids::text[], :attempts::int[]) AS held(id, attempt)
         ON held.id = e.id AND held.attempt = e.attempts
-     WHERE e.status = 'running'
+     WHERE {_IS_OPEN.format("e")} AND e.status <> 'pending'
      ORDER BY e.id
        FOR UPDATE OF e
 )
@@ -142,11 +171,11 @@ UPDATE effects e SET due_at = now() + :lease::interval FROM mine WHERE e.id = mi
 """
 
 # Returns effects without counting the attempt, because the worker is shutting down.
-_RELEASE = """
+_RELEASE = f"""
 UPDATE effects e
    SET status = 'pending', attempts = e.attempts - 1, due_at = now()
   FROM unnest(:effect_ids::text[], :attempts::int[]) AS held(id, attempt)
- WHERE e.id = held.id AND e.attempts = held.attempt AND e.status = 'running'
+ WHERE e.id = held.id AND e.attempts = held.attempt AND {_IS_OPEN.format("e")} AND e.status <> 'pending'
 """
 
 # The first messages of a thread that is not deleted, has no title, and has at least two user messages. Texts are
@@ -181,7 +210,7 @@ RETURNING id
 
 async def claim_effects(
     connection: Connection, wanted: Sequence[tuple[str, int]], *, max_attempts: int, lease: timedelta
-) -> tuple[list[DueEffect], list[DueEffect]]:
+) -> ClaimedEffects:
     """Claim effects that are due, oldest first.
 
     Args:
@@ -189,9 +218,6 @@ async def claim_effects(
         wanted: Kinds, each with the most to claim.
         max_attempts: An effect that was claimed this often without ending is failed.
         lease: Time until a claimed effect is due again.
-
-    Returns:
-        The claimed effects, and those that were failed for using up their attempts.
     """
     rows = await connection.fetch(
         _CLAIM,
@@ -200,9 +226,11 @@ async def claim_effects(
         max_attempts=max_attempts,
         lease=lease,
     )
-    claimed: list[DueEffect] = []
-    given_up: list[DueEffect] = []
+    found = ClaimedEffects()
     for row in rows:
+        if row["waits"]:
+            found.put_off += 1
+            continue
         effect = DueEffect(
             id=row["id"],
             tenant_id=row["tenant_id"],
@@ -212,8 +240,8 @@ async def claim_effects(
             attempt=row["attempts"],
             traceparent=row["traceparent"],
         )
-        (claimed if row["status"] == "running" else given_up).append(effect)
-    return claimed, given_up
+        (found.claimed if row["status"] == "running" else found.given_up).append(effect)
+    return found
 
 
 async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> int:

@@ -11,10 +11,15 @@ from nova_workers.contracts.http.wire import RunStatus
 from nova_workers.ids import id_at
 from nova_workers.vocabulary import ENDED_RUNS, OPEN_RUNS, sql_list
 
-__all__ = ["IS_OPEN", "RunFilter", "conditions_of"]
+__all__ = ["IS_OPEN", "IS_RUNNING", "RunFilter", "conditions_of"]
 
 IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
 """In the words of the partial index of open runs."""
+
+IS_RUNNING = "r.lease_expires_at IS NOT NULL"
+"""That a run which is found by its id is running: it has a lease (a constraint of the table). Said by its status, it
+would be in the words of partial indexes of running runs. These are small when a plan is made, which then reads all of
+such an index to find one run: every running run, and those that ended since the last vacuum."""
 
 _CONDITIONS = {
     "before": "r.id < :before",

@@ -11,7 +11,9 @@ from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_effects, insert_usage
+from nova_workers.ledger.runs.effects import WAITS_FOR_EARLIER
 from nova_workers.ledger.runs.ends import HAS_SUBSCRIBED_WEBHOOK
+from nova_workers.ledger.runs.filters import IS_RUNNING
 from nova_workers.ledger.runs.step_rows import (
     ADD_USAGE,
     CALLS,
@@ -31,7 +33,7 @@ __all__ = ["finish_run", "requeue_claimed", "requeue_run"]
 _NEXT = """
 LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
                      FROM runs r
-                    WHERE r.thread_id = t.thread_id AND r.status = 'queued'
+                    WHERE r.thread_id = :thread_id AND r.status = 'queued'
                     ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
                     LIMIT 1) next ON true
 """
@@ -76,6 +78,8 @@ _EFFECTS = insert_effects(
     thread_id="mine.thread_id",
     kind="x.kind",
     position="x.position",
+    due_at=f"now() + CASE WHEN row_number() OVER (ORDER BY x.position) > 1 THEN {WAITS_FOR_EARLIER} "
+    "ELSE interval '0' END",
 )
 
 # One statement ends the run, its turn and the thread's hold, writes usage, moves the head pointer with its history, and
@@ -92,7 +96,7 @@ WITH thread AS (
            first_token_at = :first_token_at, limit_reached = :limit_reached, output = :output,
            lease_expires_at = NULL, finished_at = now()
       FROM thread
-     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
+     WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id
     RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status, r.source
 ), {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
@@ -147,7 +151,7 @@ WITH thread AS (
     UPDATE runs r
        SET status = 'queued', lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now()
       FROM thread, runs o
-     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id AND o.id = r.id
+     WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id AND o.id = r.id
     RETURNING r.id, r.tenant_id, r.thread_id, r.attempt, r.claimed_at, o.worker_id AS holder_id
 ), ended AS (
     {insert_attempts("mine", ended="requeued")}
@@ -208,7 +212,9 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         facts=facts_values(finish.facts),
     )
     if row is None:
-        row = await connection.fetchrow(_FINISHED, run_id=claim.run_id, fence=claim.fence, status=finish.status)
+        row = await connection.fetchrow(
+            _FINISHED, run_id=claim.run_id, thread_id=claim.thread_id, fence=claim.fence, status=finish.status
+        )
     if row is None:
         raise RunLost(
             f"Run {claim.run_id!r} is no longer held under fence {claim.fence}; its end was not written.",

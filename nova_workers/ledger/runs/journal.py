@@ -12,6 +12,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import Conflict, RunLost
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages
+from nova_workers.ledger.runs.filters import IS_RUNNING
 from nova_workers.ledger.runs.step_rows import (
     ADD_USAGE,
     CALLS,
@@ -35,11 +36,11 @@ __all__ = [
 ]
 
 # The fenced run, locked: a journal write and a recovery of the same run wait for each other.
-_MINE = """
+_MINE = f"""
 mine AS (
     SELECT id, tenant_id, thread_id, turn_id
-      FROM runs
-     WHERE id = :run_id AND fence = :fence AND status = 'running'
+      FROM runs r
+     WHERE id = :run_id AND fence = :fence AND {IS_RUNNING}
        FOR UPDATE
 )
 """
@@ -85,9 +86,9 @@ SELECT id FROM mine
 # The last statement of a transaction in which a tool call writes: it checks the fence, and records the call's result.
 # FOR SHARE keeps the claim until the commit, and lets the calls of a step commit at the same time. It comes last, since
 # a thread's row is locked before those of its runs. A call of a subagent is not in the journal.
-_SEAL_CALL = """
+_SEAL_CALL = f"""
 WITH mine AS (
-    SELECT id, turn_id FROM runs WHERE id = :run_id AND fence = :fence AND status = 'running' FOR SHARE
+    SELECT id, turn_id FROM runs r WHERE id = :run_id AND fence = :fence AND {IS_RUNNING} FOR SHARE
 ), known AS (
     SELECT c.id, c.result FROM tool_calls c JOIN mine ON c.turn_id = mine.turn_id WHERE c.call_id = :call_id
        FOR UPDATE OF c

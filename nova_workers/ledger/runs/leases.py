@@ -10,28 +10,29 @@ from nova_workers.contracts.runs import CancelReason, Claim, Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 from nova_workers.ledger.runs.claim import PAUSED
+from nova_workers.ledger.runs.filters import IS_RUNNING
 
 __all__ = ["Renewal", "is_held", "recover_expired", "recovering", "renew_leases", "take_overdue_doorbells"]
 
 # Renews leases that are still this process's, by fence. Rows are locked in the order of their ids, as in a bulk cancel,
 # so the two cannot deadlock.
-_RENEW = """
+_RENEW = f"""
 WITH mine AS (
     SELECT r.id
       FROM runs r JOIN unnest(:run_ids::text[], :fences::bigint[]) AS held(id, fence) ON r.id = held.id
         AND r.fence = held.fence
-     WHERE r.status = 'running'
+     WHERE {IS_RUNNING}
      ORDER BY r.id
        FOR UPDATE OF r
 )
 UPDATE runs r
    SET lease_expires_at = now() + :lease_ttl
   FROM mine
- WHERE r.id = mine.id AND r.status = 'running'
+ WHERE r.id = mine.id AND {IS_RUNNING}
 RETURNING r.id, r.cancel_requested_at IS NOT NULL AS canceled, r.cancel_reason
 """
 
-_IS_HELD = "SELECT EXISTS (SELECT FROM runs WHERE id = :run_id AND fence = :fence AND status = 'running')"
+_IS_HELD = f"SELECT EXISTS (SELECT FROM runs r WHERE id = :run_id AND fence = :fence AND {IS_RUNNING})"
 
 _EXPIRED = "r.lease_expires_at < now()"
 
@@ -71,12 +72,13 @@ _RECOVER = recovering(_EXPIRED)
 
 # The first queued run of each thread whose doorbell is old, unless its thread is busy, it is paused, or it is under a
 # cap (`fairness` finds those). Also each canceled run, which only a claim can end, paused or not. The same statement
-# updates `rang_at`, so two reconcilers do not ring twice.
+# updates `rang_at`, so two reconcilers do not ring twice. `infinity` is in the words of the index of this statement.
 _OVERDUE = f"""
 WITH due AS (
     SELECT r.id
       FROM runs r
      WHERE r.status = 'queued' AND r.queue = :queue AND r.rang_at < now() - :older_than::interval
+       AND r.rang_at < 'infinity'
        AND (r.cancel_requested_at IS NOT NULL
             OR NOT EXISTS (SELECT 1 FROM runs o
                             WHERE o.thread_id = r.thread_id AND o.status = 'queued' AND o.seq < r.seq)

@@ -10,6 +10,7 @@ from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.runs.filters import IS_RUNNING
 
 __all__ = ["Journal", "find_results", "load_journal"]
 
@@ -30,10 +31,10 @@ SELECT call_id, step, sequence, tool_name, params, status, result, error, starte
 """
 
 # Waits for transactions that may still be committing results, so the results are not part of the condition.
-_FIND_RESULTS = """
+_FIND_RESULTS = f"""
 SELECT c.call_id, c.step, c.sequence, c.tool_name, c.params, c.status, c.result, c.error, c.started_at, c.completed_at
   FROM tool_calls c JOIN runs r ON r.turn_id = c.turn_id
- WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND c.call_id = ANY(:call_ids::text[])
+ WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND c.call_id = ANY(:call_ids::text[])
  ORDER BY c.id
    FOR UPDATE OF c
 """

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
+from nova_workers.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 
 __all__ = ["ENDED", "EndedRun", "drop_other_models", "ended_runs", "live_work_waits"]
 
@@ -41,7 +41,9 @@ DELETE FROM embeddings e
 
 # Effects that have been due for longer than a doorbell takes.
 _WAITS = f"""
-SELECT EXISTS (SELECT FROM effects WHERE status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now() - :patience::interval)
+SELECT EXISTS (SELECT FROM effects
+                WHERE kind IN {sql_list(EFFECT_KINDS)} AND status IN {sql_list(OPEN_EFFECTS)}
+                  AND due_at <= now() - :patience::interval)
 """
 
 

@@ -13,6 +13,7 @@ from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages, insert_turns, insert_usage
+from nova_workers.ledger.runs.filters import IS_RUNNING
 
 __all__ = ["commit_compaction"]
 
@@ -77,7 +78,7 @@ WITH thread AS (
 ), mine AS (
     SELECT r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.agent_version, t.parent_turn_id, t.depth
       FROM thread, runs r JOIN turns t ON t.id = r.turn_id
-     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id
+     WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id
        FOR UPDATE OF r
 ), compaction AS (
     {_TURN}

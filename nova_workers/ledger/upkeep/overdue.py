@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
+from nova_workers.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 
 __all__ = ["delete_expired_keys", "has_due_effects"]
 
+# With the kinds, by which the index of open effects begins.
 _DUE_EFFECTS = f"""
-SELECT EXISTS (SELECT 1 FROM effects WHERE status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now())
+SELECT EXISTS (SELECT 1 FROM effects
+                WHERE kind IN {sql_list(EFFECT_KINDS)} AND status IN {sql_list(OPEN_EFFECTS)} AND due_at <= now())
 """
 
 # Locks the rows before it deletes them: a key that a submit just took over is no longer expired.

@@ -14,6 +14,7 @@ from nova_workers.errors import RunLost
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_runs, insert_threads
+from nova_workers.ledger.runs.filters import IS_RUNNING
 from nova_workers.ledger.runs.step_rows import FACTS, FACTS_ROW, usage_values
 from nova_workers.ledger.waits.questions import inbox_item
 from nova_workers.vocabulary import SuspendedStatus
@@ -47,7 +48,7 @@ WITH thread AS (
        SET status = CASE WHEN r.cancel_requested_at IS NULL THEN 'waiting' ELSE 'queued' END,
            lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now()
       FROM thread, runs o
-     WHERE r.id = :run_id AND r.fence = :fence AND r.status = 'running' AND r.thread_id = thread.id AND o.id = r.id
+     WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id AND o.id = r.id
     RETURNING r.*, o.worker_id AS holder_id
 ), ended AS (
     {insert_attempts("mine", ended="waiting")}

@@ -2,20 +2,22 @@
 
 import asyncio
 from collections.abc import Sequence
+from datetime import timedelta
 
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
 from nova_workers.config import EffectSettings, RunSettings, TelemetrySettings
 from nova_workers.errors import Unavailable
-from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs.effects import ClaimedEffects, DueEffect, EffectEnd, claim_effects, settle_effects
 from nova_workers.ledger.upkeep.overdue import has_due_effects
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from tests.integration.effects.conftest import MakeRunner, Recorder
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
 from tests.requirements import proves
+from tests.support.data.reads import entries_read
 from tests.support.harness.fault_injection import FaultInjectingDatabase, FaultInjector
 from tests.support.waiting import until
 
@@ -256,10 +258,31 @@ async def test_racing_runners_never_do_an_effect_twice(database: Database, make_
     assert await database.fetchval("SELECT max(attempts) FROM effects") == 1
 
 
-async def test_a_kind_without_a_handler_waits(database: Database, make_runner: MakeRunner) -> None:
+async def test_a_kind_without_a_handler_waits_and_holds_up_what_follows_it(
+    database: Database, make_runner: MakeRunner
+) -> None:
     run = await seed_run(database)
-    assert await make_runner({"title": Recorder()}).run_due() == 0
+    title = Recorder()
+    runner = make_runner({"title": title})
+    # The first call puts the title off; the second finds nothing due.
+    assert [await runner.run_due(), await runner.run_due()] == [1, 0]
+    assert title.runs == []
     assert (await effect(database, run.run_id, "embeddings"))["status"] == "pending"
+
+
+async def test_an_effect_that_was_put_off_is_due_when_the_earlier_one_has_ended(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    run = await seed_run(database)
+    title = Recorder()
+    assert await make_runner({"title": title}).run_due() == 1
+    put_off = await effect(database, run.run_id, "title")
+    assert 290 < float(str(put_off["due_in_s"])) <= 300
+    assert (put_off["status"], put_off["attempts"]) == ("pending", 0)
+
+    runner = make_runner({"embeddings": Recorder(), "title": title})
+    assert [await runner.run_due(), await runner.run_due()] == [1, 1]
+    assert title.runs == [run.run_id]
 
 
 async def test_disabled_effects_stay_pending(database: Database, make_runner: MakeRunner) -> None:
@@ -287,30 +310,53 @@ async def test_closing_the_runner_closes_its_handlers(make_runner: MakeRunner) -
     assert handler.closed
 
 
-async def test_the_claim_does_not_slow_down_with_finished_effects(database: Database) -> None:
-    tenant_id, thread_id = thread = await seed_thread(database)
-    run = await seed_run(database, thread=thread)
-    await database.execute(
-        "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content)"
-        " SELECT 'run_' || n, :tenant_id, :thread_id, 'nova', n + 10, 'succeeded', '[]'"
-        " FROM generate_series(1, 5000) n",
-        tenant_id=tenant_id,
-        thread_id=thread_id,
-    )
-    await database.execute(
-        "INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position, status, due_at)"
-        " SELECT 'eff_' || n, :tenant_id, 'run_' || n, :thread_id, 'title', 2, 'done', now() - interval '1 hour'"
-        " FROM generate_series(1, 5000) n",
-        tenant_id=tenant_id,
-        thread_id=thread_id,
-    )
-    await database.execute("ANALYZE effects")
-    plan = await database.fetch(
-        "EXPLAIN SELECT id FROM effects WHERE kind = 'title' AND status IN ('pending', 'running')"
-        " AND due_at <= now() ORDER BY due_at LIMIT 10"
-    )
-    assert "ix_effects__due" in "\n".join(row[0] for row in plan)
-    assert run.run_id
+_ADD_RUNS = """
+WITH run AS (
+    INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content)
+    SELECT 'run_' || n, :tenant_id, :thread_id, 'nova', n, 'succeeded', '[]'
+      FROM generate_series(:first::int, :last::int) n
+    RETURNING *
+)
+INSERT INTO effects (id, tenant_id, run_id, thread_id, kind, position, status, done_at, due_at)
+SELECT 'eff_' || kind || seq, tenant_id, id, thread_id, kind, position, CASE WHEN open THEN 'pending' ELSE 'done' END,
+       CASE WHEN NOT open THEN now() END, CASE WHEN later THEN now() + interval '5 minutes' ELSE now() END
+  FROM run, (VALUES ('embeddings', 2, :embeddings_open::boolean, false),
+                    ('title', 3, :titles_open::boolean, :embeddings_open))
+         AS of (kind, position, open, later)
+"""
+
+
+async def test_a_claim_reads_only_what_it_claims_beside_any_backlog(database: Database) -> None:
+    """Also with the plans of a session that knew the table while nothing waited."""
+    tenant_id, thread_id = await seed_thread(database)
+
+    async def add(connection: Connection, first: int, last: int, *, embeddings_open: bool, titles_open: bool) -> None:
+        await connection.execute(
+            _ADD_RUNS,
+            tenant_id=tenant_id,
+            thread_id=thread_id,
+            first=first,
+            last=last,
+            embeddings_open=embeddings_open,
+            titles_open=titles_open,
+        )
+
+    async def claim(connection: Connection) -> ClaimedEffects:
+        return await claim_effects(connection, [("title", 4)], max_attempts=3, lease=timedelta(seconds=30))
+
+    async with database.transaction() as connection:
+        await add(connection, 1, 1000, embeddings_open=False, titles_open=False)
+        await connection.execute("ANALYZE effects")
+        for _ in range(8):
+            await claim(connection)
+            await settle_effects(connection, [])
+        await add(connection, 1001, 3000, embeddings_open=True, titles_open=True)
+        await add(connection, 3001, 3001, embeddings_open=False, titles_open=True)
+        before = await entries_read(connection, "effects")
+        found = await claim(connection)
+        assert [effect.run_id for effect in found.claimed] == ["run_3001"]
+        assert await settle_effects(connection, [EffectEnd(found.claimed[0], "done")]) == 1
+        assert await entries_read(connection, "effects") - before < 30
 
 
 async def any_effect_due_in(database: Database) -> bool:

@@ -28,7 +28,7 @@ from nova_workers.devstack.home import lock_home
 from nova_workers.errors import Conflict
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import claim_deliveries
-from nova_workers.ledger.runs.effects import claim_effects
+from nova_workers.ledger.runs.effects import ClaimedEffects, claim_effects
 from nova_workers.ledger.runs.fleet import Switch, resume
 from nova_workers.ledger.tenants.leases import acquire_lease
 from nova_workers.ledger.upkeep.catalog import count_rows
@@ -248,12 +248,13 @@ async def _stays_held(url: str) -> None:
         lease = LeaseRequest(holder="a channel", ttl_s=30)
         async with database.connection() as connection:
             assert await _claim(connection) == 0
-            assert await claim_effects(connection, [("title", 10)], lease=_LEASE, max_attempts=3) == ([], [])
+            assert await claim_effects(connection, [("title", 10)], lease=_LEASE, max_attempts=3) == ClaimedEffects()
             with pytest.raises(Conflict, match="nova fleet resume"):
                 await acquire_lease(connection, tenant_id, "channel:test", lease)
             assert await resume(connection, Switch("fleet", ""))
             assert await _claim(connection) == 1
-            (effect,), _ = await claim_effects(connection, [("title", 10)], lease=_LEASE, max_attempts=3)
+            found = await claim_effects(connection, [("title", 10)], lease=_LEASE, max_attempts=3)
+            (effect,) = found.claimed
             assert effect.id == "eff_restored"
             assert (await acquire_lease(connection, tenant_id, "channel:test", lease)).fence == 1
     finally:
