@@ -16,6 +16,7 @@ from models.rights.row_security import protect
 from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
+from models.statistics import WITHOUT_STATISTICS
 from models.tasks import Task, TaskChange, TaskResource, TaskStep
 from models.tenancy import ApiKey, Lease, Tenant
 from models.threads import Thread, ThreadHead
@@ -24,6 +25,7 @@ from models.upkeep import UpkeepCursor
 from models.workspace import Note, Secret, SentFile, Skill, SkillFile
 
 __all__ = [
+    "WITHOUT_STATISTICS",
     "Agent",
     "AgentVersion",
     "ApiKey",
