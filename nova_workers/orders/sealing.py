@@ -10,16 +10,12 @@ import os
 from base64 import b64decode, b64encode
 from typing import Final
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+from nova_workers.cipher import Cipher, NotAuthentic
 from nova_workers.errors import Conflict
 from nova_workers.workspace.vault import Sealed, Vault
 
 __all__ = ["OrderKeys", "OrderSeal", "key_place"]
 
-_FORMAT: Final = b"\x01"
-_NONCE_BYTES: Final = 12
 _KEY_BYTES: Final = 32
 
 
@@ -28,14 +24,13 @@ class OrderSeal:
 
     def __init__(self, order_id: str, key: bytes) -> None:
         self._order_id = order_id
-        self._cipher = AESGCM(key)
+        self._cipher = Cipher(key)
         # Of its own, so that no value is both a key of the cipher and of fingerprints.
         self._mark_key = hmac.digest(key, b"nova.order.fingerprint.v1", "sha256")
 
     def seal(self, place: str, content: bytes) -> bytes:
         """Encrypt content for a place within the order, such as the id of a part."""
-        nonce = os.urandom(_NONCE_BYTES)
-        return _FORMAT + nonce + self._cipher.encrypt(nonce, content, self._bound(place))
+        return self._cipher.seal(content, self._bound(place))
 
     def open(self, place: str, sealed: bytes) -> bytes:
         """Decrypt the content of a place.
@@ -43,12 +38,9 @@ class OrderSeal:
         Raises:
             Conflict: It was changed, or made for another order or place.
         """
-        head, body = sealed[: 1 + _NONCE_BYTES], sealed[1 + _NONCE_BYTES :]
         try:
-            if head[:1] != _FORMAT or len(head) <= _NONCE_BYTES:
-                raise InvalidTag
-            return self._cipher.decrypt(head[1:], body, self._bound(place))
-        except InvalidTag:
+            return self._cipher.open(sealed, self._bound(place))
+        except NotAuthentic:
             raise Conflict(
                 f"The content of work order {self._order_id!r} cannot be decrypted: its row was changed.",
                 order_id=self._order_id,

@@ -1,24 +1,17 @@
-"""The cipher of secrets at rest: AES-256-GCM under master keys that are not in the database.
+"""Encryption of secrets at rest, under master keys that are not in the database.
 
 Tenant and name are bound to each ciphertext as associated data, so that a row moved to another name or tenant cannot be
 decrypted there.
 """
 
-import os
 from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from cryptography.exceptions import InvalidTag
-from cryptography.hazmat.primitives.ciphers.aead import AESGCM
-
+from nova_workers.cipher import Cipher, NotAuthentic
 from nova_workers.errors import Conflict
 
 __all__ = ["Sealed", "Vault"]
-
-_FORMAT: Final = b"\x01"
-"""The first byte of a ciphertext: the nonce, then the encrypted text with its tag, follow."""
-_NONCE_BYTES: Final = 12
 
 _NO_KEYS: Final = (
     "This fleet keeps no secrets: it has no master key. The operator sets NOVA_SECRETS__KEYS for the API and the "
@@ -39,7 +32,7 @@ class Vault:
     def __init__(self, keys: Sequence[tuple[str, bytes]]) -> None:
         """Keep the master keys, each an id and 32 bytes; the first is the current one."""
         self._current_id = keys[0][0] if keys else None
-        self._ciphers: Mapping[str, AESGCM] = {key_id: AESGCM(key) for key_id, key in keys}
+        self._ciphers: Mapping[str, Cipher] = {key_id: Cipher(key) for key_id, key in keys}
 
     @classmethod
     def of(cls, texts: Sequence[str]) -> "Vault":
@@ -65,10 +58,7 @@ class Vault:
             Conflict: There is no master key.
         """
         key_id = self.current_key_id
-        # 96 random bits allow 2^32 writes under one key; rotate before that.
-        nonce = os.urandom(_NONCE_BYTES)
-        encrypted = self._ciphers[key_id].encrypt(nonce, value.encode(), _place(tenant_id, name))
-        return Sealed(key_id, _FORMAT + nonce + encrypted)
+        return Sealed(key_id, self._ciphers[key_id].seal(value.encode(), _place(tenant_id, name)))
 
     def open(self, tenant_id: str, name: str, sealed: Sealed) -> str:
         """Decrypt a ciphertext of this name and tenant.
@@ -85,12 +75,9 @@ class Vault:
                 f"have (its current one is {current!r}). The operator adds it to the end of NOVA_SECRETS__KEYS.",
                 key_id=sealed.key_id,
             )
-        head, body = sealed.ciphertext[: 1 + _NONCE_BYTES], sealed.ciphertext[1 + _NONCE_BYTES :]
         try:
-            if head[:1] != _FORMAT or len(head) <= _NONCE_BYTES:
-                raise InvalidTag
-            return cipher.decrypt(head[1:], body, _place(tenant_id, name)).decode()
-        except InvalidTag:
+            return cipher.open(sealed.ciphertext, _place(tenant_id, name)).decode()
+        except NotAuthentic:
             raise Conflict(
                 f"The secret {name!r} cannot be opened: its row was changed, or the key {sealed.key_id!r} is not the "
                 "one that it was encrypted with. Set the secret again.",
