@@ -6,4 +6,4 @@ streams can be replayed from there.
 
 from nova_workers.program import import_sparingly
 
-import_sparingly()
+import_sparingly("structlog", "redis")

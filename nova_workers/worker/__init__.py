@@ -2,4 +2,4 @@
 
 from nova_workers.program import import_sparingly
 
-import_sparingly()
+import_sparingly("structlog", "redis")
