@@ -22,6 +22,8 @@ __all__ = [
 
 API_APP = "api.app:create_app"
 _PROTOCOL = "nova_workers.http_server.connections:GuardedProtocol"
+# The protocol takes no WebSockets, and uvicorn would import a library for them.
+_HTTP_ONLY = ("--loop", "uvloop", "--http", _PROTOCOL, "--ws", "none")
 CONSOLE_APP = "nova_workers.console.server:create_console"
 BEAT_APP = "beat.app:app"
 WORKER_APP = "nova_workers.worker.app:app"
@@ -44,7 +46,7 @@ def api_command(*, host: str, port: int, log_level: str = "warning") -> list[str
     """Return the command line of one API process."""
     return [
         *_module("uvicorn", API_APP, "--factory", "--host", host, "--port", str(port)),
-        *("--loop", "uvloop", "--http", _PROTOCOL, "--no-access-log", "--log-level", log_level),
+        *(*_HTTP_ONLY, "--no-access-log", "--log-level", log_level),
         # uvicorn believes X-Forwarded-For of every client on this machine; the application believes configured proxies.
         "--no-proxy-headers",
         *("--timeout-graceful-shutdown", str(_UVICORN_DRAIN_S)),
@@ -55,7 +57,7 @@ def console_command(*, host: str, port: int, log_level: str = "warning") -> list
     """Return the command line of one console process. Its environment has NOVA_API_URL and NOVA_API_KEY."""
     return [
         *_module("uvicorn", CONSOLE_APP, "--factory", "--host", host, "--port", str(port)),
-        *("--loop", "uvloop", "--http", _PROTOCOL, "--no-access-log", "--log-level", log_level),
+        *(*_HTTP_ONLY, "--no-access-log", "--log-level", log_level),
         *("--timeout-graceful-shutdown", str(_CONSOLE_DRAIN_S)),
     ]
 
