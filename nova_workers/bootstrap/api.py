@@ -8,8 +8,8 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
-from nova_workers.bootstrap.delivery import build_webhooks
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs
+from nova_workers.bootstrap.webhooks import build_webhooks
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.capabilities import CapabilityRegistry, default_registry
 from nova_workers.clock import Clock, SystemClock

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nova_workers.bootstrap.webhooks import build_webhooks
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.delivery.channels import WEBHOOKS, ChannelParts, ChannelRoutes, load_channels
@@ -9,21 +10,15 @@ from nova_workers.delivery.sender import DeliverySender
 from nova_workers.delivery.webhooks import WebhookChannel
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
-from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.outbound.requests import Outbound
+from nova_workers.outbound.rules import OutboundRules
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
-from nova_workers.workspace.webhooks import Webhooks
 
-__all__ = ["build_routes", "build_sender", "build_webhooks"]
+__all__ = ["build_routes", "build_sender"]
 
 _ANSWER_BYTES = 16_384
 """Bytes of a response that are read; only its status is used."""
-
-
-def build_webhooks(database: Database, settings: Settings) -> Webhooks:
-    """Return the rules of webhooks."""
-    vault = Vault.of(settings.secrets.texts())
-    return Webhooks(database, vault, allow_hosts=settings.delivery.webhook_allow_hosts)
 
 
 def build_routes(database: Database, settings: Settings) -> ChannelRoutes:

@@ -6,7 +6,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
-from nova_workers.outbound import Outbound
+from nova_workers.outbound.requests import Outbound
 from nova_workers.runs.cancel import Canceller
 from nova_workers.triggers.firing import TriggerTicker
 from nova_workers.triggers.gate_addresses import gate_rules

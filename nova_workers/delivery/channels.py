@@ -8,7 +8,7 @@ from nova_workers.contracts.deliveries import INBOX
 from nova_workers.contracts.ports import DeliveryChannel
 from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Database
-from nova_workers.outbound import Outbound
+from nova_workers.outbound.requests import Outbound
 from nova_workers.workspace.secrets import Secrets
 
 __all__ = ["CHANNEL_GROUP", "EVERYONE", "WEBHOOKS", "ChannelParts", "ChannelRoutes", "load_channels"]

@@ -7,7 +7,7 @@ import httpx2
 
 from nova_workers.effects.provider import Vector
 from nova_workers.errors import ConfigurationError, InvalidInput, Unavailable
-from nova_workers.outbound import ResponseBounds, bound_responses
+from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 
 __all__ = ["HttpEmbeddings"]
 

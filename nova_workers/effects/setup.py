@@ -1,14 +1,18 @@
 """The embedding provider that the settings name."""
 
+from importlib import import_module
 from importlib.util import find_spec
+from typing import Final
 
 from nova_workers.config import EffectSettings
-from nova_workers.effects.http import HttpEmbeddings
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.errors import ConfigurationError
 
 __all__ = ["embedding_provider", "remote_embeddings"]
+
+_SERVER: Final = "nova_workers.effects.http"
+"""Imported by name where the embeddings are those of a server: otherwise the API needs no client of HTTP, 2 MB."""
 
 
 def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
@@ -32,11 +36,12 @@ def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
             "the server that has /v1/embeddings, and NOVA_EFFECTS__EMBEDDING_MODEL to one of its models."
         )
     key = settings.embedding_api_key
-    return HttpEmbeddings(
+    provider: EmbeddingProvider = import_module(_SERVER).HttpEmbeddings(
         base_url=settings.embedding_base_url,
         model=settings.embedding_model,
         api_key=None if key is None else key.get_secret_value(),
     )
+    return provider
 
 
 def remote_embeddings(settings: EffectSettings) -> EmbeddingProvider | None:

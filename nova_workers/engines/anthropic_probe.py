@@ -18,7 +18,7 @@ from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.verdicts import OUT_OF_ORDER, Verdict, of_status
 from nova_workers.errors import EngineFailure
-from nova_workers.outbound import ResponseBounds, bound_responses
+from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 
 __all__ = ["AnthropicProbe", "Profile"]
 

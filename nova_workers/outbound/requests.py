@@ -19,8 +19,9 @@ import httpx2
 from nova_workers.errors import OutboundFailed
 from nova_workers.outbound.addresses import Address, is_public, parse_address
 from nova_workers.outbound.bodies import read_body
+from nova_workers.outbound.rules import OutboundRules
 
-__all__ = ["Outbound", "OutboundResponse", "OutboundRules", "Resolver", "resolve"]
+__all__ = ["Outbound", "OutboundResponse", "Resolver", "check_address", "resolve"]
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses. Raises `OSError` for a name that has none."""
@@ -30,48 +31,6 @@ _NUMERIC = re.compile(r"^(?:0x[0-9a-f]*|\d+)$")
 _NOT_PUBLIC = "it is not an address of the public internet"
 _MAX_ADDRESSES = 4
 """How many of a server's addresses are tried. Each may take the whole time to connect."""
-
-
-@dataclass(frozen=True, slots=True)
-class OutboundRules:
-    """What may be reached, and in which bounds.
-
-    Attributes:
-        ports: Ports that may be connected to.
-        allow_hosts: ``host`` or ``host:port`` that may be reached whatever its address and port: for a server of the
-            operator's own, or of a test. Names are compared as written, and nothing but the exact name counts.
-        max_redirects: How many are followed.
-        max_bytes: Most that is read of a response, and most that it may unpack to.
-        timeout_s: Most time of a request, with all its redirects and its body.
-    """
-
-    ports: tuple[int, ...] = (80, 443, 8080, 8443)
-    allow_hosts: tuple[str, ...] = ()
-    max_redirects: int = 5
-    max_bytes: int = 2_000_000
-    timeout_s: float = 30.0
-    connect_timeout_s: float = 10.0
-    user_agent: str = "nova-workers"
-
-    def admits(self, host: str, port: int) -> bool:
-        """Return whether the operator named this host."""
-        return host in self.allow_hosts or f"{host}:{port}" in self.allow_hosts
-
-    def check(self, url: str) -> None:
-        """Refuse a URL that is never reached, whatever the name in it resolves to.
-
-        Raises:
-            OutboundFailed: It is refused; the message says why.
-        """
-        try:
-            parsed = httpx2.URL(url)
-        except httpx2.InvalidURL as error:
-            raise OutboundFailed(f"{url!r} is no address: {error}", refused=True) from error
-        host, admitted = _checked_host(self, parsed)
-        literal = parse_address(host)
-        own = host == "localhost" or host.endswith(".localhost") or (literal is not None and not is_public(literal))
-        if own and not admitted:
-            raise _refused(parsed, _NOT_PUBLIC)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,6 +49,23 @@ class OutboundResponse:
     headers: Mapping[str, str]
     body: bytes
     truncated: bool = False
+
+
+def check_address(url: str, rules: OutboundRules) -> None:
+    """Refuse a URL that is never reached, whatever the name in it resolves to.
+
+    Raises:
+        OutboundFailed: It is refused; the message says why.
+    """
+    try:
+        parsed = httpx2.URL(url)
+    except httpx2.InvalidURL as error:
+        raise OutboundFailed(f"{url!r} is no address: {error}", refused=True) from error
+    host, admitted = _checked_host(rules, parsed)
+    literal = parse_address(host)
+    own = host == "localhost" or host.endswith(".localhost") or (literal is not None and not is_public(literal))
+    if own and not admitted:
+        raise _refused(parsed, _NOT_PUBLIC)
 
 
 async def resolve(host: str, port: int) -> Sequence[str]:

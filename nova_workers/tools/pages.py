@@ -11,7 +11,7 @@ from typing import Final
 from nova_workers.child_process import Bounds, run_child
 from nova_workers.contracts.ports import FetchedPage
 from nova_workers.errors import OutboundFailed, ToolFailure
-from nova_workers.outbound import Outbound, OutboundResponse
+from nova_workers.outbound.requests import Outbound, OutboundResponse
 
 __all__ = ["WebPages"]
 

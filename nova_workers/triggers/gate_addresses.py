@@ -1,11 +1,17 @@
 """Which addresses a gate may request: those that agents' tools may fetch."""
 
+from importlib import import_module
+from typing import Final
+
 from nova_workers.config import ToolSettings
 from nova_workers.contracts.http.triggers import Gate, UrlGate
 from nova_workers.errors import InvalidInput, OutboundFailed
-from nova_workers.outbound import OutboundRules
+from nova_workers.outbound.rules import OutboundRules
 
 __all__ = ["check_gate_address", "gate_rules"]
+
+_REQUESTS: Final = "nova_workers.outbound.requests"
+"""Imported by name with the first address of a gate: the API sends no request, and a client of HTTP takes 2 MB."""
 
 _GATE_BYTES = 1_000_000
 """Maximum bytes read of a response."""
@@ -32,7 +38,7 @@ def check_gate_address(gate: Gate | None, rules: OutboundRules) -> None:
     if not isinstance(gate, UrlGate):
         return
     try:
-        rules.check(gate.url)
+        import_module(_REQUESTS).check_address(gate.url, rules)
     except OutboundFailed as error:
         hint = "An operator admits a host with NOVA_TOOLS__FETCH_ALLOW_HOSTS."
         raise InvalidInput(f"gate.url: the gate would never open. {error.message} {hint}", field="gate.url") from error

@@ -14,7 +14,7 @@ from nova_workers.errors import OutboundFailed
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.triggers import gates as ledger
 from nova_workers.ledger.triggers.due import DueTrigger
-from nova_workers.outbound import Outbound
+from nova_workers.outbound.requests import Outbound
 from nova_workers.triggers.verdicts import GateAnswer
 
 __all__ = ["Gates"]

@@ -7,7 +7,8 @@ import httpx2
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.config import Settings
 from nova_workers.engines.mcp.pool import ConnectionPool
-from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.outbound.requests import Outbound
+from nova_workers.outbound.rules import OutboundRules
 
 __all__ = ["connections"]
 

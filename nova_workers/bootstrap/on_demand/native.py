@@ -4,8 +4,9 @@ from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.config import Settings
 from nova_workers.confined import PrivateFiles
 from nova_workers.engines.native import NativeTools, WebSearchSettings
-from nova_workers.outbound import Outbound, OutboundRules
-from nova_workers.tools import WebPages
+from nova_workers.outbound.requests import Outbound
+from nova_workers.outbound.rules import OutboundRules
+from nova_workers.tools.pages import WebPages
 
 __all__ = ["fetcher", "native_tools"]
 

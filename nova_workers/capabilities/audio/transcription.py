@@ -4,16 +4,14 @@ import asyncio
 import json
 import shutil
 import sys
+from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Final, Protocol
 
-import httpx2
-
 from nova_workers.capabilities.audio.programs import run_program
 from nova_workers.config import AudioSettings
 from nova_workers.errors import ToolFailure
-from nova_workers.outbound import ResponseBounds, bound_responses
 
 __all__ = ["Transcriber", "find_transcriber"]
 
@@ -21,7 +19,8 @@ _CHILD: Final = Path(__file__).with_name("whisper_child.py")
 _PACKAGES: Final = ("faster_whisper", "whisper")
 """In order of preference: the first needs a quarter of the other's time and memory for the same model."""
 _WHISPER_CPP: Final = ("whisper-cli", "whisper-cpp")
-_SAID_CHARS: Final = 300
+_SERVER: Final = "nova_workers.capabilities.audio.transcription_server"
+"""Imported by name where a server is configured: the API, which knows the tool only, needs no client of HTTP."""
 
 _NOTHING: Final = (
     "Nothing on this worker can transcribe. The operator installs one of: the Python package 'faster-whisper' (or "
@@ -54,7 +53,8 @@ def find_transcriber(settings: AudioSettings) -> Transcriber:
         ToolFailure: There is none; the message says what to install.
     """
     if settings.transcription_url is not None:
-        return _Server(settings, settings.transcription_url)
+        server: Transcriber = import_module(_SERVER).TranscriptionServer(settings, settings.transcription_url)
+        return server
     for package in _PACKAGES:
         if find_spec(package) is not None:
             return _WhisperPackage(package, settings)
@@ -106,44 +106,3 @@ class _WhisperCpp:
         except OSError as error:
             raise ToolFailure("whisper.cpp wrote no transcript. Give it a recording in WAV, 16 kHz.") from error
         return " ".join(said.split())
-
-
-class _Server:
-    def __init__(self, settings: AudioSettings, base_url: str) -> None:
-        self._settings = settings
-        self._url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/audio/transcriptions"
-
-    async def transcribe(self, recording: Path, language: str | None) -> str:
-        key = self._settings.transcription_api_key
-        headers = {} if key is None else {"Authorization": f"Bearer {key.get_secret_value()}"}
-        form = {"model": self._settings.transcription_model, "response_format": "json"}
-        if language is not None:
-            form["language"] = language
-        content = await asyncio.to_thread(recording.read_bytes)
-        try:
-            async with httpx2.AsyncClient(headers=headers, timeout=self._settings.timeout_s) as client:
-                bound_responses(client, ResponseBounds(total_s=self._settings.timeout_s))
-                response = await client.post(self._url, data=form, files={"file": (recording.name, content)})
-        except httpx2.TransportError as error:
-            raise ToolFailure(
-                f"The transcription server did not answer ({type(error).__name__}). Try later."
-            ) from error
-        return _text_of(response)
-
-
-def _text_of(response: httpx2.Response) -> str:
-    if response.status_code in {401, 403, 404}:
-        raise ToolFailure(
-            f"The transcription server refused us (status {response.status_code}). The operator checks "
-            "NOVA_AUDIO__TRANSCRIPTION_URL, NOVA_AUDIO__TRANSCRIPTION_API_KEY and NOVA_AUDIO__TRANSCRIPTION_MODEL."
-        )
-    if not response.is_success:
-        said = response.text[:_SAID_CHARS]
-        raise ToolFailure(f"The transcription server refused the recording (status {response.status_code}): {said}")
-    try:
-        text = response.json()["text"]
-    except (ValueError, TypeError, KeyError):
-        text = None
-    if not isinstance(text, str):
-        raise ToolFailure("The transcription server answered with something else than a text.")
-    return text.strip()

@@ -27,7 +27,7 @@ from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.observability.redaction import current_redactor, hiding
 from nova_workers.observability.redactor import Redactor
-from nova_workers.outbound import ResponseBounds, bound_responses
+from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.shell_sandbox import ShellSandbox
 
 __all__ = ["MakeTransport", "OnProgress", "ServerConnection"]

@@ -6,10 +6,8 @@ Without the SDK, as where only the command line is installed, `genai-prices` giv
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
-from typing import Final
-
-from genai_prices import Usage, calc_price
-from genai_prices.data_snapshot import get_snapshot
+from importlib import import_module
+from typing import Any, Final
 
 from nova_workers.anthropic_models import sdk_model_ids
 from nova_workers.orchestration.config.values import ResolvedModel
@@ -20,6 +18,9 @@ __all__ = ["installed", "is_chat_model", "known_models", "sdk_models", "undated"
 
 _PRICED: Final[Mapping[str, str]] = {"claude": "anthropic", "codex": "openai", "gemini": "google", "minimax": "minimax"}
 """Our providers, by what `genai-prices` calls them. It lists none of Alibaba Model Studio: name those in `models`."""
+
+_PRICES: Final = "nova_workers.orchestration.models.price_list"
+"""Imported by name with the first lookup, which an API may never make."""
 
 _CURRENT: Final[Mapping[str, re.Pattern[str]]] = {
     "claude": re.compile(r"^claude-[a-z]+-[4-9]"),
@@ -87,10 +88,14 @@ def _of_provider(provider: str) -> Iterator[ModelCapability]:
 
 
 def _priced_ids(provider: str) -> Iterator[str]:
-    library = next((each for each in get_snapshot().providers if each.id == _PRICED[provider]), None)
-    for model in () if library is None else library.models:
-        if not model.deprecated and _CURRENT[provider].search(model.id) and is_chat_model(model.id):
-            yield model.id
+    ids: Iterable[str] = _prices().current_ids(_PRICED[provider])
+    for model_id in ids:
+        if _CURRENT[provider].search(model_id) and is_chat_model(model_id):
+            yield model_id
+
+
+def _prices() -> Any:
+    return import_module(_PRICES)
 
 
 def undated(ids: Iterable[str]) -> list[str]:
@@ -101,17 +106,16 @@ def undated(ids: Iterable[str]) -> list[str]:
 
 def _priced(model_id: str, provider: str) -> ModelCapability:
     try:
-        usage = Usage(input_tokens=_INPUT_SHARE, output_tokens=_OUTPUT_SHARE)
-        price = calc_price(usage, model_id, provider_id=_PRICED[provider])
+        price = _prices().price_of(model_id, _PRICED[provider], input_tokens=_INPUT_SHARE, output_tokens=_OUTPUT_SHARE)
     except LookupError:
         return infer_capability(model_id, provider).model_copy(update={"source": "installed"})
-    usd = float(price.total_price) * 1_000_000 / (_INPUT_SHARE + _OUTPUT_SHARE)
+    usd: float = price.usd * 1_000_000 / (_INPUT_SHARE + _OUTPUT_SHARE)
     model = infer_capability(model_id, provider, infer_tier(model_id, _tier_by_price(usd)))
     return model.model_copy(
         update={
             "source": "installed",
             "cost_factor": round(usd / _USUAL_USD, 4) or model.cost_factor,
-            "max_context_window": price.model.context_window,
+            "max_context_window": price.context_window,
         }
     )
 

@@ -13,7 +13,8 @@ from nova_workers.delivery.webhooks import WebhookChannel
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.delivery.webhook_secrets import fetch_endpoint
-from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.outbound.requests import Outbound
+from nova_workers.outbound.rules import OutboundRules
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks

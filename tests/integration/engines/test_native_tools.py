@@ -27,8 +27,10 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.native import NATIVE_TOOLS
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings, WebSearchSettings
-from nova_workers.outbound import Outbound, OutboundRules
-from nova_workers.tools import CommandPolicy, ToolPolicy, WebPages
+from nova_workers.outbound.requests import Outbound
+from nova_workers.outbound.rules import OutboundRules
+from nova_workers.tools import CommandPolicy, ToolPolicy
+from nova_workers.tools.pages import WebPages
 from tests.contract.engines.stage import assert_valid
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Stream

@@ -10,7 +10,7 @@ import pytest
 
 from nova_workers.contracts.http.triggers import UrlGate
 from nova_workers.errors import InvalidInput
-from nova_workers.outbound import OutboundRules
+from nova_workers.outbound.rules import OutboundRules
 from nova_workers.triggers.gate_addresses import check_gate_address
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves

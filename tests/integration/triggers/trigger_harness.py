@@ -8,7 +8,8 @@ from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerPatch, TriggerView
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.triggers.definitions import get_trigger
-from nova_workers.outbound import Outbound, OutboundRules
+from nova_workers.outbound.requests import Outbound
+from nova_workers.outbound.rules import OutboundRules
 from nova_workers.triggers import definitions as workspace
 from nova_workers.triggers.firing import Ticked, TriggerTicker
 from nova_workers.triggers.gates import Gates

@@ -16,7 +16,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nova_workers.errors import OutboundFailed
-from nova_workers.outbound.requests import Outbound, OutboundRules
+from nova_workers.outbound.requests import Outbound
+from nova_workers.outbound.rules import OutboundRules
 from tests.requirements import proves
 from tests.support.servers.web_server import WebServer, redirect, reply, web_server
 from tests.unit.tools.test_addresses import PRIVATE_4, PRIVATE_6, WRAPPERS

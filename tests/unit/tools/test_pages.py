@@ -9,7 +9,8 @@ import pytest
 
 from nova_workers.contracts.ports import FetchedPage
 from nova_workers.errors import ToolFailure
-from nova_workers.outbound.requests import Outbound, OutboundRules
+from nova_workers.outbound.requests import Outbound
+from nova_workers.outbound.rules import OutboundRules
 from nova_workers.tools.pages import WebPages
 from tests.requirements import proves
 from tests.support.servers.web_server import WebServer, redirect, reply, web_server
