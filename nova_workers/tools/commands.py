@@ -10,8 +10,8 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-
-from nova_workers.tools.shell_syntax import ShellLine
+from importlib import import_module
+from typing import Any, Final
 
 __all__ = [
     "BUILT_IN_DENIALS",
@@ -22,6 +22,9 @@ __all__ = [
     "permitting",
     "read_command",
 ]
+
+_SYNTAX: Final = "nova_workers.tools.shell_syntax"
+"""Imported by name with the first line: the API reads one only to permit it for good, and needs no grammar before."""
 
 MAX_LINE_CHARS = 16_384
 MAX_COMMANDS = 1_000
@@ -101,7 +104,7 @@ class CommandLine:
 @lru_cache(maxsize=4)
 def read_command(text: str) -> CommandLine:
     """Read a command line. Each rule about a call reads the same one, hence the cache."""
-    parsed = ShellLine.parse(text)
+    parsed = _parsed(text)
     # The shell would refuse most lines that cannot be read. The visible words are checked nevertheless.
     simple = _visible_words(text) if parsed is None else list(parsed.visible_commands())
     bare = tuple(_bare(simple))
@@ -113,6 +116,10 @@ def read_command(text: str) -> CommandLine:
         readable=parsed is not None,
         wipes=any(_wipes(words) for words in bare),
     )
+
+
+def _parsed(text: str) -> Any:
+    return import_module(_SYNTAX).ShellLine.parse(text)
 
 
 def permitting(patterns: Iterable[str], words: Sequence[str]) -> str | None:
@@ -155,7 +162,7 @@ def _bare(simple: Iterable[Sequence[str]], depth: int = 0) -> Iterator[list[str]
         yield rest
         inner = _inner(rest)
         if inner is not None and depth < _MAX_DEPTH:
-            parsed = ShellLine.parse(inner)
+            parsed = _parsed(inner)
             commands = _visible_words(inner) if parsed is None else parsed.visible_commands()
             yield from _bare(commands, depth + 1)
 

@@ -28,13 +28,16 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from functools import lru_cache
+from importlib import import_module
+from typing import Any, Final
 from zoneinfo import ZoneInfo
-
-from croniter import CroniterError, croniter
 
 from nova_workers.errors import InvalidInput
 
 __all__ = ["cron_firings", "names_many_seconds", "parse_cron"]
+
+_WALLS: Final = "nova_workers.triggers.cron_walls"
+"""Imported by name with the first line: a fleet without triggers needs no library for them."""
 
 _FIELDS = ("minute", "hour", "day of the month", "month", "day of the week", "second")
 _CYCLES = (range(60), range(24), range(1, 32), range(1, 13), range(7), range(60))
@@ -76,9 +79,10 @@ def parse_cron(text: str) -> str:
     if len(fields) not in (5, 6):
         raise _refused(text, f"it has {len(fields)} fields")
     line = " ".join(fields)
+    library = _library()
     try:
-        _walls(line, _ANY_YEAR).get_next()
-    except (CroniterError, _NoValueError) as error:
+        next(_walls(library, line, _ANY_YEAR))
+    except (library.CroniterError, _NoValueError) as error:
         raise _refused(text, str(error)) from error
     return line
 
@@ -178,20 +182,24 @@ def _put_back(zone: ZoneInfo, moment: datetime) -> timedelta:
 
 
 def _all_walls(line: str, after: datetime) -> Iterator[datetime]:
-    walls = _walls(line, after)
-    while True:
-        try:
-            wall = walls.get_next()
-        except CroniterError:
-            return
-        if wall.year > _LAST_YEAR:
-            return
-        yield wall
+    library = _library()
+    try:
+        for wall in _walls(library, line, after):
+            if wall.year > _LAST_YEAR:
+                return
+            yield wall
+    except library.CroniterError:
+        return
 
 
-def _walls(line: str, after: datetime) -> croniter[datetime]:
+def _walls(library: Any, line: str, after: datetime) -> Iterator[datetime]:
     expanded = _expanded(line)
-    return croniter(expanded.line, after, ret_type=datetime, day_or=expanded.either_day)
+    walls: Iterator[datetime] = library.walls(expanded.line, after, either_day=expanded.either_day)
+    return walls
+
+
+def _library() -> Any:
+    return import_module(_WALLS)
 
 
 def _instants(wall: datetime, zone: ZoneInfo, *, both: bool, made_up: bool) -> tuple[datetime, ...]:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from models import migrate
+from nova_workers.devstack.commands import api_command
 from nova_workers.ledger.schema import schema_head
 
 _ON_DEMAND = ("aiohttp", "mcp_types", "numpy", "openai", "starlette", "uvicorn")
@@ -17,6 +18,8 @@ _ON_DEMAND = ("aiohttp", "mcp_types", "numpy", "openai", "starlette", "uvicorn")
 _HEAVY = ("alembic", "anthropic", "claude_agent_sdk", "google.protobuf", "mcp", "models", "sqlalchemy", "sqlmodel")
 _LATER = ("genai_prices.data", "jsonschema_rs", "opentelemetry.sdk", "pygments", "rich")
 """What a process loads when it needs it, or what a library imports only because it is installed."""
+_SELDOM = ("croniter", "cryptography", "genai_prices", "greenlet", "httpx2", "tree_sitter")
+"""What an API needs for a few kinds of requests, or never."""
 _COMMANDS = ("celery.bin", "flower", "prompt_toolkit", "tornado")
 """What Celery's command line imports."""
 _RUN_CELERY = "nova_workers.devstack.run_celery"
@@ -25,7 +28,7 @@ _RUN_CELERY = "nova_workers.devstack.run_celery"
 @pytest.mark.parametrize(
     ("modules", "absent"),
     [
-        ("api.app", (*_HEAVY, *_LATER, "celery", "kombu")),
+        ("api.app", (*_HEAVY, *_LATER, *_SELDOM, "celery", "kombu")),
         (
             f"nova_workers.worker.app, {_RUN_CELERY}, celery.apps.worker",
             (*_HEAVY, *_LATER, *_ON_DEMAND, *_COMMANDS, "fastapi"),
@@ -42,6 +45,40 @@ def test_a_process_loads_no_library_that_it_does_not_use(modules: str, absent: t
     code = f"import sys, {modules}; print(*(name for name in {absent!r} if name in sys.modules))"
     env = os.environ | {"NOVA_DATABASE_URL": "postgresql://unused", "NOVA_REDIS_URL": "redis://unused"}
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60, env=env)
+    assert done.stdout.split() == []
+
+
+_LOADED = """
+import runpy, sys
+from nova_workers.devstack import run_module
+
+run = runpy.run_module
+
+def load(*arguments, **options):
+    import uvicorn
+    # It loads its application, and serves no requests.
+    uvicorn.Server.run = lambda server: server.config.load()
+    run(*arguments, **options)
+
+runpy.run_module = load
+try:
+    run_module.main()
+except SystemExit:
+    assert "api.app" in sys.modules
+"""
+
+
+def test_the_server_of_the_api_loads_no_library_that_it_does_not_use(tmp_path: Path) -> None:
+    absent = (*_HEAVY, *_LATER, *_SELDOM, "celery", "pydantic.v1", "watchfiles", "websockets")
+    code = f"{_LOADED}print(*(name for name in {absent!r} if name in sys.modules))"
+    settings = {
+        "NOVA_DATABASE_URL": "postgresql://unused",
+        "NOVA_REDIS_URL": "redis://unused",
+        "NOVA_HOME": str(tmp_path),
+    }
+    arguments = api_command(host="127.0.0.1", port=0)[3:]
+    command = [sys.executable, "-c", code, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, timeout=60, env=os.environ | settings)
     assert done.stdout.split() == []
 
 
