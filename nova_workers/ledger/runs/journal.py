@@ -118,7 +118,8 @@ _STEERING_MESSAGES = insert_messages(
 
 # Merging steering messages is part of the commit, so such a message is either in the turn's journal or still queued.
 # Repeated after a lost reply, it returns the messages that the first execution merged (`joined`), and `steps < :step +
-# 1` counts the step once.
+# 1` counts the step once. The steering messages are those of a thread that is known when they are looked for: by a join,
+# a plan that was made while few runs were queued reads those of all threads.
 _COMMIT_STEP = f"""
 WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
@@ -133,7 +134,7 @@ WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE runs s
        SET status = 'merged', merged_into = mine.id, finished_at = now(), final_event_id = '0-1'
       FROM mine
-     WHERE :absorb AND s.thread_id = mine.thread_id AND s.status = 'queued' AND s.on_busy = 'steer'
+     WHERE :absorb AND s.thread_id = (SELECT thread_id FROM mine) AND s.status = 'queued' AND s.on_busy = 'steer'
        AND s.attempt = 0 AND s.cancel_requested_at IS NULL
     RETURNING s.id, s.seq, s.content
 ), joined AS (

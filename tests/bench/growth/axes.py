@@ -8,6 +8,7 @@ from typing import Final
 
 from tests.bench.growth.agents import measure_agents
 from tests.bench.growth.costs import Axis, Cost
+from tests.bench.growth.effects import measure_effects
 from tests.bench.growth.finished_runs import measure_finished_runs
 from tests.bench.growth.ground import Ground
 from tests.bench.growth.long_threads import measure_long_threads
@@ -42,6 +43,7 @@ AXES: Final[Mapping[str, Growing]] = {
     ),
     "turns": Growing("turns of one thread", measure_long_threads, (10, 100, 1_000, 10_000), (30, 60)),
     "queued": Growing("queued runs of one tenant", measure_queues, (10, 100, 1_000, 10_000, 100_000), (10, 400)),
+    "effects": Growing("runs whose effects wait", measure_effects, (1_000, 10_000, 100_000), (300, 600)),
     "streams": Growing("open event streams on one API process", measure_streams, (10, 100, 1_000, 10_000), (2, 6)),
     "agents": Growing("agents of one tenant", measure_agents, (10, 100, 1_000), (2, 10)),
     "tenants": Growing("tenants", measure_tenants, (10, 100, 1_000, 10_000), (2, 10)),

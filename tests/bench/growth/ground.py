@@ -47,11 +47,12 @@ class Ground:
     tenant_id: str
     repeats: int
 
-    async def write(self, statements: Mapping[str, str], **values: object) -> None:
+    async def write(self, statements: Mapping[str, str], *, vacuum: bool = True, **values: object) -> None:
         """Insert or delete rows in one transaction without a check of foreign keys, and vacuum the tables.
 
         Args:
             statements: By the table that each changes.
+            vacuum: Without it, sessions keep the plans that they made before.
             values: The parameters of all of them.
         """
         async with self.database.transaction() as connection:
@@ -59,7 +60,7 @@ class Ground:
             for statement in statements.values():
                 names = compile_statement(statement)[1]
                 await connection.execute(statement, **{name: values[name] for name in names})
-        for table in statements:
+        for table in statements if vacuum else ():
             await self.database.execute(f"VACUUM ANALYZE {table}")
 
     def get(self, path: str, *, client: LoadClient | None = None) -> Action:

@@ -6,16 +6,13 @@ from collections.abc import AsyncGenerator, Sequence
 
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.fairness import find_entitled
-from tests.bench.growth.costs import Cost, Operation, repeated
+from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
+from tests.bench.growth.finished_runs import cycle_seconds
 from tests.bench.growth.ground import Ground
 
 __all__ = ["choose", "measure_queues"]
 
-_CHOOSE = Operation(
-    "choose the next run, each on its own thread",
-    grows="At the larger sizes Postgres plans the statement anew at each call; its execution takes as long at every "
-    "size.",
-)
+_CHOOSE = Operation("choose the next run, each on its own thread")
 _PASSED_OVER = "Each queued run of a thread that runs is passed over."
 _HELD = {
     1: Operation("choose, all of them on one thread that runs", grows=_PASSED_OVER),
@@ -25,9 +22,19 @@ _LAST = Operation(
     "GET /v1/runs/{id}, the last of one thread",
     grows="Its position is the count of the runs before it.",
 )
+_BESIDE = Operation("submit, claim and end a run of another thread, with plans of an empty queue")
 # As many as there are at the smallest size: each size has the same page.
 _OPEN = Operation("GET /v1/runs, queued, 10")
 
+_BESIDE_THREAD = """
+INSERT INTO threads (id, tenant_id, agent_id) VALUES ('thr_beside', :tenant_id, 'nova') ON CONFLICT DO NOTHING
+"""
+# Of a fleet that is not new: plans for a table of a few rows read all of it.
+_HISTORY = """
+INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, content, status, finished_at)
+SELECT 'run_before' || i, :tenant_id, 'thr_before' || i / 10, 'nova', i, '[]', 'succeeded', now()
+  FROM generate_series(1, 10000) AS i
+"""
 _OWN_THREADS = """
 INSERT INTO threads (id, tenant_id, agent_id, next_seq)
 SELECT 'thr_queued' || i, :tenant_id, 'nova', 2 FROM generate_series(1, :size::int) AS i
@@ -53,6 +60,7 @@ SELECT 'run_queued' || lpad(i::text, 9, '0'), :tenant_id, 'thr_queued' || i % :t
        now() + i * interval '1 microsecond'
   FROM generate_series(1, :size::int) AS i
 """
+_NOTHING = "SELECT"
 _DELETE = {
     "runs": "DELETE FROM runs WHERE tenant_id = :tenant_id AND status IN ('queued', 'running')",
     "threads": "DELETE FROM threads WHERE tenant_id = :tenant_id AND id LIKE 'thr\\_queued%'",
@@ -64,11 +72,22 @@ async def choose(connection: Connection) -> None:
     await find_entitled(connection, "interactive")
 
 
+async def _beside(ground: Ground) -> list[float]:
+    """Lead runs from submission to end on one thread; return how long each took."""
+    by_operation = await cycle_seconds(ground, ["thr_beside"] * (WARM_UP + ground.repeats))
+    return [sum(taken_s) for taken_s in zip(*by_operation.values(), strict=True)]
+
+
 async def measure_queues(ground: Ground, sizes: Sequence[int]) -> AsyncGenerator[Cost]:
     """Queue as many runs of one tenant on as many threads, then on one thread."""
     tenant_id, repeats = ground.tenant_id, ground.repeats
+    await ground.write({"threads": _BESIDE_THREAD, "runs": _HISTORY}, tenant_id=tenant_id)
     for size in sizes:
-        await ground.write({"threads": _OWN_THREADS, "runs": _ON_OWN_THREADS}, tenant_id=tenant_id, size=size)
+        await _beside(ground)
+        filling = {"threads": _OWN_THREADS, "runs": _ON_OWN_THREADS}
+        await ground.write(filling, vacuum=False, tenant_id=tenant_id, size=size)
+        yield Cost.of(_BESIDE, size, await _beside(ground))
+        await ground.write({"threads": _NOTHING, "runs": _NOTHING})
         yield Cost.of(_CHOOSE, size, await repeated(ground.on_connection(choose), repeats))
         yield Cost.of(_OPEN, size, await repeated(ground.get("/v1/runs?status=queued&limit=10"), repeats))
         await ground.write(_DELETE, tenant_id=tenant_id)
