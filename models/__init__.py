@@ -3,7 +3,7 @@
 from sqlmodel.main import default_registry
 
 from models.agents import Agent, AgentVersion
-from models.base import metadata
+from models.base import WITHOUT_STATISTICS, metadata
 from models.delivery import Webhook
 from models.effects import Delivery, Effect, Embedding, Memory, MessageText
 from models.orchestration_configs import OrchestrationConfig
@@ -16,7 +16,6 @@ from models.rights.row_security import protect
 from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
 from models.schedule import Trigger, TriggerFiring
 from models.sessions import EngineSession
-from models.statistics import WITHOUT_STATISTICS
 from models.tasks import Task, TaskChange, TaskResource, TaskStep
 from models.tenancy import ApiKey, Lease, Tenant
 from models.threads import Thread, ThreadHead

@@ -1,4 +1,4 @@
-"""No statistics of the columns that say whether a row is open (see `models.statistics`).
+"""No statistics of the columns that say whether a row is open (see `models.base`).
 
 Before Postgres 18 only a superuser can delete what an earlier ANALYZE has found (docs/operations.md).
 """

@@ -118,8 +118,8 @@ _STEERING_MESSAGES = insert_messages(
 
 # Merging steering messages is part of the commit, so such a message is either in the turn's journal or still queued.
 # Repeated after a lost reply, it returns the messages that the first execution merged (`joined`), and `steps < :step +
-# 1` counts the step once. The steering messages are those of a thread that is known when they are looked for: by a join,
-# a plan that was made while few runs were queued reads those of all threads.
+# 1` counts the step once. They are looked for by the thread's id and not by a join: with a plan that was made while few
+# runs were queued, that would read those of all threads.
 _COMMIT_STEP = f"""
 WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
