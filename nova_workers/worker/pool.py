@@ -87,10 +87,14 @@ class LoopPool(BasePool):
             # The head of a task: its doorbell is rung again if there is work left.
             if isinstance(error, Exception):
                 _log.exception("task.failed", task=name, **request["kwargs"])
-            failure = _Failure(error, "".join(traceback.format_exception(error)))
-            callback((1, failure, time.monotonic() - began_s))
+            outcome = (1, _Failure(error, "".join(traceback.format_exception(error))), time.monotonic() - began_s)
         else:
-            callback((0, _RESULT, time.monotonic() - began_s))
+            outcome = (0, _RESULT, time.monotonic() - began_s)
+        try:
+            callback(outcome)
+        except Exception:
+            # Celery acknowledges and reports here, on a connection that it may just have lost.
+            _log.exception("task.not_reported", task=name, **request["kwargs"])
         finally:
             self.on_end()
 

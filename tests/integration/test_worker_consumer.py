@@ -13,6 +13,7 @@ import orjson
 import pytest
 from celery import Celery
 from celery.worker import WorkController, state
+from celery.worker.request import Request
 from kombu.asynchronous import set_event_loop
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
@@ -145,6 +146,31 @@ async def test_a_task_that_fails_ends_alone_and_is_logged_and_shown(redis_url: s
     assert b"task-succeeded" in shown
     line = next(line for line in map(orjson.loads, log.getvalue().splitlines()) if line["event"] == "task.failed")
     assert (line["task"], line["key"]) == ("test.turn", "bad")
+
+
+async def test_a_task_whose_end_cannot_be_reported_gives_its_slot_back(
+    redis_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As while Celery connects to its broker anew."""
+    celery = build_celery(redis_url, fail_fast=False)
+    ended: list[str] = []
+
+    @celery.task(name="test.turn", shared=False)
+    async def turn(key: str) -> None:
+        ended.append(key)
+
+    def refuse(_: Request, event: str, **__: object) -> None:
+        if event == "task-succeeded":
+            raise AttributeError("there is no event dispatcher")
+
+    with recorded_logs() as log:
+        async with _consumer(redis_url, celery=celery):
+            with monkeypatch.context() as patch:
+                patch.setattr(Request, "send_event", refuse)
+                celery.send_task("test.turn", kwargs={"key": "one"}, queue="background")
+                await until(lambda: "task.not_reported" in log.getvalue())
+            celery.send_task("test.turn", kwargs={"key": "two"}, queue="background")
+            await until(lambda: ended == ["one", "two"])
 
 
 async def test_a_worker_stops_after_its_tasks_have_ended(redis_url: str) -> None:
