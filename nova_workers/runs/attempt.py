@@ -151,7 +151,7 @@ class AttemptRunner:
             if tree is not None:
                 after = await parts.orchestrated.suspended(connection, tree, claim, result.usage.reasoning_ms)
             ended = await resolve_parents(connection, masters) if masters else []
-            return suspended, replace(after, bells=(*after.bells, *ended))
+            return suspended, replace(after, bells=(*after.bells, *suspended.children, *ended))
 
         in_transaction = claim.place is not None or bool(masters)
         suspended, after = await persist(parts.database, run.abort, write, transaction=in_transaction)
@@ -162,7 +162,6 @@ class AttemptRunner:
                 events.emit(live.Waiting.of(wait.tool_call_id, wait.request))
         events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
         parts.metrics.runs_suspended.labels(claim.queue).inc()
-        parts.dispatcher.ring_runs(suspended.children)
         await parts.orchestrated.apply(after)
         if any(wait.request.kind in ANSWERABLE for wait in waits):
             parts.dispatcher.ring_deliveries()
