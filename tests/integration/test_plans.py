@@ -33,7 +33,6 @@ _WHOLE: Final[Mapping[str, str]] = {
     "runs.queued._COUNT": _ALL_OPEN,
     "runs.reads._GET": _ALL_RUNNING,
     "runs.reads._LIST_OF_THREAD": _ALL_RUNNING,
-    "runs.reads._VIEW": _ALL_RUNNING,
     "runs.workers._FORGET_LOST": _ALL_RUNNING,
     "runs.workers._RECOVER": _ALL_RUNNING,
     "triggers.outcomes._SETTLE": _ALL_OPEN,

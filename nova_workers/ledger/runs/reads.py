@@ -36,9 +36,17 @@ _OWN = """
        u.cost_usd::float8 AS cost_usd
 """
 
-# Queue position and waiting reason are computed for queued runs only. The order is that of the claim: runs that were
-# begun, then runs that interrupted, then by seq. Without :media the blocks of a message have no base64 data.
-_VIEW = f"""
+
+def _view_of(runs: str) -> str:
+    """Return the statement that reads runs as they are shown.
+
+    Queue position and waiting reason are computed for queued runs only. The order is that of the claim: runs that were
+    begun, then runs that interrupted, then by seq. Without :media the blocks of a message have no base64 data.
+
+    Args:
+        runs: The table, or the rows of a page: a limit behind the joins would compute them for all that it leaves out.
+    """
+    return f"""
 SELECT {_OWN},
        CASE WHEN :media::boolean THEN r.content
             ELSE (SELECT COALESCE(jsonb_agg(CASE WHEN part.block #>> '{{source,type}}' = 'base64'
@@ -46,7 +54,7 @@ SELECT {_OWN},
                                             ORDER BY part.at), '[]')
                     FROM jsonb_array_elements(r.content) WITH ORDINALITY AS part (block, at)) END AS content,
        line.position, line.active_run_id, line.paused, line.pause_reason, line.full_cap, wait.waits
-  FROM runs r
+  FROM {runs} r
   LEFT JOIN usage u ON u.run_id = r.id
   LEFT JOIN LATERAL (
         SELECT (SELECT count(*)::int FROM runs o
@@ -78,7 +86,8 @@ SELECT {_OWN},
           FROM run_waits w WHERE w.run_id = r.id AND w.status = 'open') wait ON r.status = 'waiting'
 """
 
-_GET = f"{_VIEW} WHERE r.tenant_id = :tenant_id AND r.id = :run_id"
+
+_GET = f"{_view_of('runs')} WHERE r.tenant_id = :tenant_id AND r.id = :run_id"
 
 # What a request that waited for the end reads. An ended run has no place in a queue and waits for nothing; without
 # these joins the view costs Postgres 0.045 ms of CPU in place of 0.115.
@@ -90,12 +99,13 @@ SELECT {_OWN}, r.content, NULL::int AS position, NULL::jsonb AS waits
 """
 
 # By seq, which has an index with the thread.
-_LIST_OF_THREAD = f"""
-{_VIEW}
- WHERE r.tenant_id = :tenant_id AND r.thread_id = :thread_id AND (:before_seq::bigint IS NULL OR r.seq < :before_seq)
- ORDER BY r.seq DESC
- LIMIT :limit
+_PAGE_OF_THREAD = """
+(SELECT * FROM runs r
+  WHERE r.tenant_id = :tenant_id AND r.thread_id = :thread_id AND (:before_seq::bigint IS NULL OR r.seq < :before_seq)
+  ORDER BY r.seq DESC
+  LIMIT :limit)
 """
+_LIST_OF_THREAD = f"{_view_of(_PAGE_OF_THREAD)} ORDER BY r.seq DESC"
 
 _STATE = """
 SELECT id, thread_id, agent_id, status, attempt, final_event_id FROM runs WHERE tenant_id = :tenant_id AND id = :run_id
@@ -172,7 +182,8 @@ async def list_runs(
 ) -> list[RunView]:
     """Return runs, newest first, from before the run `before`. For `media`, see `list_thread_runs`."""
     conditions, values = conditions_of(which, before=before)
-    query = f"{_VIEW} WHERE {conditions} ORDER BY r.id DESC LIMIT :limit"
+    page = f"(SELECT * FROM runs r WHERE {conditions} ORDER BY r.id DESC LIMIT :limit)"
+    query = f"{_view_of(page)} ORDER BY r.id DESC"
     rows = await connection.fetch(query, tenant_id=tenant_id, **values, limit=limit, media=media)
     return [_view(row) for row in rows]
 
