@@ -1,7 +1,6 @@
 """A web server on loopback that sends exactly the given bytes, for tests of requests to untrusted hosts."""
 
 import asyncio
-import contextlib
 import ssl
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
@@ -20,7 +19,7 @@ class WebServer:
         self.heads: list[str] = []
         """The heads of all requests."""
         self.left = asyncio.Event()
-        """Set when a client closed the connection on a page that never ends."""
+        """Set when a client closed the connection on a page that never ends, or before it had one."""
 
     def page(self, path: str, page: Page) -> None:
         """Answer `path` with these bytes from now on. A page without an end (`b"…"` only) is kept open."""
@@ -28,7 +27,7 @@ class WebServer:
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         """Serve one connection."""
-        with contextlib.suppress(ConnectionError, asyncio.IncompleteReadError):
+        try:
             head = (await reader.readuntil(b"\r\n\r\n")).decode("latin-1")
             self.heads.append(head)
             page = self.pages.get(head.split(" ")[1], reply(b"no", status="404 Not Found"))
@@ -40,6 +39,9 @@ class WebServer:
             if keep_open:
                 await reader.read(1)
                 self.left.set()
+        except (ConnectionError, asyncio.IncompleteReadError):
+            # A client that closes while it has not read all resets the connection.
+            self.left.set()
         writer.close()
 
 
