@@ -36,6 +36,9 @@ _IS_OPEN = "{}.done_at IS NULL"
 WAITS_FOR_EARLIER = "interval '5 minutes'"
 """When an effect is due that follows another of its run, unless that one ends before, which is what happens."""
 
+# From then on. Short, since the earlier one may have ended while the claim that puts it off was on its way.
+_LOOKED_AT_EVERY = "interval '30 seconds'"
+
 
 @dataclass(frozen=True, slots=True)
 class DueEffect:
@@ -113,7 +116,7 @@ WITH due AS (
               FOR UPDATE OF e SKIP LOCKED) AS found
      WHERE NOT {HOLDS_DELIVERIES}
 ), put_off AS (
-    UPDATE effects e SET due_at = now() + {WAITS_FOR_EARLIER} FROM due WHERE e.id = due.id AND due.waits
+    UPDATE effects e SET due_at = now() + {_LOOKED_AT_EVERY} FROM due WHERE e.id = due.id AND due.waits
     RETURNING e.*
 ), claimed AS (
     UPDATE effects e
