@@ -51,7 +51,7 @@ _VECTORS_AT: Final = 1 + struct.calcsize("<f")
 _PAUSE_FACTOR: Final = 4.0
 """Seconds of pause for each second that the child waited for the processor."""
 _MAX_PAUSED_S: Final = 10.0
-"""Most time of one call that is spent in pauses."""
+"""The longest pause, and the most time of one call that is spent in pauses."""
 
 _log = structlog.get_logger(__name__)
 
@@ -179,7 +179,7 @@ class LocalEmbeddings:
         if answer[:1] == b"V":
             ended_s = time.monotonic()
             computed_s: float = struct.unpack("<f", answer[1:_VECTORS_AT])[0]
-            pause_s = _PAUSE_FACTOR * max(ended_s - began_s - computed_s, 0.0)
+            pause_s = min(_PAUSE_FACTOR * max(ended_s - began_s - computed_s, 0.0), _MAX_PAUSED_S)
             self._resumes_s = max(self._resumes_s, ended_s + pause_s)
         return answer
 
