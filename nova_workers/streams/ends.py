@@ -14,11 +14,11 @@ from nova_workers.contracts.events import EventCursor
 from nova_workers.streams.stored import stored_pages
 from nova_workers.streams.wire import Continuity, LiveEvent, decode
 
-__all__ = ["EndFeed"]
+__all__ = ["SILENCE_S", "EndFeed"]
 
 _log = structlog.get_logger(__name__)
 
-_SILENCE_S = 0.25
+SILENCE_S = 0.25
 """After a subscription to a run that had no events: then its stream is read, in case they were sent before."""
 _START = EventCursor()
 
@@ -77,7 +77,7 @@ class EndFeed:
         """
         if self._may_wait and not self._has_beginning:
             self._may_wait = False
-            self._timer = asyncio.get_running_loop().call_later(_SILENCE_S, self._read_if_silent)
+            self._timer = asyncio.get_running_loop().call_later(SILENCE_S, self._read_if_silent)
         else:
             self._read()
 

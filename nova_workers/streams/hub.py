@@ -20,7 +20,7 @@ from nova_workers.contracts.events import EventCursor
 from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.stopping import stop_tasks
-from nova_workers.streams.ends import EndFeed
+from nova_workers.streams.ends import SILENCE_S, EndFeed
 from nova_workers.streams.signals import Signal
 from nova_workers.streams.stored import stored_pages
 from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
@@ -33,8 +33,6 @@ _log = structlog.get_logger(__name__)
 
 _QUEUE_SIZE = 512
 _RECONNECT_S = 0.25
-_SILENCE_S = 0.25
-"""After a subscription to a run that had no events: then its stream is read, in case they were sent before."""
 _LEFT_CHANNELS = 32
 """Channels without followers are unsubscribed in batches of this size. Until then they cost little: most of their runs
 have ended."""
@@ -78,7 +76,7 @@ class Feed:
         """
         if self._may_wait and self._queue.empty():
             self._may_wait = False
-            asyncio.get_running_loop().call_later(_SILENCE_S, self._resync_if_silent)
+            asyncio.get_running_loop().call_later(SILENCE_S, self._resync_if_silent)
             return
         while not self._queue.empty():
             self._queue.get_nowait()

@@ -13,7 +13,19 @@ import structlog
 from nova_workers.config import TelemetrySettings
 from nova_workers.observability.logging import configure_logging
 
-__all__ = ["recorded_logs"]
+__all__ = ["Writes", "recorded_logs"]
+
+
+class Writes(io.StringIO):
+    """A stream that records each write."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.writes: list[str] = []
+
+    def write(self, text: str, /) -> int:
+        self.writes.append(text)
+        return super().write(text)
 
 
 @contextmanager

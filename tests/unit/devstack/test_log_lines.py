@@ -7,23 +7,12 @@ import io
 import pytest
 
 from nova_workers.devstack.log_lines import LineReader, TerminalLines
+from tests.support.harness.logs import Writes
 
 
 class Terminal(io.StringIO):
     def isatty(self) -> bool:
         return True
-
-
-class Writes(io.StringIO):
-    """A stream that records each write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes: list[str] = []
-
-    def write(self, text: str, /) -> int:
-        self.writes.append(text)
-        return super().write(text)
 
 
 def test_each_line_has_its_process_as_prefix_and_no_colour_in_a_pipe() -> None:

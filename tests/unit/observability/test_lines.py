@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import io
 import json
 import logging
 import os
@@ -18,26 +17,15 @@ import structlog
 from nova_workers.config import TelemetrySettings
 from nova_workers.observability.lines import gather_lines, write_lines_at_once
 from nova_workers.observability.logging import configure_logging
-from tests.support.harness.logs import recorded_logs
+from tests.support.harness.logs import Writes, recorded_logs
 from tests.support.waiting import until
 
 _log = structlog.get_logger("x")
 
 
-class Writes(io.StringIO):
-    """A stream that records each write."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.writes: list[str] = []
-
-    def write(self, text: str, /) -> int:
-        self.writes.append(text)
-        return super().write(text)
-
-    def events(self) -> list[list[str]]:
-        """Return the events of the lines of each write."""
-        return [[json.loads(line)["event"] for line in text.splitlines()] for text in self.writes]
+def _events(stream: Writes) -> list[list[str]]:
+    """Return the events of the lines of each write."""
+    return [[json.loads(line)["event"] for line in text.splitlines()] for text in stream.writes]
 
 
 @pytest.fixture
@@ -60,9 +48,9 @@ async def test_lines_of_a_moment_are_written_together_and_in_their_order(stream:
     _log.info("second")
     logging.getLogger("y").info("third")
     _log.info("fourth")
-    assert stream.events() == [["first"]]
+    assert _events(stream) == [["first"]]
     await until(lambda: len(stream.writes) > 1, "the lines that wait to be written")
-    assert stream.events() == [["first"], ["second", "third", "fourth"]]
+    assert _events(stream) == [["first"], ["second", "third", "fourth"]]
     # The next moments are as the first.
     _log.info("fifth")
     await until(lambda: len(stream.writes) > 2, "the next line to be written")
@@ -73,7 +61,7 @@ def test_a_line_after_a_quiet_moment_is_written_at_once(stream: Writes, monkeypa
     handler = logging.getLogger().handlers[0]
     monkeypatch.setattr(handler, "_written_at_s", 0.0)
     _log.info("second")
-    assert stream.events() == [["first"], ["second"]]
+    assert _events(stream) == [["first"], ["second"]]
 
 
 @pytest.mark.parametrize("of_library", [False, True])
@@ -81,7 +69,7 @@ def test_a_warning_is_written_at_once_with_all_that_waited(stream: Writes, *, of
     for event in ("first", "second", "third"):
         _log.info(event)
     (logging.getLogger("y") if of_library else _log).warning("fourth")
-    assert stream.events() == [["first"], ["second", "third", "fourth"]]
+    assert _events(stream) == [["first"], ["second", "third", "fourth"]]
 
 
 def test_lines_that_wait_have_bounded_size(stream: Writes) -> None:
@@ -96,14 +84,14 @@ def test_lines_that_wait_are_written_before_the_next_pipeline_takes_over(stream:
         _log.info(event)
     configure_logging(TelemetrySettings(log_format="json"), "worker", stream=stream)
     _log.info("fourth")
-    assert stream.events() == [["first"], ["second", "third"], ["fourth"]]
+    assert _events(stream) == [["first"], ["second", "third"], ["fourth"]]
 
 
 def test_a_process_that_does_not_gather_writes_each_line_at_once(stream: Writes) -> None:
     write_lines_at_once()
     for event in ("first", "second", "third"):
         _log.info(event)
-    assert stream.events() == [["first"], ["second"], ["third"]]
+    assert _events(stream) == [["first"], ["second"], ["third"]]
 
 
 def test_a_stream_that_fails_is_reported_and_raises_nothing(stream: Writes, capsys: pytest.CaptureFixture[str]) -> None:
