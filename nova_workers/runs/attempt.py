@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
@@ -94,6 +95,7 @@ class AttemptRunner:
             policy=_tool_policy(claim, parts.settings.tools, journal.steps),
         )
         recorder.begin()
+        await _events_written()
         outcome = ended_before_start(run, journal)
         if outcome is None:
             if claim.place is not None:
@@ -193,6 +195,7 @@ class AttemptRunner:
         finished, after = await persist(parts.database, run.abort, write, transaction=orchestrated or may_be_awaited)
         # Before the end of an orchestration, which is the last event of its stream.
         self._reports.announce(run.claim, finish, finished, events)
+        await _events_written()
         await parts.orchestrated.apply(after)
         self._reports.finished(run.claim, finish, finished)
         if finished.effects:
@@ -235,6 +238,11 @@ class AttemptRunner:
             output=None if result is None else result.output,
             facts=recorder.facts,
         )
+
+
+async def _events_written() -> None:
+    """Let the publisher write what was emitted, before this task goes on to compute: followers wait for it."""
+    await asyncio.sleep(0)
 
 
 def _tool_policy(claim: Claim, settings: ToolSettings, journal: Iterable[StepRecord]) -> ToolPolicy:

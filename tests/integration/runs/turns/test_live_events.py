@@ -25,12 +25,17 @@ def script(*items: dict[str, Any]) -> str:
     return orjson.dumps({"script": list(items)}).decode()
 
 
-async def events_of(harness: Harness, run_id: str) -> list[JsonObject]:
-    """Return the live events of an ended run."""
+async def entries_of(harness: Harness, run_id: str) -> list[list[JsonObject]]:
+    """Return the live events of an ended run, as they were sent together."""
     for worker in harness.workers:
         await worker.publisher.drain(5)
     entries = cast("list[tuple[bytes, dict[bytes, bytes]]]", await harness.redis.xrange(run_events(run_id)))
-    return [live.event for _, entry in entries for live in decode(entry[FIELD])]
+    return [[live.event for live in decode(entry[FIELD])] for _, entry in entries]
+
+
+async def events_of(harness: Harness, run_id: str) -> list[JsonObject]:
+    """Return the live events of an ended run."""
+    return [event for entry in await entries_of(harness, run_id) for event in entry]
 
 
 async def replay_of(harness: Harness, run_id: str) -> list[JsonObject]:
@@ -115,6 +120,19 @@ async def test_usage_events_follow_each_step_and_equal_those_of_the_ledger(harne
         kinds = [event["type"] for event in events]
         assert [kinds[at + 1] for at, kind in enumerate(kinds) if kind == "usage"] == ["step", "step"]
         assert events[-1]["usage"]["input_tokens"] == 30
+
+
+async def test_the_start_is_sent_before_the_turn_is_prepared(harness: Harness):
+    # What a worker reads for its first run it has in memory for the second, whose turn then waits for nothing.
+    worker = harness.worker()
+    runs: list[str] = []
+    for _ in range(2):
+        runs.append((await harness.submit("At once")).run_id)
+        await harness.settle(worker)
+        await worker.publisher.drain(5)
+    first, *others = await entries_of(harness, runs[-1])
+    assert [event["type"] for event in first] == ["stream_start"]
+    assert others[-1][-1]["type"] == "stream_end"
 
 
 async def test_the_start_event_names_the_label_and_where_the_answer_is_read(harness: Harness):
