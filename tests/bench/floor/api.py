@@ -20,13 +20,17 @@ from tests.bench.floor.worker import execute
 __all__ = ["app"]
 
 _TABLES = """
+CREATE TABLE IF NOT EXISTS floor_threads (id text PRIMARY KEY, messages text[] NOT NULL DEFAULT '{}');
 CREATE TABLE IF NOT EXISTS floor_runs (
     seq bigserial PRIMARY KEY, id text UNIQUE NOT NULL, thread_id text NOT NULL, message text NOT NULL,
     status text NOT NULL DEFAULT 'queued', answer text
 );
 CREATE INDEX IF NOT EXISTS ix_floor_runs__open ON floor_runs (thread_id, seq) WHERE status <> 'succeeded'
 """
-_SUBMIT = "INSERT INTO floor_runs (id, thread_id, message) VALUES ($1, $2, $3)"
+_SUBMIT = """
+WITH thread AS (INSERT INTO floor_threads (id) VALUES ($2) RETURNING id)
+INSERT INTO floor_runs (id, thread_id, message) SELECT $1, id, $3 FROM thread
+"""
 _ANSWER = "SELECT answer FROM floor_runs WHERE id = $1 AND status = 'succeeded'"
 
 
