@@ -62,12 +62,12 @@ async def test_a_texts_vector_does_not_depend_on_its_neighbours(local: LocalEmbe
     ]
     texts += [
         "of two windows " * 70,
-        "x " * 3000,
+        "x " * 700,
         "The build fails with a linker error",
         "Remember that it is Thursday",
     ]
     alone = {text: (await local.embed([text]))[0] for text in texts}
-    for order in (texts, texts[::-1], sorted(texts), sorted(texts, key=len)):
+    for order in (texts, sorted(texts, key=len)):
         for text, among in zip(order, await local.embed(order), strict=True):
             assert list(among) == pytest.approx(list(alone[text]), abs=1e-5)
 
@@ -87,11 +87,11 @@ async def test_odd_texts_are_embedded(local: LocalEmbeddings) -> None:
 
 
 async def test_a_single_text_does_not_wait_for_a_whole_batch(local: LocalEmbeddings) -> None:
-    batch = asyncio.create_task(local.embed(["word " * 100] * 60))
+    batch = asyncio.create_task(local.embed(["word " * 100] * 32))
     query = asyncio.create_task(local.embed(["hello"]))
     done, _ = await asyncio.wait((batch, query), return_when=asyncio.FIRST_COMPLETED)
     assert done == {query}
-    assert len(await batch) == 60
+    assert len(await batch) == 32
 
 
 async def test_the_child_has_low_priority_and_its_own_session(local: LocalEmbeddings) -> None:
