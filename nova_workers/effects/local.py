@@ -48,7 +48,7 @@ one exchange and not for a whole batch: of CPU 25 ms for 16 short texts, 60 for 
 
 _VECTORS_AT: Final = 1 + struct.calcsize("<f")
 """Where the vectors of an answer begin: after its kind and the seconds of CPU that it took."""
-_PAUSE_FACTOR: Final = 4.0
+_PAUSE_FACTOR: Final = 8.0
 """Seconds of pause for each second that the child waited for the processor."""
 _MAX_PAUSED_S: Final = 10.0
 """The longest pause, and the most time of one call that is spent in pauses."""
