@@ -11,6 +11,7 @@ down_revision = "0043"
 branch_labels = None
 depends_on = None
 
+# As `models.base` has them today: what a migration does must not change with it.
 _COLUMNS = {
     "runs": "status",
     "run_waits": "status",

@@ -12,7 +12,7 @@ from typing import Any
 import asyncpg
 import orjson
 import uvloop
-from celery import Celery
+from celery import Celery, signals
 from redis import Redis
 
 from nova_workers.broker.celery_app import kombu_url
@@ -65,6 +65,12 @@ class _Session:
             await self._connection.execute(_FINISH, run_id, message[::-1])
 
 
+@signals.worker_init.connect
+def _prepare(**_: object) -> None:
+    # Before the first task: threads that begin at once would make a set of sessions each.
+    _stores()
+
+
 @cache
 def _stores() -> tuple[LifoQueue[_Session | None], Redis]:
     sessions: LifoQueue[_Session | None] = LifoQueue()
@@ -77,8 +83,9 @@ def _stores() -> tuple[LifoQueue[_Session | None], Redis]:
 def _session() -> Generator[_Session]:
     """Lend a session, opened when it is first needed."""
     sessions, _ = _stores()
-    session = sessions.get() or _Session()
+    session = sessions.get()
     try:
+        session = session or _Session()
         yield session
     finally:
         sessions.put(session)

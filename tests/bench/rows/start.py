@@ -45,13 +45,13 @@ class _Start:
 
     Attributes:
         seconds: Until the fleet was up.
-        proportional_mb: When the fleet was up; or, if it was waited for, when workers had tried their providers.
-        resident_mb: At the same time.
+        resident_mb: When the fleet was up; or, if it was waited for, when workers had tried their providers.
+        proportional_mb: At the same time.
     """
 
     seconds: float
-    proportional_mb: Mapping[str, float]
     resident_mb: Mapping[str, float]
+    proportional_mb: Mapping[str, float]
 
 
 async def measure_start(bench: Bench) -> Result:
@@ -75,15 +75,15 @@ async def measure_start(bench: Bench) -> Result:
             Figure("CPU of importing the API", api_s, "s", bound=_API_IMPORT_S),
             Figure("CPU of importing the worker's app", worker_s, "s", bound=_WORKER_IMPORT_S),
             *(
-                Figure(f"idle: {name}", mb, "MB", bound=_IDLE_MB.get(name))
-                for name, mb in warm[-1].proportional_mb.items()
+                Figure(f"idle, resident: {name}", mb, "MB", bound=_IDLE_MB.get(name))
+                for name, mb in warm[-1].resident_mb.items()
             ),
         ),
         notes=(
             f"The best of {sizes.warm_starts} starts and of {sizes.imports} imports, but for the first start. Python's "
-            "bytecode is compiled already. Memory is the proportional set size after the first try of providers, with "
-            "a key for Anthropic. Resident, which counts what processes share once for each: "
-            + ", ".join(f"{name} {mb:.0f} MB" for name, mb in warm[-1].resident_mb.items())
+            "bytecode is compiled already. Memory is that after the first try of providers, with a key for Anthropic. "
+            "With its share, in place of all, of what it shares with others (proportional set size): "
+            + ", ".join(f"{name} {mb:.0f} MB" for name, mb in warm[-1].proportional_mb.items())
             + ".",
         ),
     )
@@ -101,8 +101,8 @@ async def _start(bench: Bench, home: Path, *, idle: bool = False) -> _Start:
         assert pids.keys() == set(_OURS), f"`nova up` runs only {sorted(pids)} of {_OURS}: {lines}"
         return _Start(
             seconds,
-            proportional_mb={name: pss_mb(pid) for name, pid in pids.items()},
             resident_mb={name: rss_mb(pid) for name, pid in pids.items()},
+            proportional_mb={name: pss_mb(pid) for name, pid in pids.items()},
         )
 
 

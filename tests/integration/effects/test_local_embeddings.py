@@ -67,7 +67,7 @@ async def test_a_texts_vector_does_not_depend_on_its_neighbours(local: LocalEmbe
         "Remember that it is Thursday",
     ]
     alone = {text: (await local.embed([text]))[0] for text in texts}
-    for order in (texts, sorted(texts, key=len)):
+    for order in (texts, texts[::-1], sorted(texts), sorted(texts, key=len)):
         for text, among in zip(order, await local.embed(order), strict=True):
             assert list(among) == pytest.approx(list(alone[text]), abs=1e-5)
 
@@ -166,7 +166,7 @@ async def test_a_child_that_waited_for_the_processor_pauses_but_not_for_a_single
     assert single.done()
     assert not several.done()
     assert len(await several) == 2
-    assert time.monotonic() - began_s > 1.0
+    assert time.monotonic() - began_s > 2.0
 
 
 async def test_closing_does_not_wait_for_the_child(local: LocalEmbeddings) -> None:
