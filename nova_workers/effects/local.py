@@ -79,7 +79,7 @@ class LocalEmbeddings:
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="embeddings")
         self._idle_timer: asyncio.TimerHandle | None = None
         self._calls = 0
-        self._closed = False
+        self._closed = asyncio.Event()
         self._resumes_s = 0.0
         """When several texts may be computed again, by the monotonic clock."""
 
@@ -104,7 +104,8 @@ class LocalEmbeddings:
                     pause_s = min(max(self._resumes_s - time.monotonic(), 0.0), may_pause_s)
                     if pause_s:
                         may_pause_s -= pause_s
-                        await asyncio.sleep(pause_s)
+                        await self._pause(pause_s)
+                    self._check_open()
                     body = json.dumps(few).encode()
                     answer = await asyncio.get_running_loop().run_in_executor(self._thread, self._ask, body)
                     vectors += self._vectors(answer, len(few))
@@ -121,12 +122,23 @@ class LocalEmbeddings:
 
     async def close(self) -> None:
         """Kill the child; a call in progress fails."""
-        self._closed = True
+        self._closed.set()
         if self._idle_timer is not None:
             self._idle_timer.cancel()
         self._kill()
         await asyncio.to_thread(self._thread.shutdown)
         self._reap()
+
+    def _check_open(self) -> None:
+        if self._closed.is_set():
+            raise Unavailable("The embedding process was closed before it answered.")
+
+    async def _pause(self, pause_s: float) -> None:
+        try:
+            async with asyncio.timeout(pause_s):
+                await self._closed.wait()
+        except TimeoutError:
+            return
 
     def _vectors(self, answer: bytes, count: int) -> list[Vector]:
         if answer[:1] != b"V":
@@ -145,11 +157,12 @@ class LocalEmbeddings:
 
     def _ask(self, body: bytes) -> bytes:
         for last in (False, True):
+            self._check_open()
             try:
                 return self._exchange(body)
             except (_ChildDied, BrokenPipeError) as error:
                 status = self._reap()
-                if self._closed or last:
+                if self._closed.is_set() or last:
                     raise Unavailable(
                         f"The embedding process ended (status {status}) before it answered; the next call restarts it.",
                         status=status,
@@ -211,7 +224,7 @@ class LocalEmbeddings:
 
     def _end_call(self) -> None:
         self._calls -= 1
-        if self._calls == 0 and not self._closed:
+        if self._calls == 0 and not self._closed.is_set():
             self._idle_timer = asyncio.get_running_loop().call_later(self._idle_s, self._stop_child)
 
     def _stop_child(self) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import psutil
 import pytest
+from structlog.testing import capture_logs
 
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import Vector
@@ -182,6 +183,29 @@ async def test_closing_does_not_wait_for_the_child(local: LocalEmbeddings) -> No
     with pytest.raises(Unavailable):
         await busy
     await until(lambda: not is_alive(pid))
+
+
+async def test_closing_ends_a_pause(local: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(local, "_resumes_s", time.monotonic() + 3600)
+    pausing = asyncio.create_task(local.embed(["hello", "again"]))
+    await asyncio.sleep(0)
+    await local.close()
+    with pytest.raises(Unavailable, match="closed"):
+        await pausing
+    assert local.child_pid is None
+
+
+async def test_a_call_that_waits_for_its_turn_starts_no_child_after_closing(local: LocalEmbeddings) -> None:
+    await local.embed(["hello"])
+    pid = local.child_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    calls = [asyncio.create_task(local.embed(["hello"])) for _ in range(2)]
+    await asyncio.sleep(0)
+    with capture_logs() as logs:
+        await local.close()
+    assert [type(result) for result in await asyncio.gather(*calls, return_exceptions=True)] == [Unavailable] * 2
+    assert not [line for line in logs if line["event"] == "embeddings.child_started"]
 
 
 async def test_an_idle_child_is_ended_and_started_again() -> None:
