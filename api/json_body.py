@@ -1,15 +1,20 @@
 """Reads JSON bodies strictly: values that Postgres cannot store or that exhaust a parser never reach a handler."""
 
 import re
+import warnings
 from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any
 
 import orjson
 from fastapi import Request, Response
 from fastapi.routing import APIRoute
+from pydantic.warnings import UnsupportedFieldAttributeWarning
 
 from api.errors import MalformedRequest, UnsupportedMediaType
 from nova_workers.errors import InvalidInput
+
+# FastAPI ignores it where it builds a body's validator with its route. Ours are built at first use.
+warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)
 
 __all__ = ["MAX_JSON_DEPTH", "StrictRequest", "StrictRoute", "parse_json"]
 

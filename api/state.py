@@ -1,7 +1,7 @@
 """The state of an API process: the services that bootstrap built, and the API's own parts."""
 
 from dataclasses import dataclass
-from typing import Annotated
+from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
@@ -16,7 +16,7 @@ from api.streaming.stream_permits import StreamPermits
 from api.streaming.waiting_orders import OrderFollower
 from nova_workers.bootstrap.api import ApiServices
 
-__all__ = ["ApiState", "State", "state_of"]
+__all__ = ["CAPABILITIES", "ApiState", "State", "state_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +48,11 @@ async def _state(request: Request) -> ApiState:
 
 
 State = Annotated[ApiState, Depends(_state)]
+
+
+async def _load_capabilities(state: State) -> None:
+    await state.services.capabilities.load()
+
+
+CAPABILITIES: Any = Depends(_load_capabilities)
+"""Of a route that writes or describes agents: they are imported before its first request, beside other requests."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
@@ -11,7 +12,8 @@ from nova_workers.bootstrap.connections import Background, connect_database, con
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs
 from nova_workers.bootstrap.webhooks import build_webhooks
 from nova_workers.broker.dispatcher import BrokerDispatcher
-from nova_workers.capabilities import CapabilityRegistry, default_registry
+from nova_workers.capabilities import default_registry
+from nova_workers.capabilities.deferred import DeferredRegistry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.effects.provider import EmbeddingProvider
@@ -75,7 +77,7 @@ class ApiServices:
     scheduled: Scheduled
     canceller: Canceller
     waiting: Waiting
-    capabilities: CapabilityRegistry
+    capabilities: DeferredRegistry
     agents: Agents
     agent_moves: AgentMoves
     prompt_previews: PromptPreviews
@@ -137,7 +139,9 @@ def build_api(settings: Settings) -> ApiServices:
     canceller = Canceller(database, control, publisher, dispatcher)
     scheduled = Scheduled(database, dispatcher, publisher)
     embeddings = remote_embeddings(settings.effects)
-    capabilities = default_registry(database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
+    capabilities = DeferredRegistry(
+        partial(default_registry, database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
+    )
     catalog, configs = build_catalog(database, redis, settings), build_configs(database, settings)
     models = RankedModels(catalog)
     orchestrations = Orchestrations(

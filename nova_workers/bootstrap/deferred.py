@@ -6,13 +6,9 @@ imported by name, in a thread, so that other turns go on meanwhile: see docs/dec
 
 from __future__ import annotations
 
-import asyncio
-import threading
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
-from typing import Any, Generic, TypeVar
-
-import structlog
+from typing import Any
 
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.capabilities.seam import DeclaredServer
@@ -28,61 +24,13 @@ from nova_workers.contracts.engine import (
     TrustLevel,
     TurnListener,
 )
-from nova_workers.errors import ConfigurationError, NovaError
-from nova_workers.program import importing_late
+from nova_workers.deferred import Deferred
+from nova_workers.errors import NovaError
 
 __all__ = ["DeferredEngine", "DeferredToolServer", "Probe"]
 
-_log = structlog.get_logger(__name__)
-
-T = TypeVar("T")
-
 Probe = Callable[[float], Awaitable[str | None]]
 """Returns why an engine of one provider cannot be used, None if it can; its argument is the longest wait in seconds."""
-
-_ONE_AT_A_TIME = threading.Lock()
-"""For the whole process, like its modules: of two threads that import modules which import each other, one may see an
-unfinished one. It also guards `EngineParts.shared`."""
-
-
-class _Deferred(Generic[T]):
-    """An object that is made once, in a thread. A failure is raised to all who wait, and the next use tries again."""
-
-    def __init__(self, what: str, make: Callable[[], T]) -> None:
-        self.made: T | None = None
-        self._what = what
-        self._make = make
-        self._making: asyncio.Task[T] | None = None
-
-    async def get(self) -> T:
-        """Return the object.
-
-        Raises:
-            ConfigurationError: Its libraries cannot be imported, or its settings cannot be used.
-        """
-        if self.made is not None:
-            return self.made
-        making = self._making
-        if making is None or making.done():
-            making = asyncio.create_task(asyncio.to_thread(self.make), name=f"load {self._what}")
-            self._making = making
-        # A turn that is canceled does not stop the others from getting the object.
-        return await asyncio.shield(making)
-
-    def make(self) -> T:
-        """Make the object in this thread, unless it is made. Blocks."""
-        with _ONE_AT_A_TIME:
-            if self.made is None:
-                try:
-                    with importing_late():
-                        self.made = self._make()
-                except ImportError as error:
-                    _log.exception("engine.not_loaded", what=self._what)
-                    raise ConfigurationError(
-                        f"The libraries of {self._what} cannot be imported: {error}. Install the package "
-                        "'nova-workers' with its extras on the workers again."
-                    ) from error
-            return self.made
 
 
 class DeferredEngine:
@@ -105,7 +53,7 @@ class DeferredEngine:
             engine: Engine = import_module(module).build(name, parts)
             return engine
 
-        self._deferred = _Deferred(f"the engine {name!r}", build)
+        self._deferred = Deferred(f"the engine {name!r}", build)
 
     def load(self) -> None:
         """Load the engine now. Blocks."""
@@ -149,7 +97,7 @@ class DeferredToolServer:
         def build() -> Any:
             return import_module("nova_workers.capabilities.serving").ToolServer(calls)
 
-        self._deferred = _Deferred("the tools of capabilities", build)
+        self._deferred = Deferred("the tools of capabilities", build)
 
     async def __call__(self, declared: DeclaredServer) -> InProcessMcpServer:
         """Return a server whose tools work for the run in the declaration."""

@@ -32,13 +32,14 @@ Moment = Annotated[
 class Body(BaseModel):
     """A request body."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built at first use, as views are: a process imports more of these than it reads or sends.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class View(BaseModel):
     """A response body. Clients ignore unknown fields, which a newer API may send."""
 
-    model_config = ConfigDict(frozen=True, extra="ignore")
+    model_config = ConfigDict(frozen=True, extra="ignore", defer_build=True)
 
 
 class Problem(View):

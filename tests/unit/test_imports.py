@@ -18,7 +18,15 @@ _ON_DEMAND = ("aiohttp", "mcp_types", "numpy", "openai", "starlette", "uvicorn")
 _HEAVY = ("alembic", "anthropic", "claude_agent_sdk", "google.protobuf", "mcp", "models", "sqlalchemy", "sqlmodel")
 _LATER = ("genai_prices.data", "jsonschema_rs", "opentelemetry.sdk", "pygments", "rich")
 """What a process loads when it needs it, or what a library imports only because it is installed."""
-_SELDOM = ("croniter", "cryptography", "genai_prices", "greenlet", "httpx2", "tree_sitter")
+_SELDOM = (
+    "croniter",
+    "cryptography",
+    "genai_prices",
+    "greenlet",
+    "httpx2",
+    "nova_workers.capabilities.catalog.memory",
+    "tree_sitter",
+)
 """What an API needs for a few kinds of requests, or never."""
 _COMMANDS = ("celery.bin", "flower", "prompt_toolkit", "tornado")
 """What Celery's command line imports."""

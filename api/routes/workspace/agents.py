@@ -11,7 +11,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdPath
-from api.state import State
+from api.state import CAPABILITIES, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView, AgentRename, AgentRenameView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
@@ -39,7 +39,7 @@ class AgentRollback(BaseModel):
     version: int = Field(ge=1, le=_MAX_VERSION)
 
 
-@router.post("", status_code=201, responses=problems(409, body=True))
+@router.post("", status_code=201, responses=problems(409, body=True), dependencies=[CAPABILITIES])
 async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, response: Response) -> AgentView:
     """Create an agent."""
     agent = await state.services.agents.create(
@@ -67,7 +67,7 @@ async def get_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State, r
     return _tagged(await state.services.agents.get(caller.tenant_id, agent_id), response)
 
 
-@router.put("/{agent_id}", responses=problems(404, 410, 412, body=True))
+@router.put("/{agent_id}", responses=problems(404, 410, 412, body=True), dependencies=[CAPABILITIES])
 async def replace_agent(
     agent_id: AgentIdPath,
     body: AgentReplace,
@@ -89,7 +89,7 @@ async def replace_agent(
     return _tagged(agent, response)
 
 
-@router.patch("/{agent_id}", responses=problems(404, 410, 412, body=True))
+@router.patch("/{agent_id}", responses=problems(404, 410, 412, body=True), dependencies=[CAPABILITIES])
 async def change_agent(
     agent_id: AgentIdPath,
     body: AgentPatch,
@@ -142,7 +142,7 @@ async def get_agent_version(agent_id: AgentIdPath, version: Version, caller: Age
         return await ledger.get_version(connection, caller.tenant_id, agent_id, version)
 
 
-@router.post("/{agent_id}/rollback", responses=problems(404, 410, body=True))
+@router.post("/{agent_id}/rollback", responses=problems(404, 410, body=True), dependencies=[CAPABILITIES])
 async def rollback_agent(
     agent_id: AgentIdPath, body: AgentRollback, caller: AgentsCaller, state: State, response: Response
 ) -> AgentView:
@@ -157,7 +157,7 @@ async def rollback_agent(
     return _tagged(agent, response)
 
 
-@router.post("/{agent_id}/rename", responses=problems(404, 409, 410, 412, body=True))
+@router.post("/{agent_id}/rename", responses=problems(404, 409, 410, 412, body=True), dependencies=[CAPABILITIES])
 async def rename_agent(
     agent_id: AgentIdPath, body: AgentRename, caller: AgentsCaller, state: State, *, if_match: IfMatch = None
 ) -> AgentRenameView:
@@ -184,7 +184,7 @@ async def rename_agent(
     )
 
 
-@router.post("/{agent_id}/prompt", responses=problems(404, 410, body=True))
+@router.post("/{agent_id}/prompt", responses=problems(404, 410, body=True), dependencies=[CAPABILITIES])
 async def show_prompt(
     agent_id: AgentIdPath, body: AgentPromptRequest, caller: AgentsCaller, state: State
 ) -> AgentPromptView:

@@ -12,7 +12,7 @@ from api.errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType
 from api.guard.archives import ArchiveResponse, received
 from api.json_body import parse_json
 from api.openapi import problems
-from api.state import State
+from api.state import CAPABILITIES, State
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.ledger.tenants.settings import get_ceilings
@@ -63,6 +63,7 @@ async def export_workspace(caller: WorkspaceCaller, state: State) -> Response:
     openapi_extra={
         "requestBody": {"required": True, "content": {MEDIA_TYPE: {"schema": {"type": "string", "format": "binary"}}}}
     },
+    dependencies=[CAPABILITIES],
 )
 async def import_workspace(
     request: Request,

@@ -7,7 +7,7 @@ from pydantic import BaseModel, ConfigDict
 
 from api.auth import AgentsCaller
 from api.openapi import problems
-from api.state import State
+from api.state import CAPABILITIES, State
 from nova_workers.contracts.bodies import Page
 
 __all__ = ["router"]
@@ -43,7 +43,7 @@ class CapabilityView(BaseModel):
     """Whether its tools are those of the servers in the configuration, known once they answer."""
 
 
-@router.get("", responses=problems())
+@router.get("", responses=problems(), dependencies=[CAPABILITIES])
 async def list_capabilities(caller: AgentsCaller, state: State) -> Page[CapabilityView]:
     """List every capability with its tools, by name, in one page."""
     del caller  # the same for every tenant

@@ -10,7 +10,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import SkillNamePath
-from api.state import State
+from api.state import CAPABILITIES, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
 from nova_workers.ledger.workspace import skills as ledger
@@ -47,7 +47,7 @@ async def get_skill(name: SkillNamePath, caller: WorkspaceCaller, state: State) 
         return await ledger.get_skill(connection, caller.tenant_id, name)
 
 
-@router.put("/{name}", responses=problems(409, body=True))
+@router.put("/{name}", responses=problems(409, body=True), dependencies=[CAPABILITIES])
 async def put_skill(name: NewName, body: SkillPut, caller: WorkspaceCaller, state: State) -> SkillDetail:
     """Add a skill, or replace the whole skill of this name with its files.
 

@@ -67,7 +67,8 @@ _Tier = Annotated[ModelTier, BeforeValidator(_lower)]
 
 
 class _Value(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # Built at first use: the API imports these, and few of its requests need them.
+    model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
 class CommandPolicy(_Value):

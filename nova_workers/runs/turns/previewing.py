@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import orjson
 
-from nova_workers.capabilities import CapabilityInfo, CapabilityRegistry
+from nova_workers.capabilities import CapabilityInfo
+from nova_workers.capabilities.deferred import DeferredRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.agents import AgentPromptTool, AgentPromptView
@@ -23,7 +24,7 @@ _SKILLS = "skills"
 class PromptPreviews:
     """Shows prompts as `Prompter` builds them for a run in the foreground, on a thread without a task."""
 
-    def __init__(self, database: Database, settings: Settings, capabilities: CapabilityRegistry) -> None:
+    def __init__(self, database: Database, settings: Settings, capabilities: DeferredRegistry) -> None:
         self._database = database
         self._settings = settings
         self._capabilities = capabilities

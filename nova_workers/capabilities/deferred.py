@@ -1,0 +1,34 @@
+"""The capabilities of a process that describes and checks them, and seldom so."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from nova_workers.capabilities.registry import CapabilityInfo, CapabilityRegistry
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.deferred import Deferred
+
+__all__ = ["DeferredRegistry"]
+
+
+class DeferredRegistry:
+    """What writers of agents need of the registry. Its capabilities are imported at first use: 1.4 MB, 50 ms."""
+
+    def __init__(self, make: Callable[[], CapabilityRegistry]) -> None:
+        self._deferred = Deferred("the capabilities", make)
+
+    async def load(self) -> None:
+        """Import the capabilities in a thread. The methods below do it themselves otherwise, and block."""
+        await self._deferred.get()
+
+    def discover(self) -> tuple[CapabilityInfo, ...]:
+        """See `CapabilityRegistry.discover`."""
+        return self._deferred.make().discover()
+
+    def validate(self, spec: AgentSpec) -> None:
+        """See `CapabilityRegistry.validate`."""
+        self._deferred.make().validate(spec)
+
+    def secret_names(self, spec: AgentSpec) -> set[str]:
+        """See `CapabilityRegistry.secret_names`."""
+        return self._deferred.make().secret_names(spec)
