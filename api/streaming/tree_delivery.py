@@ -213,9 +213,12 @@ class TreeDelivery:
 
         Events of runs may follow it, so a client that resumes between them has it already.
         """
-        if self._is_over or await self._was_published(finished_at):
+        if self._is_over:
             return
-        if items := await self._ledger.recorded(self._target.orchestration_id):
+        if await self._was_published(finished_at):
+            # Perhaps only since the stream was read.
+            await self._send_new()
+        elif items := await self._ledger.recorded(self._target.orchestration_id):
             await self._send([TreeItem(self._next_cursor(), items[-1].record)])
 
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
+from datetime import datetime
 from typing import Any, NamedTuple, cast
 
 import httpx2
 import orjson
+import pytest
 from redis.asyncio import Redis
 
+from api.streaming.tree_delivery import TreeDelivery
 from nova_workers.contracts import events as live
 from nova_workers.keys import orchestration_events, run_events
 from nova_workers.streams.publisher import TreeSource
@@ -128,6 +131,26 @@ async def test_a_lost_stream_is_replayed_from_the_ledger(orchestrated: Orchestra
     ]
     assert states(frames, view["master_id"]) == ["COMPLETED"]
     assert await whole(orchestrated, view["id"], frames[1].id) == frames[2:]
+
+
+async def test_an_end_that_arrives_while_the_ledger_is_read_is_sent_once(
+    orchestrated: Orchestrated, redis: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    view = await orchestrated.run(complete("all"))
+    name = orchestration_events(view["id"])
+    entries = cast(list[tuple[bytes, dict[bytes, bytes]]], await redis.xrange(name))
+    end_id, end = next((each_id, fields) for each_id, fields in entries if b"orchestration_end" in fields[b"p"])
+    await redis.xdel(name, end_id)
+    was_published = TreeDelivery._was_published
+
+    async def publish_first(delivery: TreeDelivery, finished_at: datetime) -> bool:
+        await redis.xadd(name, {"p": end[b"p"]})
+        return await was_published(delivery, finished_at)
+
+    monkeypatch.setattr(TreeDelivery, "_was_published", publish_first)
+    frames = await whole(orchestrated, view["id"])
+    assert [frame.type for frame in frames].count("orchestration_end") == 1
+    assert frames[-1].type == "orchestration_end"
 
 
 async def test_a_continued_orchestration_has_a_second_end(orchestrated: Orchestrated) -> None:
