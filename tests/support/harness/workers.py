@@ -91,11 +91,14 @@ class Worker:
         database = FaultInjectingDatabase(harness.database, self.faults)
         runs = harness.settings.runs
         tracing = Tracing(harness.settings.telemetry, "worker")
-        calls = CallTransactions(database, harness.bells, harness.canceller)
+        self.publisher = EventPublisher(self.redis, flush_ms=harness.settings.streams.flush_ms, clock=clock)
+        self._control = ControlChannel(self.redis)
+        # With the publisher of the runs, as in a process: the events of a run come before what they change in a tree.
+        canceller = Canceller(database, self._control, self.publisher, harness.bells)
+        calls = CallTransactions(database, harness.bells, canceller)
         tools = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
-        self.publisher = EventPublisher(self.redis, flush_ms=harness.settings.streams.flush_ms, clock=clock)
         self.executor = build_executor(
             harness.settings,
             database,
@@ -110,12 +113,11 @@ class Worker:
             clock=clock,
             metrics=self.metrics,
             tracing=tracing,
-            orchestrated=TreeTransitions(harness.bells, harness.canceller),
+            orchestrated=TreeTransitions(harness.bells, canceller),
             calls=calls,
             orchestrator=build_orchestrator(*tools, CommandRunner(ShellSettings())),
             orchestrations=build_starter(*tools, harness.settings),
         )
-        self._control = ControlChannel(self.redis)
         self._background: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
 

@@ -141,7 +141,7 @@ async def test_an_end_that_arrives_while_the_ledger_is_read_is_sent_once(
     entries = cast(list[tuple[bytes, dict[bytes, bytes]]], await redis.xrange(name))
     end_id, end = next((each_id, fields) for each_id, fields in entries if b"orchestration_end" in fields[b"p"])
     await redis.xdel(name, end_id)
-    was_published = TreeDelivery._was_published
+    was_published = TreeDelivery._was_published  # pyright: ignore[reportPrivateUsage]
 
     async def publish_first(delivery: TreeDelivery, finished_at: datetime) -> bool:
         await redis.xadd(name, {"p": end[b"p"]})
