@@ -9,6 +9,7 @@ from fastapi import Depends, Request, Response
 
 from api.auth import Caller, SubmittingCaller
 from api.state import ApiState, state_of
+from api.streaming.ended_views import ended_view
 from api.streaming.following import Ending, Target
 from api.streaming.sse import RunEventStream
 from api.streaming.stream_permits import StreamPermit
@@ -19,8 +20,8 @@ from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.runs.reads import RunState, get_ended_run, get_run
-from nova_workers.ledger.waits.records import find_wait
 from nova_workers.observability.tracing import current_traceparent
+from nova_workers.streams.wire import LiveEvent
 from nova_workers.vocabulary import ENDED_RUNS
 
 __all__ = [
@@ -70,12 +71,13 @@ class MessageAcceptance:
         state, run_id = self.state, new_id("run")
         # Followed before it is accepted: otherwise a short run may have ended before its follower is there.
         with state.follower.expect_end(run_id, had_events=False) as end:
-            accepted, _ = await self._submit(body, thread_id, run_id=run_id)
+            accepted, submission = await self._submit(body, thread_id, run_id=run_id)
             headers = _headers(accepted)
             with accepted_run(accepted.run_id, "/wait"):
                 if accepted.run_id == run_id:
                     ending = await end.outcome(until_gone(self.request), timeout_s=longest_wait_s(state, timeout_s))
-                    return await _answer_after(state, self.caller, run_id, ending, headers)
+                    before = accepted_view(accepted, submission)
+                    return await _answer_after(state, self.caller, before, ending, final=end.final, headers=headers)
         with accepted_run(accepted.run_id, "/wait"):
             return await answer_at_end(
                 state, self.caller, self.request, accepted.run_id, timeout_s=timeout_s, headers=headers
@@ -150,30 +152,33 @@ async def answer_at_end(
     Raises:
         NotFound: No such run in this tenant.
     """
-    target = Target(caller.tenant_id, run_id)
-    found = await state.follower.find(target)
-    ending: Ending | Literal["timeout"] = "over"
-    if not (found.ended or await _has_open_question(state, target, found)):
-        after_attempt = found.attempt - (found.status == "running")
-        with state.follower.expect_end(run_id, had_events=found.attempt > 0, after_attempt=after_attempt) as end:
-            ending = await end.outcome(until_gone(request), timeout_s=longest_wait_s(state, timeout_s))
-    return await _answer_after(state, caller, run_id, ending, headers)
+    found = await _view(state, caller, run_id)
+    if found.status in ENDED_RUNS or any(wait.request.kind in ANSWERABLE for wait in found.waits):
+        return _answer(found, _status_of(found), headers)
+    after_attempt = found.attempt - (found.status == "running")
+    with state.follower.expect_end(run_id, had_events=found.attempt > 0, after_attempt=after_attempt) as end:
+        ending = await end.outcome(until_gone(request), timeout_s=longest_wait_s(state, timeout_s))
+    return await _answer_after(state, caller, found, ending, final=end.final, headers=headers)
 
 
 async def _answer_after(
     state: ApiState,
     caller: Caller,
-    run_id: str,
+    before: RunView,
     ending: Ending | Literal["timeout"],
+    *,
+    final: LiveEvent | None,
     headers: Mapping[str, str] | None,
 ) -> Response:
     if ending == "gone":
         return Response(status_code=CLIENT_GONE)
-    async with state.services.database.connection() as connection:
-        # Another run than an ended one is that of a timeout or of a question.
-        view = await get_ended_run(connection, caller.tenant_id, run_id) if ending == "over" else None
-        view = view or await get_run(connection, caller.tenant_id, run_id)
-    return _answer(view, 200 if view.status in ENDED_RUNS else 202, headers)
+    view = ended_view(before, final)
+    if view is None:
+        async with state.services.database.connection() as connection:
+            # Another run than an ended one is that of a timeout or of a question.
+            view = await get_ended_run(connection, caller.tenant_id, before.id) if ending == "over" else None
+            view = view or await get_run(connection, caller.tenant_id, before.id)
+    return _answer(view, _status_of(view), headers)
 
 
 @contextmanager
@@ -224,14 +229,6 @@ def open_stream(
     )
 
 
-async def _has_open_question(state: ApiState, target: Target, found: RunState) -> bool:
-    if found.status != "waiting":
-        return False
-    async with state.services.database.connection() as connection:
-        waits = await find_wait(connection, target.tenant_id, target.run_id, None)
-    return any(wait.status == "open" and wait.request.kind in ANSWERABLE for wait in waits)
-
-
 async def _view(state: ApiState, caller: Caller, run_id: str) -> RunView:
     async with state.services.database.connection() as connection:
         return await get_run(connection, caller.tenant_id, run_id)
@@ -261,6 +258,10 @@ def _headers(accepted: Accepted) -> dict[str, str]:
     if accepted.replayed:
         headers["idempotent-replayed"] = "true"
     return headers
+
+
+def _status_of(view: RunView) -> int:
+    return 200 if view.status in ENDED_RUNS else 202
 
 
 def _answer(view: RunView, status: int, headers: Mapping[str, str] | None) -> Response:

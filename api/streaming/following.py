@@ -166,6 +166,8 @@ class ExpectedEnd:
         self._watch = watch
         self._run_id = run_id
         self._after_attempt = after_attempt
+        self.final: LiveEvent | None = None
+        """The last event of the run, if it ended by that."""
         self._outcome: asyncio.Future[Ending | Literal["timeout"]] = asyncio.get_running_loop().create_future()
         self._feed = EndFeed(redis, run_id, self._is_end, partial(self._settle, "over"), had_events=had_events)
 
@@ -205,7 +207,10 @@ class ExpectedEnd:
     def _is_end(self, event: LiveEvent) -> bool:
         if event.event["type"] == "waiting":
             return event.cursor.attempt > self._after_attempt and event.event["kind"] in ANSWERABLE
-        return is_final(event)
+        if is_final(event):
+            self.final = event
+            return True
+        return False
 
 
 async def until_first(

@@ -286,9 +286,12 @@ class Finish:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """The result of a finish: the next queued run, and the number of pending effects."""
+    """The result of a finish: the next queued run, the number of pending effects, and times of the run."""
 
     usage: TokenUsage
     effects: int
     model_calls: int
     next_run: Doorbell | None
+    started_at: datetime
+    finished_at: datetime
+    cancel_requested_at: datetime | None

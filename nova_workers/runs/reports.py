@@ -6,9 +6,11 @@ import structlog
 
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
+from nova_workers.contracts.content import storable
 from nova_workers.contracts.runs import Claim, Finish, Finished
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
+from nova_workers.streams.endings import RunEnding, message_digest
 from nova_workers.streams.publisher import RunEvents
 
 __all__ = ["RunReports", "span_attributes"]
@@ -35,18 +37,16 @@ class RunReports:
                     partial=bool(finish.text),
                 )
             )
-        events.emit(
-            live.StreamEnd(
-                run_id=claim.run_id,
-                final=True,
-                status=finish.status,
-                stop_reason=finish.stop_reason,
-                limit=finish.limit,
-                text=finish.text,
-                usage=live.Usage.of(finished.usage),
-            ),
-            urgent=True,
+        end = live.StreamEnd(
+            run_id=claim.run_id,
+            final=True,
+            status=finish.status,
+            stop_reason=finish.stop_reason,
+            limit=finish.limit,
+            text=finish.text,
+            usage=live.Usage.of(finished.usage),
         )
+        events.end(end, _ending(claim, finish, finished))
 
     def claimed(self, claim: Claim) -> None:
         """Measure and log that a run was claimed."""
@@ -89,3 +89,19 @@ def span_attributes(claim: Claim) -> dict[str, str | int]:
         "nova.attempt": claim.attempt,
         "nova.queue": claim.queue,
     }
+
+
+def _ending(claim: Claim, finish: Finish, finished: Finished) -> RunEnding | None:
+    """Return what those who wait for a plain run need; None of another, which they read."""
+    digest = message_digest(claim.content) if finish.status == "succeeded" and finish.output is None else None
+    if digest is None or storable(finish.text) != finish.text:
+        return None
+    return RunEnding(
+        message=digest,
+        agent_id=claim.agent_id,
+        agent_version=claim.agent_version,
+        turn_id=claim.turn_id,
+        cancel_requested_at=finished.cancel_requested_at,
+        started_at=finished.started_at,
+        finished_at=finished.finished_at,
+    )

@@ -15,7 +15,7 @@ from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError, ResponseError
 
 from nova_workers.clock import Clock
-from nova_workers.contracts.events import Event, EventCursor
+from nova_workers.contracts.events import Event, EventCursor, StreamEnd
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.keys import (
     EVENTS_MAX_ENTRIES,
@@ -26,6 +26,7 @@ from nova_workers.keys import (
     run_events,
 )
 from nova_workers.streams.buffer import EventBuffer, to_json
+from nova_workers.streams.endings import RunEnding
 from nova_workers.streams.wire import FIELD, encode
 
 __all__ = ["EventPublisher", "RunEvents"]
@@ -63,6 +64,8 @@ class RunEvents:
         """Redis has an entry of a later attempt: this worker lost the run and sends no more."""
         self.expire_due_s = 0.0
         """When to renew the key's TTL, on the monotonic clock."""
+        self.ending: bytes | None = None
+        """Sent beside the events from `end` on."""
         self._publisher = publisher
         self._clock = clock
         self._seq = 0
@@ -80,6 +83,11 @@ class RunEvents:
             self._buffer.add(self._seq, event, self._clock.now())
             self.due_s = 0.0 if urgent else self.due_s
             self._publisher.mark_dirty(self)
+
+    def end(self, event: StreamEnd, ending: RunEnding | None) -> None:
+        """Send the last event of the run at once, and what those who wait for the run need besides."""
+        self.ending = None if ending is None else to_json(ending)
+        self.emit(event, urgent=True)
 
     def upcoming(self, ahead: int = 1) -> EventCursor:
         """Return the id that the event after `ahead` - 1 others will have; with 0, that of the last one."""
@@ -184,7 +192,7 @@ class EventPublisher:
                 self._dirty[events] = None
             if not batch:
                 continue
-            payload = encode(events.attempt, batch)
+            payload = encode(events.attempt, batch, events.ending)
             batches.append((events, batch, commands))
             commands += _add(pipeline, events, f"{events.attempt}-{batch[-1][0]}", payload)
             # At the end too: Redis may have lost the key since, and would keep the new one for ever.

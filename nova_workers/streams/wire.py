@@ -1,6 +1,7 @@
 """The encoding of events in Redis: one payload per flush with several events, each with its sequence number.
 
-The payload is ``{"a": <attempt>, "e": [[<seq>, <event>], …]}``. It is the only field (``p``) of a stream entry whose id
+The payload is ``{"a": <attempt>, "e": [[<seq>, <event>], …]}``, with ``"r"``, a `RunEnding`, at the end of a plain run:
+this is for our processes, and never sent to clients. It is the only field (``p``) of a stream entry whose id
 is ``<attempt>-<seq of its last event>``, and the same bytes are published on the run's channel.
 """
 
@@ -27,6 +28,8 @@ class LiveEvent(NamedTuple):
 
     cursor: EventCursor
     event: JsonObject
+    ending: JsonObject | None = None
+    """Of the last event of a plain run: a `RunEnding`."""
 
 
 class Batch(NamedTuple):
@@ -38,10 +41,10 @@ class Batch(NamedTuple):
     """Whether events may be missing before the first one, also in the stream."""
 
 
-def encode(attempt: int, events: Sequence[tuple[int, bytes]]) -> bytes:
-    """Return the payload of events that are JSON already, given with their seqs."""
+def encode(attempt: int, events: Sequence[tuple[int, bytes]], ending: bytes | None = None) -> bytes:
+    """Return the payload of events that are JSON already, given with their seqs, as is the ending."""
     body = b",".join(b"[%d,%s]" % (seq, event) for seq, event in events)
-    return b'{"a":%d,"e":[%s]}' % (attempt, body)
+    return b'{"a":%d,"e":[%s]%s}' % (attempt, body, b"" if ending is None else b',"r":' + ending)
 
 
 def decode(payload: bytes) -> list[LiveEvent]:
@@ -52,7 +55,9 @@ def decode(payload: bytes) -> list[LiveEvent]:
         found = [
             LiveEvent(EventCursor.model_construct(attempt=attempt, seq=seq, number=0), event) for seq, event in events
         ]
-        if type(attempt) is int and all(type(at.seq) is int and _is_event(event, attempt) for at, event in found):
+        if type(attempt) is int and all(type(at.seq) is int and _is_event(event, attempt) for at, event, _ in found):
+            if isinstance(ending := document.get("r"), dict) and found and is_final(found[-1]):
+                found[-1] = found[-1]._replace(ending=ending)
             return found
         error = "an attempt, a number or an event has another form"
     except (ValueError, TypeError, KeyError) as raised:

@@ -97,7 +97,8 @@ WITH thread AS (
            lease_expires_at = NULL, finished_at = now()
       FROM thread
      WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id
-    RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status, r.source
+    RETURNING r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.status, r.source, r.started_at,
+              r.finished_at, r.cancel_requested_at
 ), {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
        SET status = :turn_status, stop_reason = :stop_reason, error_kind = :error_kind,
@@ -108,7 +109,7 @@ WITH thread AS (
            {FACTS}
       FROM mine, uncounted, {FACTS_ROW}
      WHERE t.id = mine.turn_id
-    RETURNING t.*
+    RETURNING t.*, mine.started_at AS run_started_at, mine.finished_at, mine.cancel_requested_at
 ), used AS (
     {_USED}
 ), head AS (
@@ -127,7 +128,8 @@ WITH thread AS (
     RETURNING id
 )
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-       t.cost_usd::float8 AS cost_usd, t.steps, (SELECT count(*)::int FROM effects_in) AS effects, next.*
+       t.cost_usd::float8 AS cost_usd, t.steps, t.run_started_at, t.finished_at, t.cancel_requested_at,
+       (SELECT count(*)::int FROM effects_in) AS effects, next.*
   FROM turn t
   {_NEXT}
 """
@@ -135,8 +137,8 @@ SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_token
 # Whether this claim already ended its run, and only the reply was lost.
 _FINISHED = f"""
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-       t.cost_usd::float8 AS cost_usd, t.steps,
-       (SELECT count(*)::int FROM effects e WHERE e.run_id = ended.id) AS effects, next.*
+       t.cost_usd::float8 AS cost_usd, t.steps, ended.started_at AS run_started_at, ended.finished_at,
+       ended.cancel_requested_at, (SELECT count(*)::int FROM effects e WHERE e.run_id = ended.id) AS effects, next.*
   FROM runs ended JOIN turns t ON t.id = ended.turn_id
   {_NEXT}
  WHERE ended.id = :run_id AND ended.fence = :fence AND ended.status = :status
@@ -232,6 +234,9 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         effects=row["effects"],
         next_run=None if row["next_id"] is None else Doorbell(row["next_id"], claim.thread_id, row["next_queue"]),
         model_calls=row["steps"],
+        started_at=row["run_started_at"],
+        finished_at=row["finished_at"],
+        cancel_requested_at=row["cancel_requested_at"],
     )
 
 

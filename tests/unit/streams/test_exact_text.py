@@ -55,7 +55,7 @@ class _Client:
     """Questions of all connections."""
 
     async def on_events(self, events: Sequence[LiveEvent]) -> None:
-        for cursor, raw in events:
+        for cursor, raw, _ in events:
             if self.run.chance.random() < self.loses or self.most == self.taken:
                 raise _Lost
             self.taken += 1
