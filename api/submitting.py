@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any
 
 import orjson
@@ -99,7 +99,8 @@ def to_submission(
         idempotency_key=idempotency_key,
         body_hash=None if idempotency_key is None else hash_of(path, body),
         traceparent=traceparent,
-        start_at=body.start_at,
+        # As it is stored, and shown from then on.
+        start_at=None if body.start_at is None else body.start_at.astimezone(UTC),
         collect_ms=body.collect_ms if body.on_busy == "collect" else None,
     )
 

@@ -13,8 +13,8 @@ __all__ = ["ended_view"]
 def ended_view(before: RunView, final: LiveEvent | None) -> RunView | None:
     """Return a run as the ledger has it at its end. None if that must be read.
 
-    A worker sends the last event after the commit of the end. Nothing else of a run changes between `before` and its
-    end, but the message, which may be edited until a worker claims it: then the digests differ.
+    A worker sends the last event after the commit of the end. Of what that event does not tell, only the message may
+    have changed since `before`, as it may be edited until a worker claims it: then the digests differ.
 
     Args:
         before: The run when it was accepted, or later.

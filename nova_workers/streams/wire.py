@@ -1,8 +1,8 @@
 """The encoding of events in Redis: one payload per flush with several events, each with its sequence number.
 
-The payload is ``{"a": <attempt>, "e": [[<seq>, <event>], …]}``, with ``"r"``, a `RunEnding`, at the end of a plain run:
-this is for our processes, and never sent to clients. It is the only field (``p``) of a stream entry whose id
-is ``<attempt>-<seq of its last event>``, and the same bytes are published on the run's channel.
+The payload is ``{"a": <attempt>, "e": [[<seq>, <event>], …]}``. It is the only field (``p``) of a stream entry whose id
+is ``<attempt>-<seq of its last event>``, and the same bytes are published on the run's channel. With the last event of
+a plain run it also has ``"r"``, a `RunEnding`: for our processes, and never sent to clients.
 """
 
 from __future__ import annotations

@@ -98,6 +98,24 @@ async def test_a_plain_run_is_answered_without_a_read(fleet: _Fleet) -> None:
     assert fleet.read == []
 
 
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"on_busy": "steer"},
+        {"on_busy": "interrupt"},
+        {"queue": "background"},
+        {"start_at": "2026-11-01T09:00:00.5+02:00"},
+        {"metadata": {"z": 1.0, "a": [1e2, 1e22, {"deep": None}], "text": "\u00fc"}},
+    ],
+    ids=lambda fields: next(iter(fields)),
+)
+async def test_what_was_asked_for_is_answered_as_it_is_stored(fleet: _Fleet, fields: dict[str, Any]) -> None:
+    request = await fleet.sent(message="hello", **fields)
+    await fleet.play()
+    await fleet.answered(request)
+    assert fleet.read == []
+
+
 async def test_a_run_that_is_waited_for_later_is_answered_without_a_read_of_its_end(fleet: _Fleet) -> None:
     accepted = await fleet.api.http.post("/v1/runs", json={"agent_id": "scripted", "message": [_TEXT]})
     request = await fleet.awaited(accepted.json()["id"])

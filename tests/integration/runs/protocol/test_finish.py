@@ -95,6 +95,22 @@ async def test_a_run_with_an_unknown_engine_fails_with_the_names_of_engines(harn
     assert "'planned'" in row["error_message"]
 
 
+async def test_an_end_tells_the_times_of_the_run_also_when_its_reply_was_lost(harness: Harness):
+    thread_id = await harness.thread("scripted")
+    run = await harness.submit("Hello", thread_id)
+    async with harness.database.connection() as connection:
+        claim = await claim_next(connection, thread_id, worker_id="wkr_1", lease_ttl_s=60, max_attempts=5)
+        assert isinstance(claim, Claim)
+        await connection.execute("UPDATE runs SET cancel_requested_at = now() WHERE id = :run_id", run_id=run.run_id)
+        first = await finish_run(connection, claim, PLAIN_END, seq=1)
+        again = await finish_run(connection, claim, PLAIN_END, seq=1)
+    row = await harness.run(run.run_id)
+    stored = (row["started_at"], row["finished_at"], row["cancel_requested_at"])
+    assert None not in stored
+    assert (first.started_at, first.finished_at, first.cancel_requested_at) == stored
+    assert (again.started_at, again.finished_at, again.cancel_requested_at) == stored
+
+
 async def test_the_end_of_a_run_looks_its_message_up_once_beside_thousands_of_others(harness: Harness):
     """With ids after that of the run's turn, it seems cheap to Postgres to read the index from its start."""
     thread_id = await harness.thread("scripted")
