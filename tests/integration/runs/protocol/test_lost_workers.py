@@ -20,6 +20,7 @@ from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness
 from tests.support.servers.fault_proxy import FaultProxy
+from tests.support.waiting import until
 
 _HOLDER = "wkr_0"
 """The harness's first worker."""
@@ -28,11 +29,13 @@ _TERMINATE = """
 SELECT count(pg_terminate_backend(l.pid, 2000))
   FROM pg_locks l
  WHERE l.locktype = 'advisory' AND l.objid = hashtext(:worker_id)::oid AND l.objsubid = 2
+   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 """
 
 _LOCKS = """
 SELECT count(*) FROM pg_locks l
  WHERE l.locktype = 'advisory' AND l.objid = hashtext(:worker_id)::oid AND l.objsubid = 2
+   AND l.database = (SELECT d.oid FROM pg_database d WHERE d.datname = current_database())
 """
 
 
@@ -43,11 +46,13 @@ class _Peers:
         self._harness = harness
         self._url = database_url
         self.databases: list[Database] = []
+        self._sessions: dict[str, Database] = {}
 
     def join(self, worker_id: str, *, url: str | None = None, keeper: LeaseKeeper | None = None) -> LostWorkers:
         """Return one with a session of its own, perhaps by another URL, which renews leases over the harness's pool."""
         session = connect_session(url or self._url)
         self.databases.append(session)
+        self._sessions[worker_id] = session
         harness = self._harness
         keeper = keeper or LeaseKeeper(
             harness.database,
@@ -57,6 +62,14 @@ class _Peers:
             harness.metrics,
         )
         return LostWorkers(session, harness.database, keeper, harness.reconciler, worker_id=worker_id, every_s=1)
+
+    async def cut(self, worker_id: str) -> None:
+        """End a worker's session at the server, and wait until its client knows."""
+        # The end of the connection is read after the server's message; in between a statement fails.
+        pools = self._sessions[worker_id]._pools.values()  # pyright: ignore[reportPrivateUsage]
+        sessions = [session for pool in pools for session in pool._idle]  # pyright: ignore[reportPrivateUsage]
+        assert await self._harness.database.fetchval(_TERMINATE, worker_id=worker_id) == len(sessions) == 1
+        await until(sessions[0].is_closed)
 
 
 @pytest.fixture
@@ -95,7 +108,7 @@ async def test_a_worker_that_connects_again_before_the_third_look_keeps_its_runs
     await cut.look()
     await other.look()
     for _ in range(2):
-        assert await harness.database.fetchval(_TERMINATE, worker_id=_HOLDER) == 1
+        await peers.cut(_HOLDER)
         assert [await other.look() for _ in range(2)] == [0, 0]
         await cut.look()
         assert [await other.look() for _ in range(3)] == [0, 0, 0]
@@ -138,7 +151,7 @@ async def test_a_worker_that_reconnects_too_late_stops_its_requeued_runs_at_once
     cut, other = peers.join(_HOLDER, keeper=worker.keeper), peers.join("wkr_other")
     await cut.look()
     await other.look()
-    await harness.database.fetchval(_TERMINATE, worker_id=_HOLDER)
+    await peers.cut(_HOLDER)
     assert [await other.look() for _ in range(3)] == [0, 0, 1]
     assert await harness.status(run.run_id) == "queued"
     await cut.look()
@@ -166,7 +179,7 @@ async def test_looks_are_counted_anew_after_the_own_session_broke(harness: Harne
     await cut.look()
     await other.look()
     for worker_id in (_HOLDER, "wkr_other"):
-        await harness.database.fetchval(_TERMINATE, worker_id=worker_id)
+        await peers.cut(worker_id)
     assert [await other.look() for _ in range(3)] == [0, 0, 0]
     await cut.look()
     assert await other.look() == 0
