@@ -131,7 +131,7 @@ class WorkerSettings(Section):
     """One worker process."""
 
     concurrency: Count = 256
-    """Concurrent turns. A slot is a sleeping thread plus a coroutine: 0.05 to 0.2 MB (measured)."""
+    """Concurrent turns. A turn in flight takes 0.05 to 0.2 MB (measured), a free slot nothing."""
     queues: tuple[Queue, ...] = QUEUES
     pool: _Pool | None = None
     """The pool of this worker: it executes runs of tenants with this pool, and nothing else; unset executes those of

@@ -37,6 +37,9 @@ _START_WINDOW_S: Final = 30.0
 _MAX_WAITING: Final = 8
 """Batches of a kind that may wait for a permit. Each occupies a worker slot; the rest wait in the ledger."""
 
+_SLOTS_PER_WAITING: Final = 16
+"""A small process lets fewer wait, so that its slots are left for runs: one for each so many slots."""
+
 _ERROR_CHARS: Final = 2_000
 
 _log = structlog.get_logger(__name__)
@@ -92,6 +95,8 @@ class EffectRunner:
         self._metrics = metrics
         self._tracing = tracing
         self._rng = rng or random.Random()  # noqa: S311 - spreads retries, guards nothing
+        self.slots: int | None = None
+        """Worker slots of the process; None if unknown."""
         self._draining = False
         self._working: set[asyncio.Task[None]] = set()
         self._permits = {kind: asyncio.Semaphore(handler.at_once) for kind, handler in self._handlers.items()}
@@ -133,7 +138,8 @@ class EffectRunner:
             await handler.close()
 
     async def _claim(self) -> ClaimedEffects:
-        room = {kind: handler.at_once + _MAX_WAITING - self._open[kind] for kind, handler in self._handlers.items()}
+        waiting = _MAX_WAITING if self.slots is None else min(_MAX_WAITING, self.slots // _SLOTS_PER_WAITING)
+        room = {kind: handler.at_once + waiting - self._open[kind] for kind, handler in self._handlers.items()}
         batches = Counter({kind: min(room[kind], self._handlers[kind].at_once) for kind in room if room[kind] > 0})
         if not batches:
             return ClaimedEffects()

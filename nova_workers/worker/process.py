@@ -90,7 +90,7 @@ class WorkerProcess:
     async def _open(self, queues: tuple[str, ...], slots: int) -> None:
         services = build_worker(self._settings, self._metrics)
         self._services = services
-        services.executor.slots = slots
+        services.executor.slots = services.effects.slots = slots
         await services.start()
         exclude_from_collections()
         self._presence = Presence(

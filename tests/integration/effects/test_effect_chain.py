@@ -430,6 +430,31 @@ async def test_a_busy_kind_has_few_claimed_batches_and_blocks_no_other_kind(
     assert await database.fetchval("SELECT count(*) FROM effects WHERE status <> 'done'") == 0
 
 
+async def test_a_small_worker_keeps_its_slots_for_runs(database: Database, make_runner: MakeRunner) -> None:
+    reached, free = asyncio.Event(), asyncio.Event()
+
+    class Busy(Recorder):
+        async def handle(self, effects: Sequence[DueEffect]) -> None:
+            await super().handle(effects)
+            reached.set()
+            await free.wait()
+
+    busy = Busy(batch_size=1, at_once=1)
+    runner = make_runner({"embeddings": busy})
+    runner.slots = 4
+    for _ in range(3):
+        await seed_run(database, effects=["embeddings"])
+    first = asyncio.create_task(runner.run_due())
+    await reached.wait()
+    assert await runner.run_due() == 0, "it waits in the ledger, and not in a slot"
+    assert await database.fetchval("SELECT count(*) FROM effects WHERE status = 'pending'") == 2
+    free.set()
+    assert await first == 1, "so the doorbell is rung again"
+    while await runner.run_due():
+        pass
+    assert len(busy.runs) == 3
+
+
 async def test_a_defect_in_one_batch_does_not_block_the_others(
     database: Database, make_runner: MakeRunner, metrics: Metrics
 ) -> None:
