@@ -21,7 +21,7 @@ from tests.requirements import proves
 ROOT = Path(__file__).resolve().parents[2]
 DEPLOY = ROOT / "deploy"
 DEPLOYED_EXTRAS = ("fleet", "mcp", "embeddings", "console", "telegram")
-FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file())
+FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc")
 YAML_FILES = [path for path in FILES if path.suffix == ".yaml"]
 MANIFESTS = [path for path in YAML_FILES if "kubernetes" in path.parts and path.name != "kustomization.yaml"]
 

@@ -16,11 +16,17 @@ async def _feeds(api: Api, count: int) -> None:
     await until(lambda: api.state.services.hub.open_feeds == count)
 
 
+async def _is_accepted(api: Api, worker: ManualWorker) -> None:
+    """Wait until a message that a client waits for is queued. It is followed before it is accepted."""
+    await _feeds(api, 1)
+    await until(lambda: worker.database.fetchval("SELECT count(*)::int FROM runs WHERE status = 'queued'"))
+
+
 async def test_the_answer_is_the_run_once_it_has_ended(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     message = {"message": "hello", "metadata": {"of": "a test"}, "max_turns": 3}
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json=message))
-    await _feeds(api, 1)
+    await _is_accepted(api, worker)
     await worker.play(thread_id, "the answer")
     answer = await waiting
     run = answer.json()
@@ -54,7 +60,7 @@ async def test_waiting_is_bounded_by_the_server_s_limit(serve: Serve, settings: 
 async def test_a_waiter_that_disconnects_does_not_stop_the_run(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
-    await _feeds(api, 1)
+    await _is_accepted(api, worker)
     waiting.cancel()
     await _feeds(api, 0)
     turn = await worker.play(thread_id)
@@ -64,7 +70,7 @@ async def test_a_waiter_that_disconnects_does_not_stop_the_run(api: Api, worker:
 async def test_a_waiter_is_answered_though_the_end_was_never_pushed(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
-    await _feeds(api, 1)
+    await _is_accepted(api, worker)
     turn = await worker.claim(thread_id)
     await turn.finish("silent", publish=False)
     async with asyncio.timeout(60):
@@ -101,7 +107,7 @@ async def test_a_repeated_message_is_answered_at_the_end_of_the_first_one(api: A
         )
 
     first = send()
-    await _feeds(api, 1)
+    await _is_accepted(api, worker)
     again = send()
     await _feeds(api, 2)
     await worker.play(thread_id, "the answer")
