@@ -33,10 +33,18 @@ def _session_niceness(pid: int) -> int | None:
 
 
 @pytest.fixture
-async def local() -> AsyncIterator[LocalEmbeddings]:
+async def pausing() -> AsyncIterator[LocalEmbeddings]:
+    """The local model as it is."""
     provider = LocalEmbeddings()
     yield provider
     await provider.close()
+
+
+@pytest.fixture
+async def local(pausing: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch) -> LocalEmbeddings:
+    """The local model without the pauses that it makes where other tests run beside."""
+    monkeypatch.setattr("nova_workers.effects.local._PAUSE_FACTOR", 0.0)
+    return pausing
 
 
 async def test_texts_of_similar_meaning_have_near_vectors(local: LocalEmbeddings) -> None:
@@ -150,19 +158,19 @@ async def test_a_child_that_hangs_is_stopped_and_replaced(local: LocalEmbeddings
 
 
 async def test_a_child_that_waited_for_the_processor_pauses_but_not_for_a_single_text(
-    local: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch
+    pausing: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    await local.embed(["hello"])
-    pid = local.child_pid
+    await pausing.embed(["hello"])
+    pid = pausing.child_pid
     assert pid is not None
     # The start of the child may have waited too, where other tests run.
-    monkeypatch.setattr(local, "_resumes_s", 0.0)
+    monkeypatch.setattr(pausing, "_resumes_s", 0.0)
     os.kill(pid, signal.SIGSTOP)
     asyncio.get_running_loop().call_later(0.3, os.kill, pid, signal.SIGCONT)
-    await local.embed(["hello", "again"])
+    await pausing.embed(["hello", "again"])
     began_s = time.monotonic()
-    several = asyncio.create_task(local.embed(["hello", "again"]))
-    single = asyncio.create_task(local.embed(["hello"]))
+    several = asyncio.create_task(pausing.embed(["hello", "again"]))
+    single = asyncio.create_task(pausing.embed(["hello"]))
     await asyncio.wait({several, single}, return_when=asyncio.FIRST_COMPLETED)
     assert single.done()
     assert not several.done()
