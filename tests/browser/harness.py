@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright
+from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
 from nova_workers.client.client import NovaClient
 from nova_workers.clock import SystemClock
@@ -24,6 +24,7 @@ from tests.support.waiting import until
 
 __all__ = ["Site", "browser", "missing", "page_of", "signed_in", "site"]
 
+_EXPECT_MS = 30_000
 _NAMES = ("chromium", "chromium-browser", "google-chrome-stable", "google-chrome")
 _FLAGS = (
     *("--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run"),
@@ -124,6 +125,8 @@ async def browser() -> AsyncGenerator[Browser]:
     """Run Chromium without a window."""
     path = _chromium()
     assert path is not None, missing()
+    # By default 5 s, which a page may take where other tests use the processor.
+    expect.set_options(timeout=_EXPECT_MS)
     async with async_playwright() as playwright:
         chromium = await playwright.chromium.launch(executable_path=path, args=list(_FLAGS))
         try:

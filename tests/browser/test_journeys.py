@@ -26,6 +26,8 @@ async def _person(nova: Site, chromium: Browser, name: str) -> AsyncGenerator[Pa
     await page.get_by_label("API key").fill(key)
     await page.get_by_role("button", name="Sign in").click()
     await expect(page).to_have_url(re.compile("/chat$"))
+    # Its scripts, too: before them, Enter begins a line.
+    await page.wait_for_load_state()
     yield page
     await context.close()
 
