@@ -48,9 +48,7 @@ SELECT EXTRACT(EPOCH FROM percentile_cont(0.5) WITHIN GROUP (ORDER BY gap))::flo
 async def test_an_interactive_run_starts_within_a_turns_length_beside_two_thousand_of_another_tenant(
     settings: Settings, database: Database
 ) -> None:
-    # An effect that waits for the model of embeddings occupies a slot: it is not free.
-    env = {**fleet_env(settings), "NOVA_EFFECTS__EMBEDDING_PROVIDER": "off"}
-    async with Fleet(env, workers=1, concurrency=_SLOTS) as fleet:
+    async with Fleet(fleet_env(settings), workers=1, concurrency=_SLOTS) as fleet:
         assert fleet.tenant_id is not None
         key, _ = await add_api_key(settings.require_database_url())
         await queue_runs(database, settings.require_redis_url(), fleet.tenant_id, _QUEUED, _MESSAGE)
