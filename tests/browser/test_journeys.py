@@ -53,7 +53,7 @@ async def test_a_session_ends_in_open_pages_when_its_key_is_revoked(page: Page, 
         await row.get_by_role("button", name="Revoke").first.click()
         await page.get_by_role("dialog").get_by_role("button", name="Revoke").click()
         await expect(row.get_by_text("revoked").first).to_be_visible()
-        await expect(leaving).to_have_url(f"{nova.url}/login?next={conversation}", timeout=30_000)
+        await expect(leaving).to_have_url(f"{nova.url}/login?next={conversation}")
 
 
 async def test_an_agent_is_made_by_the_form_and_talked_to(page: Page, nova: Site) -> None:
@@ -82,6 +82,6 @@ async def test_a_trigger_is_made_by_the_form_and_its_run_appears(page: Page, nov
     await page.get_by_role("button", name="Save").click()
     await expect(page.get_by_text("The trigger was created.")).to_be_visible()
     firing = page.get_by_role("link", name=re.compile("^run_|Run$")).first
-    await expect(firing).to_be_visible(timeout=30_000)
+    await expect(firing).to_be_visible()
     await firing.click()
     await expect(page.get_by_text("Your parcel left the warehouse").first).to_be_visible(timeout=_ANSWER_MS)

@@ -29,7 +29,6 @@ async def signed_in(chromium: Browser, url: str, key: str) -> AsyncGenerator[Pag
     """Give a page that is signed in, in which no script may fail and nothing may break the page's policy."""
     context = await chromium.new_context(base_url=url, viewport={"width": 1280, "height": 900})
     async with page_of(context) as page:
-        page.set_default_timeout(30_000)
         await page.goto("/login")
         await page.fill("#f-key", key)
         await page.get_by_role("button", name="Sign in").click()

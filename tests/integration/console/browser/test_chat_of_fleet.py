@@ -53,7 +53,6 @@ async def talk(chromium: Browser, settings: Settings, env: dict[str, str]) -> As
         await fleet.client.agents.create(AgentCreate.model_validate(_ASKER))
         app = build_console(settings, api_url=fleet.api_url)
         async with serving(app, patient=True) as url, signed_in(chromium, url, fleet.api_key) as page:
-            page.set_default_timeout(30_000)
             yield Talk(page, fleet)
 
 
