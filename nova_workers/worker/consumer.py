@@ -121,13 +121,18 @@ class BatchingConsumer(Consumer):
         self._flush_due = False
         self.on_send_event_buffered()
         broker_connected.send(sender=self)
+        consumer: Any = self.task_consumer  # pyright: ignore[reportAttributeAccessIssue] - a bootstep sets it
+        consumer.channel.room = self._free_slots
         pool: Any = self.pool
         pool.on_end = self._wake
 
-    def _wake(self) -> None:
+    def _free_slots(self) -> int:
         pool: Any = self.pool
+        return pool.num_processes - len(state.reserved_requests)
+
+    def _wake(self) -> None:
         # The one that ended is not among them: with it, all slots were busy, and the hub did not listen.
-        if self.hub and len(state.reserved_requests) >= pool.num_processes - 1:
+        if self.hub and self._free_slots() <= 1:
             # Called on the pool's loop; `call_soon` of the hub is thread-safe.
             self.hub.call_soon(_tick)
 

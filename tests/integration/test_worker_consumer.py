@@ -19,6 +19,7 @@ from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
 from nova_workers.broker.celery_app import build_celery
+from nova_workers.keys import broker_queue
 from nova_workers.worker.consumer import CONSUMER, broker_awaited
 from nova_workers.worker.loop import LoopThread
 from nova_workers.worker.pool import delivered_on, loop_pool
@@ -120,6 +121,36 @@ async def test_tasks_run_as_coroutines_with_as_many_at_once_as_there_are_slots(r
         await until(lambda: len(ended) == 150, timeout_s=8)
     assert max(most) == 3
     assert set(ended[:3]) == {f"{key} of background" for key in range(3)}
+
+
+async def test_messages_that_wait_are_fetched_together_and_no_more_than_there_are_free_slots(
+    redis_url: str, redis: Redis
+) -> None:
+    celery = build_celery(redis_url, fail_fast=False)
+    began: list[str] = []
+    is_released = False
+
+    @celery.task(name="test.turn", shared=False)
+    async def turn(key: str) -> None:
+        began.append(key)
+        await until(lambda: is_released)
+
+    for number in range(60):
+        if number == 3:
+            # As another client of the broker may leave it, between two messages of one pop.
+            await redis.lpush(broker_queue("background"), b"garbage")
+        celery.send_task("test.turn", kwargs={"key": str(number)}, queue="background")
+    await redis.config_resetstat()
+    async with _consumer(redis_url, celery=celery, slots=20):
+        await until(lambda: len(began) == 20)
+        waiting = await redis.llen(broker_queue("background"))
+        pops = (await redis.info("commandstats"))["cmdstat_blmpop"]["calls"]
+        is_released = True
+        await until(lambda: len(began) == 60)
+    assert began == [str(number) for number in range(60)]
+    assert waiting == 40
+    # Eight at most, of which one is garbage; then of the 13 free slots; then of the last 5.
+    assert pops == 3
 
 
 async def test_a_task_that_fails_ends_alone_and_is_logged_and_shown(redis_url: str, redis: Redis) -> None:
