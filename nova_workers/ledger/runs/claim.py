@@ -73,7 +73,7 @@ _QUERY = insert_messages(
 
 # What caused the turn. Written once: later attempts and later turns read it, so that the model is shown the same.
 _EVENT = """
-SELECT c.*, jsonb_strip_nulls(jsonb_build_object(
+SELECT c.id, c.tenant_id, c.thread_id, c.turn_id, c.content, jsonb_strip_nulls(jsonb_build_object(
            'at', c.started_at, 'timezone', COALESCE(g.timezone, c.tenant_timezone), 'source', c.source,
            'queue', c.queue, 'channel', left(c.meta->>'channel', 64), 'thread', c.thread_title,
            'asked_by_agent', c.parent_run_id IS NOT NULL,
@@ -102,6 +102,14 @@ _PLACE = """
                'blacklist', COALESCE(o.config #> '{engine,command_policy,blacklist}', '[]')))
    FROM orchestration_agents p JOIN orchestrations o ON o.id = p.orchestration_id
   WHERE p.thread_id = c.thread_id)
+"""
+
+
+# Not all columns of the run: each part of the statement that reads them would list them again in its plan.
+_CLAIMED = """
+r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.agent_version, r.fence, r.attempt, r.losses, r.source, r.queue,
+r.content, r.meta, r.model, r.max_turns, r.depth, r.parent_run_id, r.trigger_id, r.traceparent, r.created_at,
+r.started_at, r.cancel_requested_at, r.cancel_reason
 """
 
 
@@ -145,7 +153,7 @@ WITH thread AS (
      WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
        AND (n.over OR n.pool = :pool)
        AND (n.over OR {has_room})
-    RETURNING r.*, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
+    RETURNING {_CLAIMED}, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
               t.orchestration_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
               w.timezone AS tenant_timezone, w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,

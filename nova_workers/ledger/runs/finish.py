@@ -109,7 +109,9 @@ WITH thread AS (
            {FACTS}
       FROM mine, uncounted, {FACTS_ROW}
      WHERE t.id = mine.turn_id
-    RETURNING t.*, mine.started_at AS run_started_at, mine.finished_at, mine.cancel_requested_at
+    RETURNING t.id, t.tenant_id, t.run_id, t.thread_id, t.agent_id, t.model, t.provider, t.steps, t.input_tokens,
+              t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd,
+              mine.started_at AS run_started_at, mine.finished_at, mine.cancel_requested_at
 ), used AS (
     {_USED}
 ), head AS (
