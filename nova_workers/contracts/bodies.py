@@ -4,29 +4,38 @@ Inputs forbid unknown fields, so that a misspelled field is a 422 and is not sil
 UTC. Lists come in pages with an opaque `next_cursor`.
 """
 
+import re
 from datetime import UTC, datetime
 from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
-__all__ = ["Body", "Moment", "Page", "Problem", "View"]
+__all__ = ["Body", "Moment", "Page", "Problem", "View", "not_a_number"]
 
 T = TypeVar("T")
 
 
-def _not_a_number(value: object) -> object:
-    if isinstance(value, (int, float)):
+_NUMBER = re.compile(r"\s*[-+]?[\d_.]+\s*")
+
+
+def not_a_number(value: object) -> object:
+    """Refuse a number in place of a time, also as text, as in a query: pydantic would guess its unit.
+
+    Raises:
+        ValueError: It is one.
+    """
+    if isinstance(value, (int, float)) or (isinstance(value, str) and _NUMBER.fullmatch(value)):
         raise ValueError("should be a time in RFC 3339 with an offset, such as 2030-05-01T09:00:00+02:00")
     return value
 
 
 Moment = Annotated[
     AwareDatetime,
-    BeforeValidator(_not_a_number),
+    BeforeValidator(not_a_number),
     # Times near the limits of datetime cannot be converted to other time zones.
     Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC)),
 ]
-"""A time with an offset, as text. By default pydantic also accepts a number, and guesses its unit."""
+"""A time with an offset, as text."""
 
 
 class Body(BaseModel):

@@ -5,12 +5,12 @@ from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, Field
 
 from api.auth import RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.state import State
+from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.overview.activity import MAX_BUCKETS, ActivityGrouping, ActivityView, BucketSize
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.overview.activity import Period
@@ -22,12 +22,11 @@ router = APIRouter(prefix="/v1/activity", tags=["activity"], route_class=StrictR
 _DEFAULT_PERIODS = {"minute": timedelta(hours=1), "hour": timedelta(days=1), "day": timedelta(days=30)}
 _SIZES = {"minute": timedelta(minutes=1), "hour": timedelta(hours=1), "day": timedelta(days=1)}
 
-_Moment = Annotated[AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))]
 Since = Annotated[
-    _Moment | None,
+    Moment | None,
     Query(alias="from", description="From the bucket with this time. Default: an hour, a day or 30 days before `to`."),
 ]
-Until = Annotated[_Moment | None, Query(alias="to", description="Before this; now if left out.")]
+Until = Annotated[Moment | None, Query(alias="to", description="Before this; now if left out.")]
 
 
 @router.get("", responses=problems(422))

@@ -2,11 +2,9 @@
 
 from contextlib import ExitStack
 from dataclasses import astuple
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
-from pydantic import AwareDatetime, Field
 from starlette.responses import Response, StreamingResponse
 
 from api.auth import KeysCaller
@@ -15,7 +13,7 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.state import State
-from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.bodies import Moment, Page
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.http.overview.audit import AuditEventView
 from nova_workers.ledger.overview.audit import AuditFilter, list_audit
@@ -26,7 +24,6 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/audit", tags=["audit"], route_class=StrictRoute)
 
-_Moment = Annotated[AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))]
 _NAME = r"^[^\x00]+$"
 _MAX_NAME = 300
 _Word = Annotated[str | None, Query(max_length=_MAX_NAME, pattern=_NAME)]
@@ -37,8 +34,8 @@ def _filter(  # noqa: PLR0917 - a route's parameters are passed by name
     action: Annotated[_Word, Query(description="Only this, such as `agent.updated`.")] = None,
     target_kind: Annotated[_Word, Query(description="Only things of this kind, such as `agent`.")] = None,
     target: Annotated[_Word, Query(description="Only the things with this id.")] = None,
-    since: Annotated[_Moment | None, Query(description="Not before.")] = None,
-    until: Annotated[_Moment | None, Query(description="Before this.")] = None,
+    since: Annotated[Moment | None, Query(description="Not before.")] = None,
+    until: Annotated[Moment | None, Query(description="Before this.")] = None,
 ) -> AuditFilter:
     return AuditFilter(actor, action, target_kind, target, since, until)
 

@@ -5,12 +5,12 @@ from typing import Annotated
 from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, Field
 
 from api.auth import RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.state import State
+from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.usage_report import MAX_USAGE_DAYS, UsageGrouping, UsageReport
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.runs import usage as ledger
@@ -21,12 +21,8 @@ router = APIRouter(prefix="/v1/usage", tags=["usage"], route_class=StrictRoute)
 
 _DEFAULT_DAYS = 30
 
-_Moment = Annotated[
-    # Times near the bounds of the calendar do not exist in every time zone.
-    AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))
-]
-Since = Annotated[_Moment | None, Query(alias="from", description="Not before. Instead of `days`.")]
-Until = Annotated[_Moment | None, Query(alias="to", description="Before this; now if left out.")]
+Since = Annotated[Moment | None, Query(alias="from", description="Not before. Instead of `days`.")]
+Until = Annotated[Moment | None, Query(alias="to", description="Before this; now if left out.")]
 Days = Annotated[
     int | None,
     Query(ge=1, le=MAX_USAGE_DAYS, description="As many whole days, the last with it; 30 without it and `from`."),

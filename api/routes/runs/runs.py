@@ -1,10 +1,9 @@
 """``/v1/runs``: the state of runs; cancel, edit and withdraw them."""
 
-from datetime import UTC, datetime
 from typing import Annotated
 
 from fastapi import APIRouter, Query
-from pydantic import AwareDatetime, Field, StringConstraints
+from pydantic import StringConstraints
 
 from api.auth import RunsCaller
 from api.json_body import StrictRoute
@@ -14,7 +13,7 @@ from api.params import AgentIdQuery, MediaQuery, RunIdPath, ThreadIdQuery
 from api.state import State
 from api.submitting import content_of
 from api.workers import name_missing_worker
-from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.bodies import Moment, Page
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.ledger.runs import reads as run_reads
 from nova_workers.ledger.runs.filters import RunFilter
@@ -30,9 +29,8 @@ StatusQuery = Annotated[
 _Id = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
 TriggerIdQuery = Annotated[_Id | None, Query(description="Only those that this trigger fired.")]
 ParentRunIdQuery = Annotated[_Id | None, Query(description="Only those that this run started.")]
-_Moment = Annotated[AwareDatetime, Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC))]
-SinceQuery = Annotated[_Moment | None, Query(description="Only those submitted at this time or later.")]
-UntilQuery = Annotated[_Moment | None, Query(description="Only those submitted before this time.")]
+SinceQuery = Annotated[Moment | None, Query(description="Only those submitted at this time or later.")]
+UntilQuery = Annotated[Moment | None, Query(description="Only those submitted before this time.")]
 QueueQuery = Annotated[RunQueue | None, Query(description="Only of this queue.")]
 
 

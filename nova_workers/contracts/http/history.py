@@ -3,9 +3,9 @@
 from datetime import UTC, datetime
 from typing import Annotated, Literal
 
-from pydantic import AfterValidator, StringConstraints
+from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
-from nova_workers.contracts.bodies import View
+from nova_workers.contracts.bodies import View, not_a_number
 from nova_workers.contracts.content import storable
 
 __all__ = ["MAX_HITS", "MAX_QUERY_CHARS", "Moment", "SaidMessage", "SearchHit", "SearchQuery", "SearchResult"]
@@ -30,7 +30,7 @@ def _in_utc(moment: datetime) -> datetime:
         raise ValueError("is not a time between the years 1 and 9999 in UTC") from error
 
 
-Moment = Annotated[datetime, AfterValidator(_in_utc)]
+Moment = Annotated[datetime, BeforeValidator(not_a_number), AfterValidator(_in_utc)]
 """A time in RFC 3339, or a date, which means its start. Without an offset it is in UTC."""
 
 

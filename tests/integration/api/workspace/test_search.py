@@ -112,6 +112,8 @@ async def test_meaning_is_compared_if_a_server_makes_vectors(
         ({"q": "x", "limit": 0}, "limit"),
         ({"q": "x", "agent_id": "No One"}, "agent_id"),
         ({"q": "x", "since": "soon"}, "since"),
+        ({"q": "x", "since": "-11251685"}, "since"),
+        ({"q": "x", "since": "1780000000.5"}, "since"),
         ({"q": "x", "since": "0001-01-01T00:00:00+14:00"}, "since"),
         ({"q": "x", "until": "9999-12-31T23:59:59-14:00"}, "until"),
         ({"q": "x", "since": "2026-02-01", "until": "2026-01-01"}, "until"),
