@@ -21,7 +21,7 @@ from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.generation.meta import FuzzingPhaseData
 from schemathesis.schemas import BaseSchema
-from schemathesis.specs.openapi.checks import negative_data_rejection, positive_data_acceptance
+from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from api.app import build_app
 from nova_workers.config import Settings
@@ -323,17 +323,29 @@ _OPERATIONS = [
 def test_the_api_does_as_its_document_says(
     path: str, method: str, document: BaseSchema, served: Served, headers: dict[str, str]
 ) -> None:
+    needs_a_key = False
+
     def check(case: schemathesis.Case[Any]) -> None:
+        nonlocal needs_a_key
         # A schema cannot say all: which cursors were given, which fields go together, that a text is not blank.
-        excluded = [positive_data_acceptance]
+        excluded: list[Any] = [positive_data_acceptance]
         if _spoils_a_header(case):
             excluded.append(negative_data_rejection)
-        case.call_and_validate(
+        if needs_a_key:
+            # Two more requests, without a key and with a wrong one, for each that succeeds.
+            excluded.append(ignored_auth)
+        response = case.call_and_validate(
             base_url=served.url, session=served.session, headers=headers, excluded_checks=excluded, timeout=120
         )
+        needs_a_key |= response.status_code < 300 and not _spoils_the_path(case)
 
     config = HypothesisTestConfig(document.config, list(HypothesisTestMode), settings=_SETTINGS)
     create_test(operation=document[path][method], test_func=check, config=config)()
+
+
+def _spoils_the_path(case: schemathesis.Case[Any]) -> bool:
+    """Whether the path was made wrong. Then schemathesis does not try it without a key."""
+    return case.meta is not None and case.meta.is_negative_at(ParameterLocation.PATH)
 
 
 def _spoils_a_header(case: schemathesis.Case[Any]) -> bool:
