@@ -1,24 +1,32 @@
 """Spans of model calls and tool calls: one each, with the attributes of the conventions, and without content."""
 
 import json
-import subprocess
-import sys
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
+from tests.support.processes.preloaded import preloaded_output
+
 Json = dict[str, Any]
-
-
-def _spans(*arguments: str) -> list[Json]:
-    command = (sys.executable, "-m", "tests.support.processes.print_turn_spans", *arguments)
-    ended = subprocess.run(command, check=True, capture_output=True, timeout=280)
-    return json.loads(ended.stdout.splitlines()[-1])
+Program = Callable[..., list[Json]]
 
 
 @pytest.fixture(scope="module")
-def spans() -> list[Json]:
-    return _spans()
+def spans_of(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """Returns the spans of a turn; takes the words of the program."""
+
+    def run(*words: str) -> list[Json]:
+        folder = tmp_path_factory.mktemp("spans")
+        printed = preloaded_output("tests.support.processes.print_turn_spans", *words, folder=folder)
+        return json.loads(printed.splitlines()[-1])
+
+    return run
+
+
+@pytest.fixture(scope="module")
+def spans(spans_of: Program) -> list[Json]:
+    return spans_of()
 
 
 def _of(spans: list[Json], operation: str) -> list[Json]:
@@ -50,8 +58,8 @@ def test_calls_of_a_turn_are_in_one_trace(spans: list[Json]) -> None:
     assert wire["parent_id"] == by_name["echo"]["context"]["span_id"]
 
 
-def test_model_calls_of_the_engine_openai_have_such_spans_too() -> None:
-    spans = _spans("openai")
+def test_model_calls_of_the_engine_openai_have_such_spans_too(spans_of: Program) -> None:
+    spans = spans_of("openai")
     chats = _of(spans, "chat")
     assert len(chats) == 3
     for chat in chats:
@@ -63,7 +71,7 @@ def test_model_calls_of_the_engine_openai_have_such_spans_too() -> None:
     assert "SECRET" not in json.dumps(spans)
 
 
-def test_content_is_recorded_when_the_operator_asks_for_it() -> None:
-    chats = _of(_spans("content"), "chat")
+def test_content_is_recorded_when_the_operator_asks_for_it(spans_of: Program) -> None:
+    chats = _of(spans_of("content"), "chat")
     assert all("SECRET" in json.dumps(chat["attributes"]) for chat in chats)
     assert any("SECRET" in chat["attributes"].get("gen_ai.output.messages", "") for chat in chats)

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.requirements import proves
+from tests.support.processes.preloaded import preloaded_output
 
 CANARY = "xanthic-quokka-5531"
 
@@ -21,15 +20,11 @@ CANARY = "xanthic-quokka-5531"
 async def test_the_spans_of_an_order_have_none_of_its_content(
     database_url: str, redis_url: str, tmp_path: Path, words: tuple[str, ...]
 ) -> None:
-    program = (sys.executable, "-m", "tests.support.processes.print_order_spans")
+    program = "tests.support.processes.print_order_spans"
     done = await asyncio.to_thread(
-        subprocess.run,
-        [*program, database_url, redis_url, str(tmp_path), CANARY, *words],
-        check=True,
-        capture_output=True,
-        timeout=280,
+        preloaded_output, program, database_url, redis_url, str(tmp_path), CANARY, *words, folder=tmp_path
     )
-    printed: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
+    printed: dict[str, Any] = json.loads(done.splitlines()[-1])
     # The general's call was refused with a message that quotes the order.
     assert (printed["stop_reason"], printed["calls"]) == ("ok", 3)
     assert "nova.test" in {span["name"] for span in printed["spans"]}

@@ -24,7 +24,7 @@ from threading import Lock
 from nova_workers.devstack.launch import die_with_parent
 from tests.support.processes.fork_server import connect, fork_server, forked_connection
 
-__all__ = ["SHARED_SOCKET", "PreloadedProcess", "shared_fork_server"]
+__all__ = ["SHARED_SOCKET", "PreloadedProcess", "preloaded_output", "shared_fork_server"]
 
 SHARED_SOCKET = "PRELOADED_FLEET_SOCKET"
 """The variable with the socket of the fork server that all test workers share."""
@@ -37,6 +37,7 @@ _MODULES = (
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.protocols.websockets.websockets_sansio_impl"),
     *("nova_workers.bootstrap.on_demand.claude_agent", "nova_workers.bootstrap.on_demand.programs"),
     *("nova_workers.bootstrap.on_demand.scripted", "nova_workers.capabilities.serving"),
+    *("nova_workers.bootstrap.on_demand.anthropic", "nova_workers.bootstrap.on_demand.openai"),
     *("claude_agent_sdk", "genai_prices.data", "httpcore2", "jsonschema", "valkey.asyncio"),
 )
 """What these processes import sooner or later, except the modules that read the environment."""
@@ -68,6 +69,21 @@ class PreloadedProcess:
     def wait(self) -> int | None:
         """Wait until it ended, and return its exit code."""
         return self._processes.exit_code(self.pid, timeout_s=None)
+
+
+def preloaded_output(module: str, *arguments: str, folder: Path) -> str:
+    """Run ``python -m MODULE ARGUMENT…`` to its end, and return what it wrote to both streams.
+
+    Args:
+        module: A program.
+        arguments: Its arguments.
+        folder: Gets its log.
+    """
+    log = folder / "output"
+    code = PreloadedProcess(module, arguments, env=os.environ, log=log, cwd=Path.cwd()).wait()
+    output = log.read_text(encoding="utf-8")
+    assert code == 0, output
+    return output
 
 
 @contextmanager
