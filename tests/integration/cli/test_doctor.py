@@ -109,6 +109,20 @@ def test_a_broker_that_is_not_there(nova: Nova) -> None:
     _fails(nova("doctor", "--json", NOVA_REDIS_URL="redis://127.0.0.1:9/0"), "broker", "NOVA_REDIS_URL")
 
 
+async def test_a_broker_that_is_too_old(redis: AsyncRedis, settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    told = {**await redis.info(), "redis_version": "6.2.14"}
+    told.pop("valkey_version", None)
+
+    async def info(_: AsyncRedis) -> dict[str, Any]:
+        return told
+
+    monkeypatch.setattr(AsyncRedis, "info", info)
+    found = {each.name: each for each in await check_broker(settings.require_redis_url())}
+    assert found["broker"].state == "fail"
+    assert "6.2.14" in found["broker"].detail
+    assert "Redis 7 or later" in found["broker"].fix
+
+
 def test_a_broker_that_evicts(nova: Nova, broker: sync_redis.Redis) -> None:
     broker.config_set("maxmemory-policy", "allkeys-lru")
     try:
