@@ -88,7 +88,7 @@ class Channel(redis.Channel):
 
     Attributes:
         foreign_messages: Notes what is dropped. An option of the transport.
-        room: Returns how many messages may be fetched now, at least one.
+        room: Returns how many messages may be fetched now. Called only where there is room for one.
     """
 
     from_transport_options = (*redis.Channel.from_transport_options, "foreign_messages")
@@ -126,7 +126,7 @@ class Channel(redis.Channel):
             *(f"{self.global_keyprefix}{queue}" for queue in queues),
             "RIGHT",
             "COUNT",
-            max(1, min(self.room(), _MOST_AT_ONCE)),
+            min(self.room(), _MOST_AT_ONCE),
         )
 
     def _brpop_read(self, **options: Any) -> Literal[True]:

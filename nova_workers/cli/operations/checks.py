@@ -36,12 +36,12 @@ __all__ = [
 MIN_POSTGRES = 150_000
 MIN_PGVECTOR = (0, 8)
 """The first with `hnsw.iterative_scan`, which continues along the index when filters leave too few rows."""
+MIN_REDIS = (7,)
+"""The first with `BLMPOP`. Valkey gives the version of Redis whose commands it has, beside its own."""
 MAX_SKEW_S = 2.0
 """Leases last 30 s and are renewed after 10 s: two seconds are harmless, and above the error of NTP."""
 
 _CONNECT_S = 5
-_LEAST_REDIS = 7
-"""The first major version with `BLMPOP`."""
 _UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError)
 
 
@@ -205,12 +205,11 @@ async def _redis(url: str) -> AsyncGenerator[Redis]:
 def _check_info(info: Mapping[str, Any]) -> list[Finding]:
     name = str(info.get("server_name", "redis")).capitalize()
     version = info.get("valkey_version") or info.get("redis_version")
-    # Valkey gives the version of Redis whose commands it has, too.
-    if int(str(info["redis_version"]).partition(".")[0]) < _LEAST_REDIS:
-        fix = f"use Redis {_LEAST_REDIS} or later, or Valkey: workers fetch messages with BLMPOP"
-        found = [Finding("broker", "fail", f"{name} {version}", fix)]
-    else:
+    if _release(str(info.get("redis_version"))) >= MIN_REDIS:
         found = [Finding("broker", "ok", f"{name} {version}")]
+    else:
+        fix = "use Redis 7 or later, or Valkey: workers fetch messages with BLMPOP"
+        found = [Finding("broker", "fail", f"{name} {version}", fix)]
     policy = str(info.get("maxmemory_policy", "unknown"))
     if policy == "noeviction":
         found.append(Finding("eviction", "ok", policy))
