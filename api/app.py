@@ -55,7 +55,6 @@ from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
 from nova_workers.http_server.connections import ConnectionLimits
 from nova_workers.ledger.orders.records import orders_not_running
-from nova_workers.ledger.schema import schema_head
 from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.lines import gather_lines, write_lines_at_once
@@ -145,7 +144,13 @@ def build_app(settings: Settings) -> FastAPI:
             *_believing(settings.api.trusted_proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             Middleware(UnhandledErrors),
-            Middleware(RequestGuard, keys=keys, uses=key_uses, rates=RequestRates(settings.api)),
+            Middleware(
+                RequestGuard,
+                schema=services.schema,
+                keys=keys,
+                uses=key_uses,
+                rates=RequestRates(settings.api),
+            ),
             Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes, unbounded=_STREAMED),
         ],
     )
@@ -163,7 +168,6 @@ def build_app(settings: Settings) -> FastAPI:
         order_watch=order_watch,
         permits=StreamPermits(services.redis, services.clock, per_key=settings.api.max_streams_per_key),
         archives=ArchivePermits(settings.api.archives),
-        schema_head=schema_head(),
     )
     install_error_handlers(app)
     install_order_refusals(app)

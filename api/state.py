@@ -34,8 +34,6 @@ class ApiState:
     order_watch: RunWatch
     permits: StreamPermits
     archives: ArchivePermits
-    schema_head: str
-    """The revision of the schema that this version of the code needs."""
 
 
 def state_of(request: Request) -> ApiState:

@@ -9,18 +9,26 @@ from pathlib import Path
 import asyncpg
 from alembic import command
 from alembic.config import Config
+from alembic.runtime.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
-__all__ = ["PoolerBetween", "current", "downgrade", "engine_for", "head", "upgrade"]
+__all__ = ["OLDEST_PROCESSES", "PoolerBetween", "current", "downgrade", "engine_for", "head", "upgrade"]
+
+OLDEST_PROCESSES = "0012"
+"""The head of the previous release, 0.2.0. Migrations keep what its processes use, and may drop what older ones used.
+
+Recorded in the database, so that a process of an older release refuses to work there (`ledger.schema`).
+"""
 
 _LOCK_KEY = 6_116_271_953_047_312
 """Any constant: the advisory lock that one migrating process holds."""
 _LOCK_POLL_S = 0.2
 
 _TRY_LOCK = text("SELECT pg_try_advisory_lock(:key)")
+_RECORD_OLDEST = text(f"COMMENT ON TABLE alembic_version IS '{OLDEST_PROCESSES}'")
 
 _Migration = Callable[[Connection], None]
 
@@ -74,14 +82,22 @@ async def current(url: str) -> str | None:
 
 
 async def upgrade(url: str, revision: str = "head") -> None:
-    """Migrate up to `revision`. Does nothing when the database has it already.
+    """Migrate up to `revision`. Does nothing when the database has it already, or is of a later release.
 
     Idempotent, and safe in several processes at once: one migrates and the others wait for it.
     Each migration is one transaction.
     """
 
     def run(connection: Connection) -> None:
+        found = MigrationContext.configure(connection).get_current_revision()
+        connection.rollback()
+        if found is not None and found > head():
+            # Alembic does not know that revision. Its schema contains what this release needs.
+            return
         command.upgrade(_config(connection), revision)
+        if revision == "head":
+            connection.execute(_RECORD_OLDEST)
+            connection.commit()
 
     await _under_lock(url, run)
 

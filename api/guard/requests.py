@@ -13,6 +13,7 @@ from nova_workers.http_server.addresses import address_group, client_address
 from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
 from nova_workers.ledger.visibility import see_tenant
+from nova_workers.upkeep.schema_watch import SchemaWatch
 
 __all__ = ["RequestGuard"]
 
@@ -25,8 +26,11 @@ _NO_TENANT = ""
 class RequestGuard:
     """Passes on the requests of callers with a valid key, and those to paths that need none, at a bounded rate."""
 
-    def __init__(self, app: ASGIApp, *, keys: KeyCache, uses: KeyUses, rates: RequestRates) -> None:
+    def __init__(
+        self, app: ASGIApp, *, schema: SchemaWatch, keys: KeyCache, uses: KeyUses, rates: RequestRates
+    ) -> None:
         self._app = app
+        self._schema = schema
         self._keys = keys
         self._uses = uses
         self._rates = rates
@@ -54,6 +58,7 @@ class RequestGuard:
     async def _admit(self, scope: Scope, address: str | None, group: str | None) -> None:
         if group is not None:
             self._rates.count_address(group)
+        self._schema.refuse_misfit()
         try:
             caller = await self._authenticate(scope, address, group or "")
         except Unauthenticated:

@@ -47,6 +47,7 @@ from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.triggers.on_request import TriggerFirer
 from nova_workers.upkeep.agent_moves import AgentMoves
+from nova_workers.upkeep.schema_watch import SchemaWatch
 from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.service import Agents
 from nova_workers.workspace.history import History
@@ -69,6 +70,7 @@ class ApiServices:
     database: Database
     archive_database: Database
     """For exports and imports, which hold a connection for as long as a client takes to read or send."""
+    schema: SchemaWatch
     redis: Redis
     hub: StreamHub
     publisher: EventPublisher
@@ -105,6 +107,7 @@ class ApiServices:
     async def start(self) -> None:
         """Start background tasks. Postgres and Redis may be unavailable at this point."""
         self._background.start(
+            schema=self.schema.run(),
             hub=self.hub.run(),
             publisher=self.publisher.run(),
             loop_watch=watch_loop(self.metrics, self.clock),
@@ -159,6 +162,7 @@ def build_api(settings: Settings) -> ApiServices:
         archive_database=Database(
             settings.require_database_url(), pool_size=settings.api.archives, access="tenants", name="nova-api"
         ),
+        schema=SchemaWatch(database),
         redis=redis,
         hub=StreamHub(redis, ForeignMessages(metrics)),
         publisher=publisher,

@@ -59,6 +59,7 @@ from nova_workers.triggers.firing import TriggerTicker
 from nova_workers.upkeep.agent_moves import AgentMoves
 from nova_workers.upkeep.backfill import Backfill
 from nova_workers.upkeep.retention import Retention
+from nova_workers.upkeep.schema_watch import SchemaWatch
 from nova_workers.upkeep.tenant_end import TenantEnd
 
 __all__ = ["WorkerServices", "build_worker"]
@@ -74,6 +75,7 @@ class WorkerServices:
     worker_id: str
     clock: Clock
     database: Database
+    schema: SchemaWatch
     redis: Redis
     publisher: EventPublisher
     dispatcher: BrokerDispatcher
@@ -102,8 +104,10 @@ class WorkerServices:
     _background: Background = field(default_factory=Background)
 
     async def start(self) -> None:
-        """Start background tasks."""
+        """Start background tasks, and read the schema if Postgres answers at once."""
+        await self.schema.look()
         self._background.start(
+            schema=self.schema.run(),
             publisher=self.publisher.run(),
             keeper=self.keeper.run(),
             control=self.control.listen(
@@ -229,6 +233,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         worker_id=worker_id,
         clock=clock,
         database=database,
+        schema=SchemaWatch(database),
         redis=redis,
         publisher=publisher,
         dispatcher=dispatcher,

@@ -88,7 +88,7 @@ class Channel(redis.Channel):
 
     Attributes:
         foreign_messages: Notes what is dropped. An option of the transport.
-        room: Returns how many messages may be fetched now. Called only where there is room for one.
+        room: Returns how many messages may be fetched now.
     """
 
     from_transport_options = (*redis.Channel.from_transport_options, "foreign_messages")
@@ -115,7 +115,8 @@ class Channel(redis.Channel):
 
     def _brpop_start(self, timeout: float | None = None) -> None:
         queues = self._queue_cycle.consume(len(self.active_queues))
-        if not queues:
+        room = self.room()
+        if not queues or room < 1:
             return
         self._in_poll = self.client.connection
         self._brpop_sent_at = monotonic()
@@ -126,7 +127,7 @@ class Channel(redis.Channel):
             *(f"{self.global_keyprefix}{queue}" for queue in queues),
             "RIGHT",
             "COUNT",
-            min(self.room(), _MOST_AT_ONCE),
+            min(room, _MOST_AT_ONCE),
         )
 
     def _brpop_read(self, **options: Any) -> Literal[True]:

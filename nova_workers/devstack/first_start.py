@@ -19,7 +19,7 @@ from nova_workers.devstack.home import write_private
 from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.schema import schema_head, schema_revision
+from nova_workers.ledger.schema import read_schema, schema_head
 from nova_workers.ledger.tenants.keys import (
     DEFAULT_TENANT_ID,
     create_key,
@@ -50,6 +50,7 @@ async def prepare_database(settings: Settings, database_url: str, owner_url: str
         owner_url: Of the owner of the tables.
 
     Raises:
+        ConfigurationError: Its schema is of a later release, on which this one does not work.
         Unavailable: The database cannot be reached or changed.
     """
     path = settings.home / KEY_FILE
@@ -57,9 +58,12 @@ async def prepare_database(settings: Settings, database_url: str, owner_url: str
     database = Database(database_url if owner is None else owner.get_secret_value(), pool_size=1)
     try:
         async with database.connection() as connection:
-            revision = await schema_revision(connection)
-        if revision != schema_head():
+            schema = await read_schema(connection)
+        head = schema_head()
+        if schema.revision is None or schema.revision < head:
             await _migrate(database_url, owner)
+        elif (problem := schema.problem(head)) is not None:
+            raise ConfigurationError(problem)
         with _acting_as("nova up"):
             async with database.transaction() as connection:
                 await _ensure_tenant(connection, settings.timezone)

@@ -53,7 +53,7 @@ def create_app(settings: Settings) -> Celery:
     )
     process = WorkerProcess(settings, metrics)
     celery.conf.worker_consumer = CONSUMER
-    celery.conf.worker_pool = loop_pool(process.thread)
+    celery.conf.worker_pool = loop_pool(process.thread, takes_work=process.takes_work)
     _add_tasks(celery, process)
     _add_ticks(celery, process)
     _connect_signals(settings, process)

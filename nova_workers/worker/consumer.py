@@ -128,7 +128,7 @@ class BatchingConsumer(Consumer):
 
     def _free_slots(self) -> int:
         pool: Any = self.pool
-        return pool.num_processes - len(state.reserved_requests)
+        return pool.num_processes - len(state.reserved_requests) if pool.takes_work() else 0
 
     def _wake(self) -> None:
         # The one that ended is not among them: with it, all slots were busy, and the hub did not listen.

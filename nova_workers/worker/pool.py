@@ -50,11 +50,13 @@ class LoopPool(BasePool):
 
     Attributes:
         on_end: Called on the loop after the end of a task, when its slot is free.
+        takes_work: Returns whether the process can work. Until then the consumer fetches no message.
     """
 
     body_can_be_buffer = True
     signal_safe = False
     thread: LoopThread
+    takes_work: Callable[[], bool]
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
@@ -106,9 +108,14 @@ class LoopPool(BasePool):
         return {**super()._get_info(), "tasks": len(self._tasks)}
 
 
-def loop_pool(thread: LoopThread) -> type[LoopPool]:
+def loop_pool(thread: LoopThread, *, takes_work: Callable[[], bool] | None = None) -> type[LoopPool]:
     """Return the class of a pool on a loop: Celery makes the instance."""
-    return type("LoopPool", (LoopPool,), {"thread": thread, "__module__": __name__})
+    members = {"thread": thread, "takes_work": staticmethod(takes_work or _always), "__module__": __name__}
+    return type("LoopPool", (LoopPool,), members)
+
+
+def _always() -> bool:
+    return True
 
 
 def _ignore() -> None:

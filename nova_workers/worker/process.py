@@ -56,6 +56,10 @@ class WorkerProcess:
         assert self._services is not None, "the worker process was not started"  # noqa: S101 - a defect, not an input
         return self._services
 
+    def takes_work(self) -> bool:
+        """Return whether the process can work on the database's schema, as far as is known."""
+        return self._services is not None and self._services.schema.fits
+
     def start(self, *, queues: tuple[str, ...], slots: int) -> None:
         """Start the loop and everything that runs on it."""
         self.thread.start()

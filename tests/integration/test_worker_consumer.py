@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import base64
 import threading
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any, cast
 
@@ -25,19 +25,23 @@ from nova_workers.worker.loop import LoopThread
 from nova_workers.worker.pool import delivered_on, loop_pool
 from tests.support.harness.logs import recorded_logs
 from tests.support.servers.databases import replica_of_nothing
-from tests.support.waiting import until
+from tests.support.waiting import stays, until
 
 pytestmark = pytest.mark.filterwarnings("ignore::celery.exceptions.CPendingDeprecationWarning")
 
 
 @asynccontextmanager
-async def _consumer(redis_url: str, *, celery: Celery | None = None, slots: int = 1) -> AsyncGenerator[Any]:
+async def _consumer(
+    redis_url: str, *, celery: Celery | None = None, slots: int = 1, takes_work: Callable[[], bool] = lambda: True
+) -> AsyncGenerator[Any]:
     """Run a worker on a thread, without tasks unless an app is given, and give its consumer once it is connected."""
     celery = celery or build_celery(redis_url, fail_fast=False)
     celery.conf.worker_consumer = CONSUMER
     loop = LoopThread()
     loop.start()
-    controller: Any = WorkController(app=celery, pool=loop_pool(loop), concurrency=slots, hostname="worker@test")
+    controller: Any = WorkController(
+        app=celery, pool=loop_pool(loop, takes_work=takes_work), concurrency=slots, hostname="worker@test"
+    )
     thread = threading.Thread(target=controller.start)
     thread.start()
     try:
@@ -151,6 +155,23 @@ async def test_messages_that_wait_are_fetched_together_and_no_more_than_there_ar
     assert waiting == 40
     # Eight at most, of which one is garbage; then of the 13 free slots; then of the last 5.
     assert pops == 3
+
+
+async def test_a_worker_that_cannot_work_leaves_its_messages_to_others(redis_url: str, redis: Redis) -> None:
+    celery = build_celery(redis_url, fail_fast=False)
+    began: list[str] = []
+    takes_work = False
+
+    @celery.task(name="test.turn", shared=False)
+    async def turn(key: str) -> None:
+        began.append(key)
+
+    async with _consumer(redis_url, celery=celery, takes_work=lambda: takes_work):
+        celery.send_task("test.turn", kwargs={"key": "first"}, queue="background")
+        await stays(lambda: not began, for_s=1.2)
+        assert await redis.llen(broker_queue("background")) == 1
+        takes_work = True
+        await until(lambda: began == ["first"])
 
 
 async def test_a_task_that_fails_ends_alone_and_is_logged_and_shown(redis_url: str, redis: Redis) -> None:

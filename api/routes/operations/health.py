@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from api.state import ApiState, State
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.fleet import fleet_depth
-from nova_workers.ledger.schema import schema_revision
+from nova_workers.ledger.schema import read_schema
 from nova_workers.ledger.upkeep.cursors import tenants_behind
 from nova_workers.ledger.visibility import see_all_tenants
 
@@ -83,13 +83,10 @@ async def _check_database(state: ApiState) -> tuple[str, str]:
     see_all_tenants()
     try:
         async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
-            version = await schema_revision(connection)
+            schema = await read_schema(connection)
     except (Unavailable, TimeoutError) as error:
         return f"does not answer: {error}", "unknown"
-    # A later schema is good: migrations only expand what the release before them uses.
-    if version is None or version < state.schema_head:
-        return "ok", f"is {version!r}, but this version needs {state.schema_head!r}: run `nova migrate`"
-    return "ok", "ok"
+    return "ok", schema.problem(state.services.schema.head) or "ok"
 
 
 async def _check_broker(state: ApiState) -> str:

@@ -12,7 +12,6 @@ import asyncpg
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from models import migrate
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Servers, Target
 from nova_workers.client.client import NovaClient
@@ -21,6 +20,7 @@ from nova_workers.contracts.http.fleet import WorkerView
 from nova_workers.errors import NovaError
 from nova_workers.keys import broker_queue, worker_presence, workers_index
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.schema import read_schema, schema_head
 from nova_workers.ledger.upkeep.cursors import tenants_behind
 from nova_workers.vocabulary import QUEUES
 
@@ -87,9 +87,11 @@ async def check_database(url: str | None) -> list[Finding]:
             before_s = time.time()
             there_s = float(await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())"))
             found.append(_skew("clock of postgres", there_s, before_s, time.time()))
+        async with connection.transaction():
+            found.append(await _check_schema(connection))
     finally:
         await connection.close()
-    return [*found, await _check_schema(url)]
+    return found
 
 
 async def check_broker(url: str | None) -> list[Finding]:
@@ -180,17 +182,20 @@ def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
 
 
-async def _check_schema(url: str) -> Finding:
-    needed = migrate.head()
+async def _check_schema(connection: asyncpg.Connection) -> Finding:
+    needed = schema_head()
     try:
-        now = await migrate.current(url)
-    except _UNREACHABLE as error:
+        schema = await read_schema(cast(Connection, connection))
+    except asyncpg.PostgresError as error:
         return Finding("schema", "fail", _words(error), "let the database's user read alembic_version")
-    if now == needed:
-        return Finding("schema", "ok", f"at {now}")
-    if now is not None and now > needed:
-        return Finding("schema", "warn", f"at {now}, of a later release; this version needs {needed}", "upgrade this")
-    return Finding("schema", "fail", f"at {now or 'nothing'}, this version needs {needed}", "run `nova migrate`")
+    problem = schema.problem(needed)
+    if problem is not None:
+        detail, _, fix = problem.rstrip(".").rpartition(": ")
+        return Finding("schema", "fail", detail, fix)
+    if schema.revision == needed:
+        return Finding("schema", "ok", f"at {needed}")
+    detail = f"at {schema.revision}, of a later release; this one is of {needed}, and works on it"
+    return Finding("schema", "warn", detail, "upgrade this")
 
 
 @asynccontextmanager

@@ -47,7 +47,7 @@ def migrate(
     first_key_file: FirstKeyFileOption = None,
     json_mode: JsonOption = False,
 ) -> None:
-    """Migrate the database's schema to this version. Does nothing if it is current.
+    """Migrate the database's schema to this version. Does nothing if it is current, or of a later version.
 
     With --first-key the key is the last line, and is shown only once; it has every scope.
     """
@@ -73,18 +73,21 @@ def migrate(
             "if that is set, and that its user may create tables, roles and extensions."
         ) from error
     needed = migrations.head()
+    is_done = after is not None and after >= needed
     shown = key if first_key_file is None else None
     if out.json:
-        out.document({"before": before, "now": after, "needed": needed, "at_head": after == needed, "first_key": shown})
+        out.document({"before": before, "now": after, "needed": needed, "at_head": is_done, "first_key": shown})
     elif before == after == needed:
         out.text(f"at {needed}, nothing to do")
+    elif is_done and after != needed:
+        out.text(f"at {after}, of a later version; this one needs {needed}: nothing to do")
     elif after == needed:
         out.text(f"migrated from {before or 'an empty database'} to {after}")
     else:
         out.text(f"at {after or 'nothing'}; this version needs {needed}: run `nova migrate`")
     if first_key and not status and not out.json:
         _show_key(out, key, first_key_file)
-    if after != needed:
+    if not is_done:
         raise typer.Exit(1)
 
 

@@ -1,5 +1,6 @@
 """Each failure that `nova doctor` finds comes with a fix."""
 
+import asyncio
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,6 +15,7 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.keys import broker_queue
+from nova_workers.ledger.database import Database
 from nova_workers.vocabulary import QUEUES
 from nova_workers.worker.presence import Presence
 from tests.integration.cli.conftest import logical_database
@@ -223,6 +225,11 @@ def test_migrate_brings_an_empty_database_to_this_version(nova: Nova, empty_url:
     assert key.startswith("nova_")
     assert key not in made.out + made.err
     assert (tmp_path / "key").stat().st_mode & 0o777 == 0o600
+    asyncio.run(_execute(empty_url, "UPDATE alembic_version SET version_num = '9999'"))
+    for options in ((), ("--status",)):
+        later = nova.good("migrate", *options, NOVA_DATABASE_URL=empty_url)
+        assert "at 9999, of a later version" in later.out
+        assert len(later.out.splitlines()) == 1
     again = nova.good("migrate", "--first-key-file", str(tmp_path / "key"), NOVA_DATABASE_URL=empty_url)
     assert "A key exists, so none was made." in again.err
 
@@ -232,3 +239,9 @@ def test_migrate_without_a_database_says_what_to_set(nova: Nova) -> None:
     assert refused.code == 1
     assert "NOVA_DATABASE_URL" in refused.err
     assert len(refused.err.splitlines()) == 1
+
+
+async def _execute(url: str, statement: str) -> None:
+    database = Database(url, pool_size=1)
+    await database.execute(statement)
+    await database.close()

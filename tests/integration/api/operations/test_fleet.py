@@ -1,12 +1,15 @@
 """The fleet view, pauses, probes and metrics."""
 
+from typing import Any
+
 import orjson
 from dirty_equals import IsFloat, IsPartialDict
 from redis.asyncio import Redis
 
+from nova_workers.config import Settings
 from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import Api
+from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.support.waiting import until
 
@@ -174,6 +177,22 @@ async def test_an_old_schema_is_not_ready_and_the_answer_says_how_to_fix_it(api:
     answer = await api.http.get("/readyz")
     assert answer.status_code == 503
     assert "nova migrate" in answer.json()["checks"]["schema"]
+
+
+async def test_a_process_on_an_old_schema_refuses_requests_with_what_to_do(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    await database.execute("UPDATE alembic_version SET version_num = '0001'")
+    old = await serve(settings)
+
+    async def refused() -> dict[str, Any]:
+        answer = await old.http.get("/v1/runs")
+        return answer.json() if answer.status_code == 503 else {}
+
+    problem = await until(refused)
+    assert problem["code"] == "unavailable"
+    assert "nova migrate" in problem["detail"]
+    assert (await old.http.get("/healthz")).status_code == 200
 
 
 async def test_the_schema_of_the_next_release_is_ready(api: Api, database: Database) -> None:
