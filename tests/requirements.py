@@ -96,6 +96,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "recover.expired": "A run whose lease expired is requeued at the front of its queue.",
     "recover.session": "Runs of a worker whose process died are requeued in seconds, and of no other worker.",
     "recover.max-attempts": "A run that loses its worker too often fails as worker_lost.",
+    "recover.cleared": "A committed step sets a run's losses back to none.",
     "recover.kill": "After kill -9 of a worker all its runs are resumed within 45 s, none twice.",
     "recover.doorbell": "A doorbell that was lost is rung again, and not while the broker has a backlog.",
     "recover.twice": "Any number of reconcilers may work at once.",

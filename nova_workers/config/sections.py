@@ -164,7 +164,8 @@ class RunSettings(Section):
     lease_ttl_s: Seconds = 30.0
     lease_renew_s: Seconds = 10.0
     max_attempts: Count = 5
-    """A run that lost its worker this often fails as `worker_lost`: it may be what kills its host."""
+    """A run that lost its worker this often since its last committed step fails as `worker_lost`: it may be what kills
+    its host."""
     rering_after_s: Seconds = 10.0
     """A queued run whose doorbell is older than this is rung again by the reconciler."""
     idempotency_ttl_s: Seconds = 86_400.0

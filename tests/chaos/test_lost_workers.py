@@ -74,7 +74,8 @@ async def test_runs_of_a_killed_worker_continue_elsewhere_from_their_last_step_b
         async with asyncio.timeout(60):
             await _check_each_ended_once(fleet, database, runs)
         attempts = await database.fetch("SELECT attempt, losses FROM runs")
-        assert {tuple(row) for row in attempts} == {(2, 1)}
+        # A step that was committed since sets the losses back.
+        assert {tuple(row) for row in attempts} == {(2, 0)}
 
 
 @proves("drain.sigterm")

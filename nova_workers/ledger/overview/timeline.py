@@ -81,7 +81,8 @@ _RUN = f"""
 SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.turn_id, r.parent_run_id, r.trigger_id, r.merged_into,
        r.status, r.source, t.engine, COALESCE(t.model, r.model) AS model, t.provider, r.stop_reason, r.limit_reached,
        r.error_kind, r.error_message, r.error_retryable, r.created_at, r.start_at, r.started_at, r.first_token_at,
-       r.cancel_requested_at, r.finished_at, r.attempt, r.losses, r.worker_id, r.claimed_at,
+       r.cancel_requested_at, r.finished_at, r.attempt, r.worker_id, r.claimed_at,
+       (SELECT count(*)::int FROM run_attempts a WHERE a.run_id = r.id AND a.ended = 'lost') AS losses,
        COALESCE(t.steps, 0) AS steps, COALESCE(t.tool_call_count, 0) AS call_count, t.input_tokens, t.output_tokens,
        t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd::float8 AS cost_usd,
        {_LISTS}

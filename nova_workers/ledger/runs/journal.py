@@ -116,11 +116,19 @@ _STEERING_MESSAGES = insert_messages(
     event_id=":event_id",
 )
 
-# Merging steering messages is part of the commit, so such a message is either in the turn's journal or still queued.
-# Repeated after a lost reply, it returns the messages that the first execution merged (`joined`), and `steps < :step +
-# 1` counts the step once. They are looked for by the thread's id and not by a join: with a plan that was made while few
-# runs were queued, that would read those of all threads.
-_COMMIT_STEP = f"""
+
+def _committing_step(also: str = "") -> str:
+    """Return the statement that commits a step.
+
+    Merging steering messages is part of the commit, so such a message is either in the turn's journal or still queued.
+    Repeated after a lost reply, it returns the messages that the first execution merged (`joined`), and `steps < :step
+    + 1` counts the step once. They are looked for by the thread's id and not by a join: with a plan that was made while
+    few runs were queued, that would read those of all threads.
+
+    Args:
+        also: Another part of the statement.
+    """
+    return f"""
 WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
     UPDATE turns t
        SET steps = :step + 1,
@@ -143,12 +151,20 @@ WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
      WHERE m.turn_id = mine.turn_id AND m.step = :step AND m.kind = 'steering'
 ), steering AS (
     {_STEERING_MESSAGES}
-)
+){also}
 SELECT mine.id, a.id AS absorbed_id, a.content
   FROM mine
   LEFT JOIN (SELECT 0 AS part, * FROM joined UNION ALL SELECT 1, * FROM absorbed) a ON true
  ORDER BY a.part, a.seq
 """
+
+
+_COMMIT_STEP = _committing_step()
+# For a run that lost workers before. In the other statement this part would cost every step, although few runs have
+# losses.
+_COMMIT_STEP_AND_CLEAR = _committing_step(""", cleared AS (
+    UPDATE runs r SET losses = 0 FROM mine WHERE r.id = mine.id
+)""")
 
 
 @dataclass(frozen=True, slots=True)
@@ -249,6 +265,7 @@ async def commit_step(
     used: TokenUsage,
     facts: TurnFacts,
     absorb: bool,
+    clears: bool,
 ) -> tuple[Absorbed, ...]:
     """Commit a whole step, and merge queued steering messages into the turn.
 
@@ -258,12 +275,13 @@ async def commit_step(
         used: Usage of the turn, including this step.
         facts: Configuration of the turn.
         absorb: Whether to merge steering messages.
+        clears: Whether to set the losses of the run back to none.
 
     Raises:
         RunLost: The run is not this claim's any more.
     """
     rows = await connection.fetch(
-        _COMMIT_STEP,
+        _COMMIT_STEP_AND_CLEAR if clears else _COMMIT_STEP,
         run_id=run_id,
         fence=fence,
         messages=message_rows(step.messages, step.index, seq, event_id, used),

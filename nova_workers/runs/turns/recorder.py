@@ -135,6 +135,8 @@ class TurnRecorder(TurnListener):
         self._steps_since_summary = 0
         self._steps = {step.index: step for step in journal.steps}
         last = journal.steps[-1] if journal.steps else None
+        self._reopened = last.index if last is not None and not last.complete else None
+        """The step that an earlier attempt began."""
         # The response of an incomplete step is in the journal already; the step is committed at the same position.
         self.seq = journal.next_seq - (len(last.messages) if last is not None and not last.complete else 0)
         """Position in the turn of the next step's first message."""
@@ -317,6 +319,8 @@ class TurnRecorder(TurnListener):
         # The usage event comes first, because the step event closes the step.
         event_id = str(self._events.upcoming(2))
         facts = self.facts
+        # What a lost worker began may be what ended it, so to close that is no proof of the contrary.
+        clears = self._claim.losses > 0 and step.index != self._reopened
 
         async def write(connection: Connection) -> tuple[ledger.Absorbed, ...]:
             absorbed = await ledger.commit_step(
@@ -329,6 +333,7 @@ class TurnRecorder(TurnListener):
                 used=spent,
                 facts=facts,
                 absorb=not stop,
+                clears=clears,
             )
             if self._claim.place is not None and self._claim.place.limits.has_budget:
                 spending = await tree_spending(connection, self._claim.place.orchestration_id)

@@ -100,6 +100,7 @@ async def _cycle(ground: Ground, thread_id: str) -> dict[Operation, float]:
         await commit_step(
             connection, claim.run_id, claim.fence, step, seq=1, event_id="1-2", used=TokenUsage(), facts=_FACTS,
             absorb=True,
+            clears=False,
         )  # fmt: skip
         at_s.append(time.perf_counter())
         await finish_run(connection, claim, PLAIN_END, seq=2)

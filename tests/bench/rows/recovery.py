@@ -32,7 +32,7 @@ SELECT count(*)
  WHERE r.id = ANY(:run_ids::text[])
    AND (r.status <> 'succeeded'
         OR r.attempt <> CASE WHEN r.id = ANY(:lost::text[]) THEN 2 ELSE 1 END
-        OR r.losses <> r.attempt - 1
+        OR (SELECT count(*) FROM run_attempts a WHERE a.run_id = r.id AND a.ended = 'lost') <> r.attempt - 1
         OR (SELECT count(*) FROM turns t WHERE t.run_id = r.id AND t.steps = 2) <> 1
         OR (SELECT count(*) FROM tool_calls c WHERE c.turn_id = r.turn_id) <> 1
         OR (SELECT count(*) FROM usage u WHERE u.run_id = r.id) <> 1)

@@ -86,6 +86,7 @@ class Turn:
                 used=used,
                 facts=TurnFacts("unified", "sandbox", {}),
                 absorb=True,
+                clears=False,
             )
         self.step += 1
         self.seq += len(messages)

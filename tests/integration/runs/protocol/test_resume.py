@@ -207,6 +207,48 @@ async def test_a_run_that_loses_its_worker_too_often_fails_with_that_reason(harn
     await check_settled(harness.database, harness.engine)
 
 
+@proves("recover.cleared")
+async def test_a_run_that_commits_a_step_after_each_lost_worker_is_never_spent(harness: Harness):
+    worker = harness.worker()
+    lost = harness.settings.runs.max_attempts + 1
+    doors = {at + 1: f"d{at}" for at in range(lost)}
+    run = await harness.submit(plan(*([f"t{at}"] for at in range(lost)), doors=doors))
+    for at in range(lost):
+        slot = await harness.start_next(worker)
+        await harness.engine.reached(f"d{at}")
+        harness.engine.open(f"d{at}")
+        assert (await harness.run(run.run_id))["losses"] == 0
+        await worker.crash()
+        await slot
+        await harness.recover()
+        assert (await harness.run(run.run_id))["losses"] == 1
+        worker = harness.worker()
+    await harness.settle(worker)
+    row = await harness.run(run.run_id)
+    assert (row["status"], row["attempt"]) == ("succeeded", lost + 1)
+    await check_settled(harness.database, harness.engine)
+
+
+@proves("recover.max-attempts")
+async def test_a_step_that_only_closes_what_a_lost_worker_began_does_not_clear_a_run(harness: Harness):
+    """Each tool call ends the worker. The next attempt commits the step with an interrupted call, and calls another."""
+    lost = harness.settings.runs.max_attempts
+    run = await harness.submit(plan(*([f"wait:d{at}"] for at in range(lost))))
+    for at in range(lost):
+        worker = harness.worker()
+        slot = await harness.start_next(worker)
+        await harness.engine.reached(f"d{at}")
+        await worker.crash()
+        await slot
+        await harness.recover()
+        assert (await harness.run(run.run_id))["losses"] == at + 1
+    await harness.settle(harness.worker())
+    row = await harness.run(run.run_id)
+    assert (row["status"], row["error_kind"]) == ("failed", "worker_lost")
+    assert await harness.database.fetchval("SELECT steps FROM turns WHERE run_id = :id", id=run.run_id) == lost
+    await check_settled(harness.database, harness.engine)
+
+
 async def _stale_claim(harness: Harness) -> tuple[Claim, str]:
     """Return a claim whose run was taken over by another, and its thread."""
     run = await harness.submit(plan(["x", "y"]))
@@ -241,6 +283,7 @@ async def test_no_write_with_an_old_fence_is_accepted(harness: Harness, write: s
                 used=TokenUsage(),
                 facts=_FACTS,
                 absorb=True,
+                clears=False,
             ),
             "finish": lambda: finish_run(connection, stale, Finish("succeeded", "end_turn", "mine"), seq=1),
             "requeue": lambda: requeue_run(connection, stale),
