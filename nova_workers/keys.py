@@ -18,7 +18,9 @@ __all__ = [
     "WORKER_TTL_S",
     "broker_queue",
     "model_breaker",
+    "model_failures",
     "model_rate_limits",
+    "model_rests",
     "open_streams",
     "orchestration_channel",
     "orchestration_events",
@@ -103,8 +105,18 @@ def open_streams(api_key_id: str) -> str:
 
 
 def model_breaker(provider: str, model: str) -> str:
-    """Hash: consecutive failures of a model, and until when it is not called. TTL: three times the open time."""
+    """Hash: until when a model is not called, and whose call is the probe. TTL: ten minutes after the last failure."""
     return f"nova:model:{provider}:{model}:breaker"
+
+
+def model_failures(provider: str, model: str) -> str:
+    """Sorted set: conversations that a model failed, by the time of their failure. TTL: that of the breaker."""
+    return f"nova:model:{provider}:{model}:failed"
+
+
+def model_rests() -> str:
+    """Sorted set: the keys of breakers and cool-downs by the end of their lives, for operators. TTL: four hours."""
+    return "nova:model:rests"
 
 
 def profile_cooldown(provider: str, profile: str, key_digest: str, model: str | None) -> str:

@@ -59,9 +59,11 @@ class ModelSettings(Section):
     """By alias or id; overrides the built-in list."""
     max_retries: Annotated[int, Field(ge=0)] = 5
     """Retries after the first attempt at a response; about 15 s of pauses."""
-    breaker_failures: Count = 3
-    """Consecutive failures of a model, over the whole fleet, after which it is not called for a while."""
-    breaker_open_s: Seconds = 20.0
+    breaker_failures: Annotated[int, Field(ge=2)] = 2
+    """Different conversations that a model fails one after the other, in the whole fleet, after which it is not called
+    for a while. One alone may be what the provider cannot answer."""
+    breaker_open_s: Seconds = 2.0
+    """Until another call tries. Doubles with each failed try, up to ten times."""
     aliases: dict[str, str] = Field(default_factory=dict[str, str])
     """Overrides of the built-in alias map (haiku, sonnet, opus → the newest of each in the SDK)."""
     max_tokens: Count = 8192

@@ -210,6 +210,9 @@ class EngineOptions:
     """Store for the transcripts that an engine's SDK keeps. None: nothing is resumed by session id."""
     engine_config: Mapping[str, Any] = field(default_factory=dict[str, Any])
     """Options specific to one engine (the script of `scripted`)."""
+    conversation: str | None = None
+    """An opaque id of the turn's conversation. Failures of a model are counted by it: one conversation that always
+    fails is no evidence against the model. None: the turn is a conversation of its own."""
     run_id: str | None = None
     """For traces and provider metadata only."""
 

@@ -127,6 +127,7 @@ class TitleEffect:
                 max_turns=1,
                 max_tokens=_MAX_TOKENS,
                 timeout_s=_TIMEOUT_S,
+                conversation=effect.thread_id,
                 run_id=effect.run_id,
             ),
             "sandbox",

@@ -201,6 +201,7 @@ class _PartCall:
             native_tools=(),
             output_schema=self._prompt.schema,
             history=history,
+            conversation=self._run_id,
             run_id=self._run_id,
         )
 

@@ -18,6 +18,9 @@ from nova_workers.engines.resilience import (
 
 __all__ = ["resilience"]
 
+_OPEN_GROWTH = 10
+"""The longest open time of a breaker, in first ones."""
+
 
 def resilience(
     parts: EngineParts,
@@ -41,11 +44,17 @@ def _make(
 ) -> Resilience:
     model, redis, clock = parts.settings.model, parts.redis, parts.clock
     policy = Policy(
-        max_retries=model.max_retries, breaker_failures=model.breaker_failures, breaker_open_s=model.breaker_open_s
+        max_retries=model.max_retries,
+        breaker_failures=model.breaker_failures,
+        breaker_open_s=model.breaker_open_s,
+        breaker_open_cap_s=model.breaker_open_s * _OPEN_GROWTH,
     )
     digests = {name: hashlib.sha256(key.encode()).hexdigest()[:8] for name, key in profiles.items()}
     names = HealthKeys(
+        provider=provider,
+        index=keys.model_rests(),
         breaker=lambda name: keys.model_breaker(provider, name),
+        failed=lambda name: keys.model_failures(provider, name),
         cooldown=lambda profile, name: keys.profile_cooldown(provider, profile, digests[profile], name),
     )
     rates = {name: RateLimit(limit.requests_per_minute, limit.tokens_per_minute) for name, limit in rate_limits.items()}

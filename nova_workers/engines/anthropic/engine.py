@@ -165,7 +165,7 @@ class AnthropicEngine:
             self._windows,
             history=len(options.history),
         )
-        return ResilientResponder(provider, models, self._resilience)
+        return ResilientResponder(provider, models, self._resilience, conversation=options.conversation)
 
     def _unpriced(self, options: EngineOptions) -> EngineError | None:
         """Return an error for a cost budget that cannot be enforced, before anything is spent."""

@@ -102,7 +102,7 @@ class ClaudeTurn:
             self, self._gate, shared.prices, shared.windows, shared.profiles, history=len(options.history)
         )
         models = [self._launcher.model, *map(self._launcher.resolve, options.fallback_models)]
-        responder = ResilientResponder(behind, models, shared.resilience)
+        responder = ResilientResponder(behind, models, shared.resilience, conversation=options.conversation)
         limit = options.max_tool_output_chars
         tools = ClaudeTools(self._tools, self._own, self._gate, lambda: behind.running, limit)
         # Suspend the program at once, whatever the turn is doing.

@@ -128,7 +128,7 @@ class OpenAIEngine:
         self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
     ) -> ResilientResponder:
         provider = OpenAIResponder(self._clients, self._catalog, tools, options, self._reading)
-        return ResilientResponder(provider, self._models(options), self._resilience)
+        return ResilientResponder(provider, self._models(options), self._resilience, conversation=options.conversation)
 
     def _models(self, options: EngineOptions) -> list[str]:
         fallbacks = options.fallback_models if self._fallbacks is None else self._fallbacks

@@ -143,7 +143,9 @@ class _Programs:
         models = self._shared.models
         # Fallbacks of the fleet that are another vendor's are none of this program's.
         names = (options.model or _DEFAULT_MODEL, *self._shared.settings.fallbacks)
-        return ResilientResponder(provider, [models.id(name) for name in names], self._resilience)
+        return ResilientResponder(
+            provider, [models.id(name) for name in names], self._resilience, conversation=options.conversation
+        )
 
     def freeze(self) -> None:
         for provider in self._providers:

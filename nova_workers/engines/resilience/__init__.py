@@ -5,6 +5,7 @@ turn a `ResilientResponder` around it. State that all workers share (cool-downs,
 without Redis each process uses its own.
 """
 
+from nova_workers.engines.resilience.health import Failure
 from nova_workers.engines.resilience.limiter import ANY_MODEL, RateLimit, RateLimiter
 from nova_workers.engines.resilience.policy import Policy
 from nova_workers.engines.resilience.redis_health import HealthKeys, RedisHealth
@@ -26,6 +27,7 @@ __all__ = [
     "CHARS_A_TOKEN",
     "AttemptFailed",
     "Cause",
+    "Failure",
     "HealthKeys",
     "ModelLimits",
     "Policy",

@@ -14,8 +14,13 @@ class Policy:
         backoff_s: Upper limit of the first pause; it doubles. The pause is random between half of it and all of it.
         backoff_cap_s: Longest pause that we choose.
         retry_after_cap_s: Cap of the pause that the provider requests.
-        breaker_failures: Consecutive failures of a model, in the whole fleet, that open its breaker.
-        breaker_open_s: How long it stays open until it admits a probe.
+        breaker_failures: Different conversations that a model must fail one after the other, in the whole fleet, to
+            open its breaker.
+        breaker_open_s: How long it stays open until it admits a probe; doubles with each failed probe.
+        breaker_open_cap_s: The longest such time, and the lease of a probe.
+        conversation_memory_s: How long a conversation is known to fail by itself.
+        probe_poll_s: How often a waiting call checks whether the probe has ended.
+        probe_hold_s: How long after its wait a call is expected back; until then the probe is kept for it.
         breaker_patience_s: Longest wait for a breaker if there is no fallback model.
         rate_cooldown_s: First cool-down of a rate-limited key, if the provider gives no time; it doubles.
         rate_cooldown_cap_s: The longest one.
@@ -31,8 +36,12 @@ class Policy:
     backoff_s: float = 0.5
     backoff_cap_s: float = 8.0
     retry_after_cap_s: float = 60.0
-    breaker_failures: int = 3
-    breaker_open_s: float = 20.0
+    breaker_failures: int = 2
+    breaker_open_s: float = 2.0
+    breaker_open_cap_s: float = 20.0
+    conversation_memory_s: float = 600.0
+    probe_poll_s: float = 0.5
+    probe_hold_s: float = 1.0
     breaker_patience_s: float = 60.0
     rate_cooldown_s: float = 5.0
     rate_cooldown_cap_s: float = 300.0
@@ -52,6 +61,10 @@ class Policy:
         """
         longest_s = min(self.backoff_cap_s, self.backoff_s * 2.0 ** (retry - 1))
         return longest_s * (0.5 + spread / 2)
+
+    def open_time(self, failed_probes: int) -> float:
+        """Return how long a breaker is open after the `failed_probes`-th failed probe, in seconds."""
+        return min(self.breaker_open_cap_s, self.breaker_open_s * 2.0**failed_probes)
 
     def cooldown(self, reason: str, strikes: int) -> float:
         """Return the cool-down of a key after its `strikes`-th consecutive failure, in seconds."""

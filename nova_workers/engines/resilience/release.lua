@@ -1,8 +1,8 @@
--- Release the probe of a half-open breaker: its call was stopped, which says nothing about the model.
--- KEYS[1] breaker (hash: failures, open_until, probe_until)
+-- Release the probe of an open breaker: its call was stopped, which says nothing about the model.
+-- KEYS[1] breaker (hash, see admit.lua)
+-- ARGV[1] the conversation
 -- Returns nothing.
--- Invariant: never creates a key, so a breaker that was closed meanwhile stays closed. If the probe had expired and another
--- caller became the probe, at most two callers try at the same time.
-if redis.call('EXISTS', KEYS[1]) == 1 then
-  redis.call('HSET', KEYS[1], 'probe_until', 0)
+-- Invariant: changes nothing if the breaker was closed meanwhile, or if the probe is another conversation's.
+if redis.call('HGET', KEYS[1], 'probe_by') == ARGV[1] then
+  redis.call('HDEL', KEYS[1], 'probe_by', 'probe_rank', 'probe_until')
 end

@@ -13,6 +13,7 @@ response and the end of another.
 """
 
 import asyncio
+import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
@@ -21,10 +22,10 @@ from functools import partial
 import structlog
 
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Health
+from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Failure, Health
 from nova_workers.engines.resilience.limiter import Grant
 from nova_workers.engines.resilience.seam import AttemptFailed, Provider, Route
-from nova_workers.engines.resilience.shared import Probe, Resilience
+from nova_workers.engines.resilience.shared import Call, Resilience
 from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.errors import EngineFailure
 
@@ -36,6 +37,10 @@ _WHY: dict[CooldownReason, str] = {"auth": "refused", "rate_limit": "over its ra
 _ANOTHER_MODEL_HELPS = {"key_for_model", "rate_limit", "transport", "model"}
 _RECHECK_AFTER_S = 1.0
 """After waiting this long for the rate limit, a call checks the model's health again."""
+_RETRIES_BEFORE_FALLBACK = 2
+"""Retries of a failing model if there is another one that can continue."""
+_RECHECK_WAIT_S = 5.0
+"""During a longer wait for a key or a model, a call checks this often whether it still has to wait."""
 _SMALLEST_ANSWER_TOKENS = 1_024
 """A model whose window leaves less than this for the answer is not used as a fallback."""
 
@@ -54,12 +59,22 @@ class _Patience:
 class ResilientResponder:
     """Implements the turn's `Responder` over a `Provider`. One per turn."""
 
-    def __init__(self, provider: Provider, models: Sequence[str], resilience: Resilience) -> None:
-        """Take the turn's provider, its model followed by the fallbacks, and the process's shared state."""
+    def __init__(
+        self, provider: Provider, models: Sequence[str], resilience: Resilience, *, conversation: str | None
+    ) -> None:
+        """Set up the responder.
+
+        Args:
+            provider: The turn's provider.
+            models: Its model, followed by the fallbacks.
+            resilience: The process's shared state.
+            conversation: The opaque id of the turn's conversation; None: the turn is a conversation of its own.
+        """
         self._provider = provider
         self._models = list(dict.fromkeys(models))
         self._shared = resilience
         self._policy = resilience.policy
+        self._conversation = conversation or secrets.token_hex(8)
         self._fell_back = False
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
@@ -90,19 +105,20 @@ class ResilientResponder:
         """
         while True:
             profiles, health = await self._admission(model, ask, patience)
-            with self._shared.probing(model, health) as probe:
+            call = Call(model, self._conversation, health.breaker == "probe", patience.retries > 0)
+            with self._shared.admitted(call):
                 started_s = self._shared.clock()
                 route, grant = await self._grant(model, profiles, ask)
                 waited_long = self._shared.clock() - started_s > _RECHECK_AFTER_S
                 # A probe would only find its own probe there.
-                if waited_long and not health.probe and not await self._is_open(route):
+                if waited_long and not call.is_probe and not await self._is_open(route):
                     # The key or the model became unavailable while the call waited.
                     grant.settle(TokenUsage())
                     continue
                 # Not earlier: if no new attempt follows, the text that the reader saw stays valid.
                 draft.restart()
                 # A model that begins to answer works, however long the answer takes.
-                draft.when_begun(partial(self._shared.answered, model, probe))
+                draft.when_begun(partial(self._shared.answered, call))
                 try:
                     yield route, grant
                 except EngineFailure as failure:
@@ -110,16 +126,16 @@ class ResilientResponder:
                     if not isinstance(failure, AttemptFailed):
                         raise
                     failed = failure
-                    await self._learn(route, failure, probe)
+                    await self._learn(route, failure, call, patience)
                 else:
                     return
-            await self._pause(route, failed, patience, draft)
+            await self._pause(route, failed, patience, ask, draft)
             return
 
     async def _admission(self, model: str, ask: Ask, patience: _Patience) -> tuple[list[str], Health]:
         """Wait until the model may be called, and return the profiles that may be used."""
         while True:
-            health = await self._shared.health.admit(model, self._provider.profiles(model))
+            health = await self._shared.health.admit(model, self._provider.profiles(model), self._conversation)
             if health.wait_s:
                 self._shared.metrics.set_breaker_open(model, is_open=True)
                 broken = _broken(model, patience)
@@ -136,7 +152,8 @@ class ResilientResponder:
             await self._wait(wait_s, self._policy.cooldown_patience_s, spent, ask, patience)
 
     async def _is_open(self, route: Route) -> bool:
-        health = await self._shared.health.admit(route.model, self._provider.profiles(route.model))
+        profiles = self._provider.profiles(route.model)
+        health = await self._shared.health.admit(route.model, profiles, self._conversation)
         return not health.wait_s and route.profile not in health.cooling
 
     async def _wait(
@@ -145,8 +162,12 @@ class ResilientResponder:
         """Wait; raise `failure` if another model can continue, or the wait would be too long."""
         if patience.paused_s + wait_s > longest_s or await self._another_model(ask, failure):
             raise failure
-        # All waiting calls resume at the same time; jitter spreads their requests.
-        wait_s += min(0.25, wait_s / 10) * self._shared.spread()
+        if wait_s > _RECHECK_WAIT_S:
+            # An operator may clear the rest, or the model may answer another call.
+            wait_s = _RECHECK_WAIT_S
+        else:
+            # All waiting calls resume at the same time; jitter spreads their requests.
+            wait_s += min(0.25, wait_s / 10) * self._shared.spread()
         patience.paused_s += wait_s
         await asyncio.sleep(wait_s)
 
@@ -160,35 +181,41 @@ class ResilientResponder:
         self._shared.metrics.observe_rate_limit_wait(model, self._shared.clock() - started_s)
         return Route(model, grant.profile, cap), grant
 
-    async def _learn(self, route: Route, failure: AttemptFailed, probe: Probe) -> None:
+    async def _learn(self, route: Route, failure: AttemptFailed, call: Call, patience: _Patience) -> None:
         """Share with all workers what the failure shows about the key or the model."""
-        if failure.cause != "transport" and not probe.reported:
+        if failure.cause != "transport" and call.is_probe:
             # It is no verdict on the model, which the next key has to probe.
-            await self._shared.health.release(route.model)
+            await self._shared.health.release(route.model, self._conversation)
         match failure.cause:
             case "key" | "key_for_model":
                 model = route.model if failure.cause == "key_for_model" else None
                 await self._cool(route, model, failure, rate_limited=False)
             case "rate_limit":
                 await self._cool(route, route.model, failure, rate_limited=True)
-            case "transport":
-                is_open = await self._shared.health.fail(route.model)
-                self._shared.metrics.set_breaker_open(route.model, is_open=is_open)
-                if is_open:
-                    _log.warning("model_breaker_open", model=route.model, error=failure.message)
+            case "transport" if call.is_probe or patience.retries >= min(1, self._policy.max_retries):
+                # A request whose first retry succeeds is no sign of an outage.
+                await self._count_failure(route.model, failure)
             case _:
                 pass
-        probe.reported = True
+        call.is_probe = False
+
+    async def _count_failure(self, model: str, failure: AttemptFailed) -> None:
+        is_open = await self._shared.health.fail(model, Failure(self._conversation, failure.message))
+        self._shared.metrics.set_breaker_open(model, is_open=is_open)
+        if is_open:
+            _log.warning("model_breaker_open", model=model, error=failure.message)
 
     async def _cool(self, route: Route, model: str | None, failure: AttemptFailed, *, rate_limited: bool) -> None:
         reason = "rate_limit" if rate_limited else "auth"
-        rest_s = await self._shared.health.cool(route.profile, model, reason, failure.retry_after_s)
+        rest_s = await self._shared.health.cool(
+            route.profile, model, reason, failure.retry_after_s, error=failure.message
+        )
         self._shared.metrics.record_cooldown(route.profile, reason)
         _log.warning(
             "model_profile_rests", profile=route.profile, model=model, rest_s=round(rest_s, 3), error=failure.message
         )
 
-    async def _pause(self, route: Route, failure: AttemptFailed, patience: _Patience, draft: Draft) -> None:
+    async def _pause(self, route: Route, failure: AttemptFailed, patience: _Patience, ask: Ask, draft: Draft) -> None:
         """Prepare the next attempt, or raise `failure` if there is none."""
         patience.last = failure
         if failure.cause == "transport" or route.profile in patience.failed:
@@ -197,6 +224,8 @@ class ResilientResponder:
             patience.failed.add(route.profile)
         hopeless = failure.cause in {"model", "request"} or patience.retries > self._policy.max_retries
         if hopeless or not draft.restartable:
+            raise failure
+        if patience.retries > _RETRIES_BEFORE_FALLBACK and await self._another_model(ask, failure):
             raise failure
         self._shared.metrics.record_model_retry(route.model, failure.cause)
         if failure.cause == "transport":
@@ -242,7 +271,7 @@ class ResilientResponder:
 def _broken(model: str, patience: _Patience) -> AttemptFailed:
     last = f" The last of them: {patience.last.message}" if patience.last else ""
     return AttemptFailed(
-        f"The model {model!r} failed several times in a row for the whole fleet, which waits until it is well.{last}",
+        f"The model {model!r} failed several conversations in a row, and no worker calls it for a while.{last}",
         kind="model_error",
         retryable=True,
         cause="transport",

@@ -194,6 +194,7 @@ class TurnAssembler:
             event_context=None if claim.event is None else event_words(claim.event),
             journal=journal.steps_for_model,
             engine_config=agent.engine_config,
+            conversation=claim.thread_id,
             run_id=claim.run_id,
         )
 

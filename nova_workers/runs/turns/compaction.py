@@ -169,7 +169,12 @@ class Compactor:
             result = await engine.run(
                 f"{so_far}<conversation>\n{part}\n</conversation>\n\nWrite the notes of all of it.",
                 EngineOptions(
-                    system_prompt=_PROMPT, model=model, max_turns=1, timeout_s=timeout_s, run_id=run.claim.run_id
+                    system_prompt=_PROMPT,
+                    model=model,
+                    max_turns=1,
+                    timeout_s=timeout_s,
+                    conversation=run.claim.thread_id,
+                    run_id=run.claim.run_id,
                 ),
                 "sandbox",
                 abort=run.abort,

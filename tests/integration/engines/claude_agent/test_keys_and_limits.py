@@ -116,7 +116,7 @@ async def test_an_open_breaker_keeps_the_program_from_calling_the_model(
     result = await _turn(engine)
     assert result.error is not None
     assert (result.error.kind, len(server.requests)) == ("model_error", asked)
-    assert "several times in a row" in result.error.message
+    assert "several conversations in a row" in result.error.message
 
 
 async def test_each_answer_of_the_program_is_counted_against_the_rate_limit(

@@ -24,7 +24,8 @@ HASTY = Policy(
     max_retries=5,
     backoff_s=0.002,
     backoff_cap_s=0.01,
-    breaker_open_s=0.3,
+    breaker_open_s=0.1,
+    breaker_open_cap_s=0.3,
     rate_cooldown_s=0.2,
     auth_cooldown_s=30.0,
     health_cache_s=0.0,
@@ -54,7 +55,10 @@ def clock() -> FakeClock:
 def health_keys() -> HealthKeys:
     """The prefix of the state's keys."""
     return HealthKeys(
+        provider="anthropic",
+        index=keys.model_rests(),
         breaker=lambda model: keys.model_breaker("anthropic", model),
+        failed=lambda model: keys.model_failures("anthropic", model),
         cooldown=lambda profile, model: keys.profile_cooldown("anthropic", profile, "00", model),
     )
 

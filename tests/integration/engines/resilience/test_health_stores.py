@@ -2,20 +2,31 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import cast
 
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.engines.resilience import HealthKeys, Policy, RateLimiter, RedisHealth, Resilience, SharedHealth
-from nova_workers.engines.resilience.health import HealthStore
+from nova_workers.engines.resilience import (
+    Failure,
+    HealthKeys,
+    Policy,
+    RateLimiter,
+    RedisHealth,
+    Resilience,
+    SharedHealth,
+)
+from nova_workers.engines.resilience.health import Health, HealthStore
 from nova_workers.engines.resilience.memory_health import MemoryHealth
-from nova_workers.engines.resilience.shared import Probe
+from nova_workers.engines.resilience.shared import Call
 from tests.integration.engines.resilience.stage import FakeClock
 
 POLICY = Policy(
-    breaker_open_s=0.2,
+    breaker_open_s=0.1,
+    breaker_open_cap_s=0.25,
+    probe_hold_s=0.1,
+    conversation_memory_s=0.5,
     rate_cooldown_s=0.1,
     rate_cooldown_cap_s=0.35,
     auth_cooldown_s=10.0,
@@ -31,6 +42,20 @@ class Stage:
     store: HealthStore
     passes: Callable[[float], Awaitable[None]]
     now_s: Callable[[], float]
+
+    async def admit(self, conversation: str = "new", *profiles: str) -> Health:
+        return await self.store.admit("m", profiles or ("p",), conversation)
+
+    async def fail(self, conversation: str, answered_ago_s: float | None = None) -> bool:
+        return await self.store.fail("m", Failure(conversation, "broken", answered_ago_s))
+
+    async def open(self) -> None:
+        """Let two conversations fail."""
+        assert [await self.fail("bad"), await self.fail("worse")] == [False, True]
+
+    async def probe(self, conversation: str) -> None:
+        health = await self.admit(conversation)
+        assert (health.wait_s, health.breaker) == (0, "probe")
 
 
 @pytest.fixture(params=["memory", "redis"])
@@ -48,77 +73,202 @@ async def stage(request: pytest.FixtureRequest, redis: Redis, health_keys: Healt
     yield Stage(RedisHealth(redis, health_keys, POLICY, now_s), asyncio.sleep, now_s)
 
 
-async def _open(store: HealthStore) -> None:
-    assert [await store.fail("m") for _ in range(3)] == [False, False, True]
+async def test_one_conversation_does_not_open_it_however_often_it_fails(stage: Stage) -> None:
+    assert not any([await stage.fail("bad") for _ in range(20)])
+    health = await stage.admit()
+    assert (health.wait_s, health.breaker, health.failures) == (0, "closed", 1)
 
 
-async def test_it_opens_at_the_third_failure(stage: Stage) -> None:
-    assert (await stage.store.admit("m", ["p"])).wait_s == 0
-    await _open(stage.store)
-    health = await stage.store.admit("m", ["p"])
-    assert 0.1 < health.wait_s <= 0.201
-    assert health.failures == 3
+async def test_a_second_conversation_opens_it(stage: Stage) -> None:
+    await stage.open()
+    health = await stage.admit()
+    assert 0.05 < health.wait_s <= 0.101
+    assert (health.breaker, health.failures) == ("open", 2)
+
+
+async def test_a_success_between_them_keeps_it_closed(stage: Stage) -> None:
+    await stage.fail("bad")
+    await stage.store.recover("m", "good")
+    assert not await stage.fail("worse")
+    assert (await stage.admit()).failures == 1
+
+
+async def test_an_unreported_success_of_the_same_process_counts_as_well(stage: Stage) -> None:
+    await stage.fail("bad")
+    await stage.passes(0.02)
+    assert not await stage.fail("worse", answered_ago_s=0.01)
+    assert await stage.fail("worst", answered_ago_s=0.5)
+
+
+async def test_conversations_that_failed_before_a_success_of_another_are_not_counted_again(stage: Stage) -> None:
+    await stage.open()
+    await stage.passes(0.11)
+    await stage.probe("good")
+    await stage.store.recover("m", "good")
+    for _ in range(3):
+        assert [await stage.fail("bad"), await stage.fail("worse")] == [False, False]
+    assert (await stage.admit()).breaker == "closed"
+    assert not await stage.fail("a")
+    assert await stage.fail("b")
+
+
+async def test_a_conversation_that_got_a_response_is_counted_again(stage: Stage) -> None:
+    await stage.fail("a")
+    await stage.store.recover("m", "b")
+    await stage.store.recover("m", "a")
+    await stage.fail("a")
+    assert await stage.fail("b")
+
+
+async def test_a_conversation_that_fails_by_itself_is_forgotten_after_a_while(stage: Stage) -> None:
+    await stage.fail("a")
+    await stage.store.recover("m", "b")
+    await stage.passes(0.51)
+    await stage.fail("a")
+    assert await stage.fail("b")
 
 
 async def test_failures_while_it_is_open_do_not_extend_the_time(stage: Stage) -> None:
-    await _open(stage.store)
-    await stage.passes(0.15)
-    assert await stage.store.fail("m") is True
-    assert (await stage.store.admit("m", ["p"])).wait_s <= 0.06
+    await stage.open()
+    await stage.passes(0.06)
+    assert await stage.fail("late")
+    assert (await stage.admit()).wait_s <= 0.05
 
 
 async def test_after_its_time_one_call_is_admitted(stage: Stage) -> None:
-    await _open(stage.store)
+    await stage.open()
+    await stage.passes(0.11)
+    await stage.probe("a")
+    waits = [(await stage.admit(name)).wait_s for name in ("b", "c", "a")]
+    assert all(0 < wait_s <= 0.5 for wait_s in waits)
+
+
+async def test_the_probe_is_of_a_conversation_that_has_not_failed_if_one_waits(stage: Stage) -> None:
+    await stage.open()
+    assert (await stage.admit("bad")).wait_s
+    assert (await stage.admit("good")).wait_s
+    await stage.passes(0.11)
+    assert 0 < (await stage.admit("bad")).wait_s <= 0.5
+    await stage.probe("good")
+
+
+async def test_without_another_the_probe_is_of_one_that_failed(stage: Stage) -> None:
+    await stage.open()
+    await stage.passes(0.11)
+    await stage.probe("bad")
+
+
+async def test_the_oldest_failure_goes_first(stage: Stage) -> None:
+    await stage.open()
+    await stage.passes(0.02)
+    await stage.fail("bad")
+    for name in ("bad", "worse"):
+        assert (await stage.admit(name)).wait_s
+    await stage.passes(0.11)
+    assert (await stage.admit("bad")).wait_s
+    await stage.probe("worse")
+
+
+async def test_the_probe_is_kept_for_a_short_time_only(stage: Stage) -> None:
+    await stage.open()
+    assert (await stage.admit("gone")).wait_s
     await stage.passes(0.21)
-    waits = [(await stage.store.admit("m", ["p"])).wait_s for _ in range(3)]
-    assert waits[0] == 0
-    assert all(0 < wait_s <= 0.5 for wait_s in waits[1:])
+    await stage.probe("bad")
+
+
+async def test_one_that_has_not_failed_does_not_wait_for_the_probe_of_one_that_has(stage: Stage) -> None:
+    await stage.open()
+    await stage.passes(0.11)
+    await stage.probe("bad")
+    await stage.probe("good")
+    assert (await stage.admit("other")).wait_s
+
+
+async def test_failed_probes_of_one_that_failed_delay_only_those_that_failed(stage: Stage) -> None:
+    await stage.open()
+    await stage.passes(0.11)
+    for longest_s in (0.2, 0.25):
+        await stage.probe("bad")
+        assert await stage.fail("bad")
+        wait_s = (await stage.admit("bad")).wait_s
+        assert longest_s - 0.05 < wait_s <= longest_s + 0.001
+        await stage.passes(wait_s + 0.01)
+    await stage.probe("bad")
+    await stage.fail("bad")
+    await stage.probe("good")
+
+
+async def test_a_failed_probe_of_another_delays_all(stage: Stage) -> None:
+    await stage.open()
+    await stage.passes(0.11)
+    await stage.probe("third")
+    assert await stage.fail("third")
+    for name in ("new", "bad"):
+        assert 0.15 < (await stage.admit(name)).wait_s <= 0.201
 
 
 async def test_a_probe_that_never_reports_is_replaced(stage: Stage) -> None:
-    await _open(stage.store)
-    await stage.passes(0.21)
-    assert (await stage.store.admit("m", ["p"])).wait_s == 0
-    await stage.passes(0.21)
-    assert (await stage.store.admit("m", ["p"])).wait_s == 0
-
-
-async def test_a_failed_probe_opens_it_for_its_whole_time(stage: Stage) -> None:
-    await _open(stage.store)
-    await stage.passes(0.21)
-    await stage.store.admit("m", ["p"])
-    assert await stage.store.fail("m") is True
-    assert 0.1 < (await stage.store.admit("m", ["p"])).wait_s <= 0.201
+    await stage.open()
+    await stage.passes(0.11)
+    await stage.probe("a")
+    await stage.passes(0.26)
+    await stage.probe("b")
 
 
 async def test_a_probe_that_succeeds_closes_it(stage: Stage) -> None:
-    await _open(stage.store)
-    await stage.passes(0.21)
-    await stage.store.admit("m", ["p"])
-    await stage.store.recover("m")
-    assert await stage.store.admit("m", ["p"]) == replace(await stage.store.admit("m", ["p"]), wait_s=0, failures=0)
+    await stage.open()
+    await stage.passes(0.11)
+    await stage.probe("a")
+    await stage.store.recover("m", "a")
+    assert await stage.admit() == Health()
+
+
+async def test_an_open_breaker_without_probes_closes_after_a_while(stage: Stage) -> None:
+    await stage.open()
+    await stage.passes(0.1 + 0.76)
+    assert (await stage.admit("bad")).breaker == "closed"
 
 
 async def test_a_call_without_a_key_is_no_probe(stage: Stage) -> None:
-    await _open(stage.store)
-    await stage.store.cool("p", None, "auth", None)
-    await stage.passes(0.21)
-    await stage.store.admit("m", ["p"])
-    assert (await stage.store.admit("m", ["p", "q"])).wait_s == 0
-    assert (await stage.store.admit("m", ["p", "q"])).wait_s > 0
+    await stage.open()
+    await stage.store.cool("p", None, "auth")
+    await stage.passes(0.11)
+    health = await stage.admit("a", "p")
+    assert (health.wait_s, health.breaker) == (0, "open")
+    assert (await stage.admit("a", "p", "q")).breaker == "probe"
+    assert (await stage.admit("b", "p", "q")).wait_s > 0
 
 
 async def test_failures_far_apart_are_not_consecutive(stage: Stage) -> None:
-    await stage.store.fail("m")
-    await stage.store.fail("m")
-    await stage.passes(0.7)
-    assert await stage.store.fail("m") is False
+    await stage.fail("a")
+    await stage.passes(0.76)
+    assert await stage.fail("b") is False
+
+
+async def test_a_stopped_probe_is_released(stage: Stage) -> None:
+    await stage.open()
+    await stage.passes(0.11)
+    await stage.probe("a")
+    await stage.store.release("m", "b")
+    assert (await stage.admit("b")).wait_s > 0
+    await stage.store.release("m", "a")
+    await stage.probe("b")
+
+
+async def test_only_a_call_through_a_breaker_that_is_open_is_a_probe(stage: Stage) -> None:
+    await stage.store.release("m", "a")
+    assert (await stage.admit("a")).breaker == "closed"
+    await stage.open()
+    assert (await stage.admit("a")).breaker == "open"
 
 
 async def test_a_key_rests_for_one_model_or_for_all(stage: Stage) -> None:
     await stage.store.cool("p", "m", "rate_limit", 5.0)
-    await stage.store.cool("q", None, "auth", None)
-    here, elsewhere = await stage.store.admit("m", ["p", "q", "r"]), await stage.store.admit("n", ["p", "q", "r"])
+    await stage.store.cool("q", None, "auth")
+    here, elsewhere = (
+        await stage.store.admit("m", ["p", "q", "r"], "c"),
+        await stage.store.admit("n", ["p", "q", "r"], "c"),
+    )
     assert {name: rest.reason for name, rest in here.cooling.items()} == {"p": "rate_limit", "q": "auth"}
     assert set(elsewhere.cooling) == {"q"}
     assert here.cooling["p"].until_s == pytest.approx(stage.now_s() + 5.0, abs=0.5)
@@ -127,15 +277,15 @@ async def test_a_key_rests_for_one_model_or_for_all(stage: Stage) -> None:
 async def test_rests_double_up_to_a_cap_and_reset_after_a_while(stage: Stage) -> None:
     rests: list[float] = []
     for _ in range(4):
-        rests.append(await stage.store.cool("p", "m", "rate_limit", None))
+        rests.append(await stage.store.cool("p", "m", "rate_limit"))
         await stage.passes(rests[-1] + 0.01)
     assert rests == pytest.approx([0.1, 0.2, 0.35, 0.35], abs=0.01)
     await stage.passes(0.71)
-    assert await stage.store.cool("p", "m", "rate_limit", None) == pytest.approx(0.1, abs=0.01)
+    assert await stage.store.cool("p", "m", "rate_limit") == pytest.approx(0.1, abs=0.01)
 
 
 async def test_concurrent_failures_count_once(stage: Stage) -> None:
-    rests = [await stage.store.cool("p", "m", "rate_limit", None) for _ in range(5)]
+    rests = [await stage.store.cool("p", "m", "rate_limit") for _ in range(5)]
     assert all(rest_s <= 0.101 for rest_s in rests)
 
 
@@ -146,14 +296,14 @@ async def test_a_rest_that_the_provider_requests_overrides_and_may_extend_ours(s
 
 
 class CountingHealth(MemoryHealth):
-    """Counts what it is asked and told."""
+    """Counts the requests that it gets."""
 
     asked = 0
     recovered = 0
 
-    async def recover(self, model: str) -> None:
+    async def recover(self, model: str, conversation: str) -> None:
         self.recovered += 1
-        await super().recover(model)
+        await super().recover(model, conversation)
 
     async def admit(self, *args: object) -> object:  # type: ignore[override]  # counts, and passes on what it gets
         self.asked += 1
@@ -163,14 +313,14 @@ class CountingHealth(MemoryHealth):
 async def test_a_healthy_model_is_checked_rarely(clock: FakeClock) -> None:
     shared = CountingHealth(POLICY, clock)
     health = SharedHealth(cast("HealthStore", shared), POLICY, clock)
-    for _ in range(10):
-        await health.admit("m", ["p"])
+    for at in range(10):
+        await health.admit("m", ["p"], f"{at}")
     assert shared.asked == 1
     clock.now_s += 61
-    await health.admit("m", ["p"])
+    await health.admit("m", ["p"], "c")
     assert shared.asked == 2
-    await health.fail("m")
-    assert (await health.admit("m", ["p"])).failures == 1
+    await health.fail("m", Failure("c"))
+    assert (await health.admit("m", ["p"], "c")).failures == 1
     assert shared.asked == 3
 
 
@@ -179,36 +329,31 @@ async def test_an_answer_is_reported_only_where_failures_are_known(clock: FakeCl
     health = SharedHealth(cast("HealthStore", shared), POLICY, clock)
     resilience = Resilience(POLICY, health, RateLimiter({}))
 
-    async def answer() -> int:
-        resilience.answered("m", Probe(reported=False))
+    async def answer(*, failed_before: bool = False) -> int:
+        resilience.answered(Call("m", "c", is_probe=False, failed_before=failed_before))
         await resilience.close()
         return shared.recovered
 
-    await health.admit("m", ["p"])
+    await health.admit("m", ["p"], "c")
     assert await answer() == 0
-    await health.fail("m")
+    await health.fail("m", Failure("c"))
     assert [await answer() for _ in range(3)] == [1, 1, 1]
+    assert await answer(failed_before=True) == 2
     # A failure of another worker is known once this one asks.
-    await shared.fail("m")
-    assert await answer() == 1
-    await health.admit("m", ["p"])
-    assert [await answer() for _ in range(3)] == [2, 2, 2]
-    assert (await health.admit("m", ["p"])).failures == 0
+    await shared.fail("m", Failure("other"))
+    assert await answer() == 2
+    await health.admit("m", ["p"], "c")
+    assert [await answer() for _ in range(3)] == [3, 3, 3]
+    assert (await health.admit("m", ["p"], "c")).failures == 0
 
 
-async def test_a_stopped_probe_is_released(stage: Stage) -> None:
-    await _open(stage.store)
-    await stage.passes(0.21)
-    assert (await stage.store.admit("m", ["p"])).probe
-    assert (await stage.store.admit("m", ["p"])).wait_s > 0
-    await stage.store.release("m")
-    health = await stage.store.admit("m", ["p"])
-    assert (health.wait_s, health.probe) == (0, True)
-
-
-async def test_only_a_call_through_a_half_open_breaker_is_a_probe(stage: Stage) -> None:
-    await stage.store.release("m")
-    assert (await stage.store.admit("m", ["p"])) == await stage.store.admit("m", ["p"])
-    assert not (await stage.store.admit("m", ["p"])).probe
-    await _open(stage.store)
-    assert not (await stage.store.admit("m", ["p"])).probe
+async def test_the_last_answer_of_a_process_is_known_with_its_next_failure(clock: FakeClock) -> None:
+    shared = MemoryHealth(POLICY, clock)
+    health = SharedHealth(shared, POLICY, clock)
+    resilience = Resilience(POLICY, health, RateLimiter({}))
+    await health.admit("m", ["p"], "good")
+    await shared.fail("m", Failure("bad"))
+    clock.now_s += 0.1
+    resilience.answered(Call("m", "good", is_probe=False, failed_before=False))
+    clock.now_s += 0.1
+    assert not await health.fail("m", Failure("worse"))

@@ -33,7 +33,7 @@ async def test_redis_keys_of_profiles_do_not_reveal_a_key(
     await _run(settings, server, profiles=PROFILES)
     await _run(settings, server, profiles=PROFILES)
     assert keys_used(server) == ["main", "spare", "spare"]
-    names = [name.decode() async for name in redis.scan_iter("nova:model:*")]
+    names = [name.decode() async for name in redis.scan_iter("nova:model:*:rests:*")]
     assert [name.split(":")[4:6] for name in names] == [["rests", "main"]]
     assert "key-main" not in names[0]
 
