@@ -56,7 +56,11 @@ def _system(turn: TurnRequest) -> Iterator[JsonObject]:
 
 
 def _tool(tool: ToolDefinition) -> JsonObject:
-    function = {"name": wire_name(tool.name), "description": tool.description, "parameters": tool.input_schema}
+    function = {
+        "name": wire_name(tool.name),
+        "description": tool.description,
+        "parameters": {"properties": {}, **tool.input_schema},
+    }
     return {"type": "function", "function": function}
 
 

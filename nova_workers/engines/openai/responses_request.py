@@ -72,7 +72,7 @@ def _tool(tool: ToolDefinition) -> JsonObject:
         "type": "function",
         "name": wire_name(tool.name),
         "description": tool.description,
-        "parameters": tool.input_schema,
+        "parameters": {"properties": {}, **tool.input_schema},
         # Strict mode refuses most schemas of tools. What a call contains is checked before the tool runs.
         "strict": False,
     }

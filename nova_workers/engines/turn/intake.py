@@ -63,7 +63,10 @@ def admit(response: Response, conversation: Sequence[Message]) -> Admitted:
     rejected: dict[str, str] = {}
     for block in response.content:
         if not _is_call(block):
-            content.append(_storable_block(block))
+            kept = _storable_block(block)
+            # A provider takes back only the thinking that it signed.
+            if "signature" not in block or kept == block:
+                content.append(kept)
             continue
         call, problem = _admit_call(block, taken)
         taken.add(call["id"])

@@ -24,6 +24,7 @@ from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
 from tests.requirements import proves
 from tests.support.data import media_samples
 from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.servers.strict.signatures import sign
 
 PNG = base64.b64encode(media_samples.png()).decode()
 PDF = base64.b64encode(media_samples.PDF).decode()
@@ -31,7 +32,7 @@ HELLO = Stream((Part("text", ["Hello"]),))
 THINKS = Part("block", ({"type": "thinking", "thinking": "", "signature": ""}, [
     {"type": "thinking_delta", "thinking": "Let me "},
     {"type": "thinking_delta", "thinking": "see"},
-    {"type": "signature_delta", "signature": "c2ln"},
+    {"type": "signature_delta", "signature": sign("Let me see")},
 ]))  # fmt: skip
 HIDDEN = Part("block", ({"type": "redacted_thinking", "data": "c2VjcmV0"}, []))
 
@@ -69,7 +70,7 @@ async def test_thinking_goes_back_with_its_signature_while_tools_run(
     server.reply(Stream((THINKS, HIDDEN, Part("tool", ("toolu_1", "count", {})))), HELLO)
     options = EngineOptions(mcp_servers=bench.servers(), thinking_budget_tokens=2_000)
     result = await engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
-    thought = {"type": "thinking", "thinking": "Let me see", "signature": "c2ln"}
+    thought = {"type": "thinking", "thinking": "Let me see", "signature": sign("Let me see")}
     hidden = {"type": "redacted_thinking", "data": "c2VjcmV0"}
     assert server.requests[1]["messages"][1]["content"][:2] == [thought, hidden]
     assert result.messages[0].content[:2] == (thought, hidden)
@@ -79,7 +80,7 @@ async def test_thinking_goes_back_with_its_signature_while_tools_run(
     ]
 
 
-THOUGHTS = ({"type": "thinking", "thinking": "Hm", "signature": "s"}, {"type": "redacted_thinking", "data": "x"})
+THOUGHTS = ({"type": "thinking", "thinking": "Hm", "signature": sign("Hm")}, {"type": "redacted_thinking", "data": "x"})
 
 
 async def test_trailing_thinking_of_an_old_conversation_is_not_sent(
@@ -156,14 +157,16 @@ async def test_a_temperature_is_left_out_while_the_model_thinks(server: ModelSer
 
 
 @pytest.mark.parametrize(
-    "source",
+    ("kind", "source"),
     [
-        {"type": "base64", "media_type": "image/png", "data": PNG},
-        {"type": "url", "url": "https://example.org/a.png"},
-        {"type": "file", "file_id": "file_1"},
+        ("image", {"type": "base64", "media_type": "image/png", "data": PNG}),
+        ("document", {"type": "base64", "media_type": "application/pdf", "data": PDF}),
+        ("image", {"type": "url", "url": "https://example.org/a.png"}),
+        ("document", {"type": "url", "url": "https://example.org/a.pdf"}),
+        ("image", {"type": "file", "file_id": "file_1"}),
+        ("document", {"type": "file", "file_id": "file_1"}),
     ],
 )
-@pytest.mark.parametrize("kind", ["image", "document"])
 async def test_images_and_documents_go_in(
     server: ModelServer, engine: AnthropicEngine, kind: str, source: dict[str, str]
 ) -> None:

@@ -15,6 +15,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
 from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.servers.strict.signatures import sign
 
 HELLO = Stream((Part("text", ["Hello"]),))
 
@@ -54,7 +55,7 @@ async def test_the_request_marks_the_stable_prefix_for_the_cache(
 
 async def test_history_is_replayed_byte_for_byte(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(HELLO)
-    thought = {"type": "thinking", "thinking": "Hm", "signature": "s1"}
+    thought = {"type": "thinking", "thinking": "Hm", "signature": sign("Hm")}
     history = (
         Message("user", (text_block("one"),)),
         Message("assistant", (thought, {"type": "tool_use", "id": "toolu_1", "name": "x", "input": {"a": None}})),
@@ -168,11 +169,12 @@ async def test_a_response_cut_off_by_max_tokens_runs_no_incomplete_call(
 
 
 async def test_a_paused_response_is_sent_back_and_continued(server: ModelServer, engine: AnthropicEngine) -> None:
-    server.reply(Stream((Part("text", ["Wait"]),), stop_reason="pause_turn"), HELLO)
+    searches = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tea"}}
+    server.reply(Stream((Part("text", ["Wait"]), Part("block", (searches, []))), stop_reason="pause_turn"), HELLO)
     recorder = TurnRecorder()
     result = await engine.run("hi", EngineOptions(), "sandbox", callbacks=recorder.callbacks())
     assert result.text == "Hello"
-    assert server.requests[1]["messages"][-1] == {"role": "assistant", "content": [text_block("Wait")]}
+    assert server.requests[1]["messages"][-1] == {"role": "assistant", "content": [text_block("Wait"), searches]}
     assert [record.final for record in recorder.records] == [False, True]
 
 

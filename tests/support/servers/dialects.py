@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from tests.support.servers.gemini_dialect import Gemini
 from tests.support.servers.replies import Json, Part, Status, Stream
+from tests.support.servers.strict.signatures import sign
 from tests.support.servers.wire import chunk, event
 
 __all__ = ["Dialect", "dialect_of"]
@@ -93,8 +94,8 @@ class Messages:
                 await self._block({"type": "text", "text": ""}, _deltas("text_delta", "text", part.value))
             case "thinking":
                 block = {"type": "thinking", "thinking": "", "signature": ""}
-                sign = {"type": "signature_delta", "signature": "sig"}
-                await self._block(block, [*_deltas("thinking_delta", "thinking", part.value), sign])
+                signature = {"type": "signature_delta", "signature": sign("".join(part.value))}
+                await self._block(block, [*_deltas("thinking_delta", "thinking", part.value), signature])
             case "tool":
                 call_id, name, given = part.value
                 block = {"type": "tool_use", "id": call_id, "name": name, "input": {}}

@@ -3,6 +3,9 @@
 It is written on bare sockets because a web framework would repair what the tests need broken: streams that stall, that
 end in mid-event, that close without a response. What a well-behaved server sends is tested with `fakellm` as well,
 which we did not write.
+
+It refuses what the real providers refuse (`tests.support.servers.strict`), whatever a test wants it to answer, and a
+test in which it did so fails unless it says that it may.
 """
 
 import asyncio
@@ -15,6 +18,7 @@ from typing import Any
 
 from tests.support.servers.dialects import Dialect, dialect_of
 from tests.support.servers.replies import Drop, Hang, Part, Reply, Status, Stream
+from tests.support.servers.strict import refusal_of
 from tests.support.servers.wire import chunk, event
 
 __all__ = ["Asks", "Drop", "Hang", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
@@ -39,6 +43,10 @@ class ModelServer:
         self.headers: list[dict[str, str]] = []
         self.paths: list[str] = []
         self.connections = 0
+        self.refused: list[str] = []
+        """Why requests were refused that no provider would take."""
+        self.may_refuse = False
+        """Whether the test sends such requests on purpose."""
         self.left = asyncio.Event()
         """Set when a client closed the connection on a stalled stream."""
         self._replies: list[Reply] = []
@@ -82,13 +90,17 @@ class ModelServer:
         if head[0].startswith("GET "):
             await _send_status(writer, Status(404), {})
             return True
-        body: Json = json.loads(await reader.readexactly(int(headers.get("content-length", "0"))))
+        raw = await reader.readexactly(int(headers.get("content-length", "0")))
+        body: Json = json.loads(raw)
         self.headers.append(headers)
         self.requests.append(body)
         path = head[0].split(" ")[1]
         self.paths.append(path)
         speaks = dialect_of(path)
-        reply = self._next(headers, body, speaks)
+        refusal = refusal_of(path, headers, body, len(raw))
+        if refusal is not None:
+            self.refused.append(refusal.message)
+        reply = refusal or self._next(headers, body, speaks)
         if isinstance(reply, Drop):
             return False
         if isinstance(reply, Hang):
@@ -156,7 +168,11 @@ class ModelServer:
 
 @asynccontextmanager
 async def model_server() -> AsyncGenerator[ModelServer]:
-    """Run a server for the block, on a free port of loopback."""
+    """Run a server for the block, on a free port of loopback.
+
+    Raises:
+        AssertionError: It was sent a request that no provider would take.
+    """
     model = ModelServer()
     tasks: set[asyncio.Task[None]] = set()
 
@@ -169,6 +185,7 @@ async def model_server() -> AsyncGenerator[ModelServer]:
     model.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
     try:
         yield model
+        assert model.may_refuse or not model.refused, f"a provider would refuse: {model.refused}"
     finally:
         server.close()
         for task in tuple(tasks):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import json
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -13,14 +14,16 @@ from nova_workers.contracts.runs import Submission
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
+from tests.support.data import media_samples
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream, model_server
 
 Json = dict[str, Any]
 
-BAD = "QkFE"
-GOOD = "R09PRA=="
+BAD = base64.b64encode(media_samples.png(2, 2)).decode()
+"""What the provider refuses, although nothing can be seen to be wrong with it."""
+GOOD = base64.b64encode(media_samples.png(3, 3)).decode()
 NAMED = "messages.0.content.2.image.source.base64.data: Could not process image"
 UNNAMED = "Could not process image"
 
