@@ -198,7 +198,12 @@ async def _on_nova_error(request: Request, error: Exception) -> Response:
 
 async def _on_redis_error(request: Request, error: Exception) -> Response:
     # Routes do without Redis where they can. What they committed before stays committed.
-    _log.warning("http_request.redis_unavailable", path=request.url.path, error=f"{type(error).__name__}: {error}")
+    _log.warning(
+        "http_request.redis_unavailable",
+        outage="redis",
+        path=request.url.path,
+        error=f"{type(error).__name__}: {error}",
+    )
     unavailable = Unavailable(
         f"Redis did not answer ({type(error).__name__}). Try again; what was changed before that stays changed.",
         server="redis",

@@ -9,9 +9,10 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.contracts.http.fleet import QueuedGroup, WorkerView
-from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, RunView
+from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
 from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.runs.reads import FREE_WORKER
+from nova_workers.vocabulary import QueuedReason
 
 __all__ = ["live_workers", "name_missing_worker", "name_missing_workers"]
 
@@ -20,33 +21,38 @@ _log = structlog.get_logger(__name__)
 _DEADLINE_S = 1.0
 
 
-async def live_workers(redis: Redis) -> list[WorkerView]:
-    """Return the workers with a recent record; none if Redis does not answer."""
-    return await _read(redis) or []
+async def live_workers(redis: Redis) -> list[WorkerView] | None:
+    """Return the workers with a recent record; None if Redis does not answer."""
+    return await _read(redis)
 
 
 async def name_missing_worker(redis: Redis, run: RunView) -> RunView:
-    """Replace "a free worker" as the reason why a run waits, if no worker of its queue is alive."""
+    """Replace "a free worker" as the reason why a run waits, if Redis or each worker of its queue is away."""
     if run.waiting_for != FREE_WORKER:
         return run
     served = await _served_queues(redis)
-    if served is None or run.queue in served:
+    if served is None:
+        return run.model_copy(update={"waiting_for": f"{REDIS_UNAVAILABLE}: the run starts when it is back"})
+    if run.queue in served:
         return run
     lack = f"{NO_WORKER_ALIVE} for the queue {run.queue!r}: start one with `nova worker`"
     return run.model_copy(update={"waiting_for": lack})
 
 
 async def name_missing_workers(redis: Redis, groups: list[QueuedGroup]) -> list[QueuedGroup]:
-    """Replace `worker` as the reason of queued runs, where no worker of their queue is alive."""
+    """Replace `worker` as the reason of queued runs, where Redis or each worker of their queue is away."""
     if all(group.reason != "worker" for group in groups):
         return groups
     served = await _served_queues(redis)
-    return [
-        group.model_copy(update={"reason": "no_worker"})
-        if group.reason == "worker" and served is not None and group.queue not in served
-        else group
-        for group in groups
-    ]
+
+    def reason(group: QueuedGroup) -> QueuedReason:
+        if group.reason != "worker":
+            return group.reason
+        if served is None:
+            return "redis_unavailable"
+        return "worker" if group.queue in served else "no_worker"
+
+    return [group.model_copy(update={"reason": reason(group)}) for group in groups]
 
 
 async def _served_queues(redis: Redis) -> frozenset[str] | None:
@@ -66,7 +72,7 @@ async def _read(redis: Redis) -> list[WorkerView] | None:
             named = [worker_id.decode(errors="replace") for worker_id in worker_ids]
             records = await redis.mget([worker_presence(worker_id) for worker_id in named])
     except (RedisError, TimeoutError) as error:
-        _log.warning("workers.redis_unavailable", error=str(error))
+        _log.warning("workers.redis_unavailable", outage="redis", error=str(error))
         return None
     return [worker for record in records if record is not None and (worker := _parse(record)) is not None]
 

@@ -121,10 +121,12 @@ QueuedReason = Literal[
     "behind_in_thread",
     "tenant_full",
     "agent_full",
+    "redis_unavailable",
     "no_worker",
     "worker",
 ]
 """Why a queued run does not run yet; the first that applies. ``full``: as many runs at once as it may have.
+``redis_unavailable``: Redis, which calls the workers, does not answer;
 ``no_worker``: no worker of its queue is alive; ``worker``: only a free slot is missing."""
 
 OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]

@@ -124,7 +124,7 @@ class RunFollower:
                         if await delivery.take(batch):
                             return
         except (RedisError, TimeoutError) as error:
-            _log.warning("following.redis_unavailable", run_id=target.run_id, error=str(error))
+            _log.warning("following.redis_unavailable", outage="redis", run_id=target.run_id, error=str(error))
         await delivery.finish_from_ledger()
 
     async def _stored(self, target: Target) -> AsyncGenerator[list[LiveEvent]]:

@@ -132,7 +132,7 @@ async def _next_noteworthy(feed: TreeFeed, seen: TreeCursor, is_noteworthy: Call
                 if any(is_noteworthy(item.record["event"]) for item in items):
                     return seen
         except RedisError as error:
-            _log.warning("tree_follower.redis_unavailable", error=str(error))
+            _log.warning("tree_follower.redis_unavailable", outage="redis", error=str(error))
             await asyncio.sleep(RETRY_S)
             return seen
     return seen

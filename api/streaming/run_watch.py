@@ -79,7 +79,12 @@ class RunWatch:
             try:
                 await self._look()
             except Unavailable as error:
-                _log.warning("run_watch.database_unavailable", following=len(self._watchers), error=error.message)
+                _log.warning(
+                    "run_watch.database_unavailable",
+                    outage="postgres",
+                    following=len(self._watchers),
+                    error=error.message,
+                )
             except Exception:
                 _log.exception("run_watch.failed")
 

@@ -73,7 +73,7 @@ class StreamPermits:
                     pipeline.expire(open_streams(key_id), _LIFE_S)
                 await pipeline.execute()
             except RedisError as error:
-                _log.warning("stream_permits.not_renewed", open=len(self._open), error=str(error))
+                _log.warning("stream_permits.not_renewed", outage="redis", open=len(self._open), error=str(error))
 
     async def _take(self, permit: "StreamPermit") -> None:
         if self._mine[permit.key_id] >= self._per_key or await self._count_with(permit) > self._per_key:

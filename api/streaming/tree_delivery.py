@@ -175,7 +175,7 @@ class TreeDelivery:
             try:
                 items = await self._feed.read(self._sent)
             except RedisError as error:
-                _log.warning("tree_follower.redis_unavailable", error=str(error))
+                _log.warning("tree_follower.redis_unavailable", outage="redis", error=str(error))
                 await asyncio.sleep(RETRY_S)
                 return sent
             if not items:

@@ -120,6 +120,7 @@ class BrokerDispatcher:
             # No broker failure is raised: the run is in the ledger.
             _log.warning(
                 "doorbell.not_sent",
+                outage="redis",
                 queue=queue,
                 count=count,
                 error=f"{type(error).__name__}: {error}",

@@ -40,6 +40,6 @@ class Notifier:
         try:
             await self._redis.publish(channel, payload)
         except RedisError as error:
-            _log.warning("notification.lost", channel=channel, error=str(error), **logged)
+            _log.warning("notification.lost", outage="redis", channel=channel, error=str(error), **logged)
         except Exception:
             _log.exception("notification.failed", channel=channel, **logged)

@@ -69,7 +69,9 @@ class Deliverer:
 
     async def pause(self, failures: int, error: Unavailable | TooManyRequests) -> None:
         """Wait after a request that the API did not answer."""
-        _log.warning("channel.api_away", channel=self._channel.name, failures=failures, error=error.message)
+        _log.warning(
+            "channel.api_away", outage="api", channel=self._channel.name, failures=failures, error=error.message
+        )
         await asyncio.sleep(self._patience.delay_s(failures))
 
     async def _with_content(self, reply: Reply, file: File) -> Reply:

@@ -102,7 +102,7 @@ class Journal:
             except (Unauthenticated, Forbidden):
                 raise
             except NovaError as error:
-                _log.warning("channel.api_away", lease=self._name, error=error.message)
+                _log.warning("channel.api_away", outage="api", lease=self._name, error=error.message)
             else:
                 self._fence, self._renewed_s = lease.fence, began_s
                 self._state = _State.model_validate(lease.state)

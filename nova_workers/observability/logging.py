@@ -20,6 +20,7 @@ from opentelemetry import trace
 from structlog.typing import EventDict, Processor, WrappedLogger
 
 from nova_workers.observability.lines import LineHandler, StructuredLines, write_lines_at_once
+from nova_workers.observability.outages import OneLineAState
 from nova_workers.observability.plain_console import plain_console
 from nova_workers.observability.ports import TelemetryConfig
 from nova_workers.observability.redaction import frames_of, redact_secrets
@@ -75,7 +76,7 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
     write_lines_at_once()
     handler = LineHandler(target)
     structlog.configure(
-        processors=[*shared, *final],
+        processors=[OneLineAState(), *shared, *final],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=partial(StructuredLines, handler),
         cache_logger_on_first_use=False,

@@ -79,7 +79,7 @@ class ControlChannel:
                             _on_message(cast(bytes, message["data"]), on_cancel, foreign)
                 except RedisError as error:
                     if not is_reported:
-                        _log.warning("control.redis_unavailable", error=str(error))
+                        _log.warning("control.redis_unavailable", outage="redis", error=str(error))
                     is_reported = True
                     await asyncio.sleep(_RECONNECT_S)
                 except Exception:

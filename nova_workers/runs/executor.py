@@ -80,7 +80,7 @@ class RunExecutor:
                 tried.add(bell.thread_id)
             await self._serve_fairly(bell, tried)
         except Unavailable as error:
-            _log.warning("doorbell.waits", run_id=bell.run_id, error=error.message)
+            _log.warning("doorbell.waits", outage="postgres", run_id=bell.run_id, error=error.message)
             # In this slot, so that the doorbells of a database that is away do not keep the fleet busy.
             await asyncio.sleep(_RING_AGAIN_S)
             self._parts.dispatcher.ring_runs([bell])
@@ -145,14 +145,14 @@ class RunExecutor:
             )
         except RedisError as error:
             # The claim's fence decides ownership; the lock only avoids useless claims.
-            _log.warning("lock.redis_unavailable", thread_id=bell.thread_id, error=str(error))
+            _log.warning("lock.redis_unavailable", outage="redis", thread_id=bell.thread_id, error=str(error))
             return True
 
     async def _unlock(self, bell: Doorbell, token: str) -> bool:
         try:
             return await self._parts.locks.release(bell.thread_id, token)
         except RedisError as error:
-            _log.warning("lock.not_released", thread_id=bell.thread_id, error=str(error))
+            _log.warning("lock.not_released", outage="redis", thread_id=bell.thread_id, error=str(error))
             unlocking = asyncio.create_task(self._unlock_later(bell, token))
             self._unlocking.add(unlocking)
             unlocking.add_done_callback(self._unlocking.discard)
@@ -222,7 +222,7 @@ class RunExecutor:
             return await self._parts.fair_queue.after_cap(claim.tenant_id)
         except Unavailable as error:
             # As after a crash here, the reconciler rings for runs that now fit under the cap.
-            _log.warning("cap.doorbell_not_sent", error=error.message)
+            _log.warning("cap.doorbell_not_sent", outage="postgres", error=error.message)
             return None
 
 

@@ -78,7 +78,7 @@ class LostWorkers:
                 is_away = False
             except Unavailable as error:
                 if not is_away:
-                    _log.warning("lost_workers.cannot_look", error=error.message)
+                    _log.warning("lost_workers.cannot_look", outage="postgres", error=error.message)
                 is_away = True
             except Exception:  # the loop head of looks: a defect here must not leave recovery to leases for good
                 _log.exception("lost_workers.crashed")
@@ -129,6 +129,6 @@ class LostWorkers:
             async with asyncio.timeout(_WITHDRAW_S), self._database.connection() as connection:
                 await forget_worker(connection, self._worker_id)
         except (Unavailable, TimeoutError) as error:
-            _log.warning("lost_workers.not_withdrawn", error=str(error))
+            _log.warning("lost_workers.not_withdrawn", outage="postgres", error=str(error))
             return False
         return True

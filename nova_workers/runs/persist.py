@@ -46,6 +46,6 @@ async def persist(
         except Unavailable as error:
             if abort.reason == "lost":
                 raise RunLost("The lease expired while the database was unavailable.") from error
-            _log.warning("run.write_waits", pause_s=pause_s, error=str(error))
+            _log.warning("run.write_waits", outage="postgres", pause_s=pause_s, error=str(error))
             await asyncio.sleep(pause_s)
             pause_s = min(pause_s * 2, _LONGEST_PAUSE_S)

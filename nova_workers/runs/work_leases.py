@@ -66,7 +66,7 @@ class WorkLeases(Generic[_Item]):
             async with asyncio.timeout(self.renew_s), self._database.connection() as connection:
                 await self._renew(connection, items, lease=self.duration)
         except (NovaError, TimeoutError) as error:
-            _log.warning("work.not_renewed", kind=self._kind, count=len(items), error=str(error))
+            _log.warning("work.not_renewed", outage="postgres", kind=self._kind, count=len(items), error=str(error))
 
     async def settle(self, write: Callable[[Connection], Awaitable[_Result]]) -> _Result:
         """Record results of work; again while the database is unavailable, until the leases have expired.
@@ -94,6 +94,6 @@ class WorkLeases(Generic[_Item]):
             async with asyncio.timeout(_RELEASE_S), self._database.connection() as connection:
                 await self._release(connection, items)
         except (NovaError, TimeoutError) as error:
-            _log.warning("work.not_released", kind=self._kind, count=len(items), error=str(error))
+            _log.warning("work.not_released", outage="postgres", kind=self._kind, count=len(items), error=str(error))
             return False
         return True

@@ -132,7 +132,7 @@ class Feed:
                             yield decode(payload)
                 return
             except RedisError as error:
-                _log.warning("hub.catch_up_failed", run_id=self.run_id, error=str(error))
+                _log.warning("hub.catch_up_failed", outage="redis", run_id=self.run_id, error=str(error))
                 if not is_patient:
                     return
                 await asyncio.sleep(_RECONNECT_S)
@@ -238,7 +238,7 @@ class StreamHub:
                     self._take(await self._subscriber.receive())
             except RedisError as error:
                 if self._is_connected or not self._reported:
-                    _log.warning("hub.redis_unavailable", feeds=self.open_feeds, error=str(error))
+                    _log.warning("hub.redis_unavailable", outage="redis", feeds=self.open_feeds, error=str(error))
                 self._is_connected, self._reported = False, True
                 self._subscribed.clear()
                 await asyncio.sleep(_RECONNECT_S)

@@ -147,7 +147,7 @@ class EventPublisher:
             try:
                 await self._flush_due()
             except RedisError as error:
-                _log.warning("events.redis_unavailable", waiting=len(self._dirty), error=str(error))
+                _log.warning("events.redis_unavailable", outage="redis", waiting=len(self._dirty), error=str(error))
                 await asyncio.sleep(_RETRY_S)
                 self._wake.set()
             except Exception:
@@ -213,7 +213,7 @@ class EventPublisher:
             if isinstance(answer, ResponseError) and "equal or smaller" in str(answer):
                 await self._look_who_writes(events, batch[-1][0])
             elif isinstance(answer, Exception):
-                _log.warning("events.not_sent", run_id=events.run_id, error=str(answer))
+                _log.warning("events.not_sent", outage="redis", run_id=events.run_id, error=str(answer))
 
     async def _send_news(self, sent: Sequence[TreeNews]) -> None:
         """Send the oldest changes of orchestrations. After a failure they are sent again: an event may come twice."""
@@ -229,7 +229,7 @@ class EventPublisher:
             self._news.popleft()
         for answer in answers:
             if isinstance(answer, Exception):
-                _log.warning("events.tree_not_sent", error=str(answer))
+                _log.warning("events.tree_not_sent", outage="redis", error=str(answer))
 
     async def _look_who_writes(self, events: RunEvents, last_seq: int) -> None:
         """Find the reason of a refusal: a later attempt writes now, or the entry was added and its reply lost."""

@@ -129,6 +129,8 @@ class LeaseKeeper:
             try:
                 async with asyncio.timeout(self._settings.lease_renew_s / 2):
                     await self.renew()
+            except TimeoutError:
+                _log.warning("lease.not_renewed_in_time", outage="servers", held=len(self._held))
             except Exception:
                 _log.exception("lease.renew_failed")
 
@@ -160,7 +162,7 @@ class LeaseKeeper:
             async with self._database.connection() as connection:
                 renewals = await renew_leases(connection, [run.claim for run in held], self._settings.lease_ttl_s)
         except Unavailable as error:
-            _log.warning("lease.database_unavailable", held=len(held), error=error.message)
+            _log.warning("lease.database_unavailable", outage="postgres", held=len(held), error=error.message)
             return
         kept = {renewal.run_id: renewal for renewal in renewals}
         for run in held:
@@ -176,7 +178,7 @@ class LeaseKeeper:
         try:
             lost = await self._locks.extend([(run.claim.thread_id, run.token) for run in held])
         except RedisError as error:
-            _log.warning("lease.redis_unavailable", held=len(held), error=str(error))
+            _log.warning("lease.redis_unavailable", outage="redis", held=len(held), error=str(error))
             return
         for thread_id in lost:
             _log.warning("lease.lock_held_by_another", thread_id=thread_id)

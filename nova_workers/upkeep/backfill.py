@@ -175,7 +175,7 @@ class Backfill:
                     pause=move.pause,
                 )
         except Unavailable as error:
-            _log.warning("backfill.not_released", error=str(error), due_again_after_s=_LEASE.seconds)
+            _log.warning("backfill.not_released", outage="postgres", error=str(error), due_again_after_s=_LEASE.seconds)
 
     async def _must_stop(self, until_s: float, done: Backfilled) -> bool:
         if self._draining or self._clock.monotonic_s() >= until_s:

@@ -150,7 +150,9 @@ class BatchingConsumer(Consumer):
 
 
 def _log_attempt(error: Exception, pause_s: float) -> None:
-    _log.warning("broker.unavailable", error=f"{type(error).__name__}: {error}", pause_s=round(pause_s, 1))
+    _log.warning(
+        "broker.unavailable", outage="redis", error=f"{type(error).__name__}: {error}", pause_s=round(pause_s, 1)
+    )
 
 
 def _await_broker() -> None:

@@ -56,7 +56,7 @@ class Presence:
             try:
                 await self.report()
             except RedisError as error:
-                _log.warning("presence.redis_unavailable", error=str(error))
+                _log.warning("presence.redis_unavailable", outage="redis", error=str(error))
             except Exception:
                 _log.exception("presence.failed")
             await asyncio.sleep(_EVERY_S)

@@ -80,5 +80,11 @@ async def _view(caller: Caller, state: ApiState) -> FleetView:
     async with state.services.database.connection() as connection:
         depth = await ledger.fleet_depth(connection, tenant_id)
         switches = await ledger.list_switches(connection, tenant_id)
-    workers = await live_workers(state.services.redis) if sees_all else None
-    return FleetView(runs=dict(depth.runs), queues=list(depth.queues), workers=workers, switches=switches)
+    workers = await live_workers(state.services.redis)
+    return FleetView(
+        runs=dict(depth.runs),
+        queues=list(depth.queues),
+        workers=(workers or []) if sees_all else None,
+        redis_answers=workers is not None,
+        switches=switches,
+    )

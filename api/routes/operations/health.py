@@ -74,7 +74,7 @@ async def metrics(state: State) -> Response:
         )
         state.services.metrics.backfill_tenants_behind.set(behind)
     except (Unavailable, TimeoutError) as error:
-        _log.warning("metrics.fleet_unknown", error=str(error))
+        _log.warning("metrics.fleet_unknown", outage="postgres", error=str(error))
     body, content_type = state.services.metrics.exposition()
     return Response(body, media_type=content_type)
 

@@ -96,6 +96,10 @@ def _show(session: Session, view: FleetView) -> None:
                 for worker in view.workers
             ],
         )
+    elif not view.redis_answers:
+        out.note(
+            "Redis does not answer: messages are accepted, and start when it is back. Check NOVA_REDIS_URL", "yellow"
+        )
     elif view.workers is None:
         out.note("Workers are shown to keys with the scope operator. `nova doctor` checks them.")
     else:

@@ -11,7 +11,7 @@ from nova_workers.cli.talk.live import LiveView, cost_line
 from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.cli.terminal.output import stamp
 from nova_workers.contracts.events import EventCursor, Steered, StreamEnd
-from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, RunView
+from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
 from nova_workers.errors import IllegalTransition, NovaError
 
 __all__ = ["Interrupt", "follow", "on_interrupt", "outcome_code", "took_s", "why_it_waits"]
@@ -164,7 +164,7 @@ def why_it_waits(run: RunView) -> str:
     if run.status == "scheduled":
         return f"starts at {stamp(run.start_at)}"
     if run.waiting_for:
-        # Pauses and missing workers come as sentences, other reasons as nouns.
-        sentence = " is paused" in run.waiting_for or NO_WORKER_ALIVE in run.waiting_for
+        # Pauses and missing servers come as sentences, other reasons as nouns.
+        sentence = " is paused" in run.waiting_for or run.waiting_for.startswith((NO_WORKER_ALIVE, REDIS_UNAVAILABLE))
         return run.waiting_for if sentence else f"waits for {run.waiting_for}"
     return f"queued behind {run.position}" if run.position else "queued"

@@ -1,11 +1,11 @@
-"""Warns a command that waits for a run if no worker is alive."""
+"""Warns a command that waits for a run if Redis does not answer, or no worker is alive."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
 from nova_workers.cli.command import Session
-from nova_workers.contracts.http.wire import NO_WORKER_ALIVE
+from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE
 from nova_workers.errors import NovaError
 from nova_workers.stopping import stop_tasks
 
@@ -17,7 +17,7 @@ _LOOK_EVERY_S = 5.0
 
 @asynccontextmanager
 async def missing_worker_noted(session: Session, run_id: str, note: Callable[[str, str], None]) -> AsyncGenerator[None]:
-    """Poll a run inside the block, and print one note if no worker is alive for it.
+    """Poll a run inside the block, and print one note if Redis or each worker for it is away.
 
     Args:
         session: A session of the run's tenant.
@@ -37,7 +37,7 @@ async def _look(session: Session, run_id: str, note: Callable[[str, str], None])
         # The wait itself reports an API that fails.
         with suppress(NovaError):
             run = await session.client.runs.get(run_id)
-            if run.waiting_for and NO_WORKER_ALIVE in run.waiting_for:
+            if run.waiting_for and run.waiting_for.startswith((NO_WORKER_ALIVE, REDIS_UNAVAILABLE)):
                 note(f"⏸ {run.id} is queued; {run.waiting_for}", "yellow")
                 return
         await asyncio.sleep(_LOOK_EVERY_S)

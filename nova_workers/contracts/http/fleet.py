@@ -89,5 +89,7 @@ class FleetView(View):
     """Open runs by status, and those that ended in the last hour."""
     queues: list[QueueDepth]
     workers: list[WorkerView] | None
-    """Null without the scope `operator`: workers serve all tenants."""
+    """Null without the scope `operator`: workers serve all tenants. Empty while Redis does not answer."""
+    redis_answers: bool = True
+    """Whether Redis answers. While it does not, messages are accepted, and start when it is back."""
     switches: list[SwitchView]

@@ -155,7 +155,9 @@ class ThreadView(View):
 
 
 NO_WORKER_ALIVE = "no worker is alive"
-"""`RunView.waiting_for` of a queued run that no worker can take."""
+"""In `RunView.waiting_for` of a queued run that no worker can take."""
+REDIS_UNAVAILABLE = "Redis does not answer"
+"""In `RunView.waiting_for` of a queued run whose doorbell reaches no worker."""
 
 
 class RunCreate(Body):

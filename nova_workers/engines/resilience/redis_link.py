@@ -42,7 +42,9 @@ class RedisLink:
                 answer = (await question(),)
         except (RedisError, TimeoutError, OSError) as error:
             self._away_until_s = self._clock() + self._away_s
-            _log.warning("redis_not_asked", purpose=self._purpose, error=f"{type(error).__name__}: {error}")
+            _log.warning(
+                "redis_not_asked", outage="redis", purpose=self._purpose, error=f"{type(error).__name__}: {error}"
+            )
         _raise_lost_cancellation()
         return answer
 
