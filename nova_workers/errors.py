@@ -87,6 +87,7 @@ EngineErrorKind = Literal[
     "compaction_failure",
     "worker_lost",
     "budget_exceeded",
+    "engine_error",
     "unknown",
 ]
 

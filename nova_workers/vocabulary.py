@@ -140,8 +140,9 @@ Queue = Literal[LiveQueue, "system"]
 RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
 """What a run was submitted by."""
 CancelReason = Literal["cancel", "interrupt"]
-AttemptEnd = Literal["waiting", "requeued", "lost"]
-"""How an attempt ended that did not end its run: the run waited, its worker requeued it, or its lease expired."""
+AttemptEnd = Literal["waiting", "requeued", "lost", "engine_error"]
+"""How an attempt ended that did not end its run: the run waited, its worker requeued it, its lease expired, or an
+exception ended it that no code expected."""
 SuspendedStatus = Literal["waiting", "queued"]
 """Status of a run after its suspension. ``queued``: it was canceled meanwhile."""
 

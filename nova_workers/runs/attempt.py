@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 
 import structlog
@@ -16,19 +17,21 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, PlannedEffect
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import ANSWERABLE
-from nova_workers.errors import RunLost
+from nova_workers.errors import RunLost, Unavailable, Unstorable
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.runs.finish import finish_run, requeue_run
+from nova_workers.ledger.runs.finish import finish_run, requeue_run, requeue_run_once
 from nova_workers.ledger.runs.resume import Journal, find_results, load_journal
 from nova_workers.ledger.waits.suspend import Suspended, suspend_run
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.failures import defect_of, is_end_of_task, is_outage, place_of
 from nova_workers.runs.fairness import FairQueue
 from nova_workers.runs.orchestrated import AfterTransition, OrchestratedRuns
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.persist import persist
 from nova_workers.runs.reports import RunReports
 from nova_workers.runs.suspend import new_waits
+from nova_workers.runs.turns.facts import turn_facts
 from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored, with_results
 from nova_workers.runs.turns.recorder import TurnRecorder
 from nova_workers.runs.turns.runner import TurnRunner
@@ -40,6 +43,8 @@ from nova_workers.tools import CommandPolicy, ModeRules, ToolPolicy
 __all__ = ["AttemptRunner", "ExecutorParts"]
 
 _log = structlog.get_logger(__name__)
+
+_AFTER_OUTAGE_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,66 +78,124 @@ class AttemptRunner:
     async def execute(self, run: HeldRun) -> Doorbell | None:
         """Play the turn of a claimed run and commit its outcome; return the doorbell to ring next, if any.
 
+        However the attempt ends, it ends its claim. An exception that no code expected, from whatever code, requeues
+        the run once in its life, and the second one fails it. An outage of a server of ours requeues it as well.
+
         Raises:
             RunLost: Another worker may have claimed the run.
         """
-        claim = run.claim
-        parts = self._parts
+        claim, parts = run.claim, self._parts
         place = claim.place
         tree = None if place is None else TreeSource(place.orchestration_id, place.agent_id)
         events = parts.publisher.open(claim.run_id, claim.attempt, tree)
         started_s = parts.clock.monotonic_s()
-        journal = Journal((), 1)
-        if claim.attempt > 1:
-            journal = await persist(parts.database, run.abort, lambda c: load_journal(c, claim.turn_id))
-        recorder = TurnRecorder(
+        recorder: TurnRecorder | None = None
+        try:
+            self._reports.claimed(claim)
+            journal = Journal((), 1)
+            if claim.attempt > 1:
+                journal = await self._committed(run)
+            recorder = self._recorder(run, journal, events)
+            recorder.begin()
+            await _events_written()
+            outcome = ended_before_start(run, journal)
+            if outcome is None:
+                if place is not None:
+                    await persist(parts.database, run.abort, lambda c: parts.orchestrated.starting(c, claim))
+                outcome = await parts.turns.play(run, recorder, events)
+            return await self._commit(run, outcome, recorder, events, started_s)
+        except RunLost:
+            raise
+        except BaseException as error:
+            if is_end_of_task(error):
+                raise
+            if is_outage(error):
+                return await self._requeue_after_outage(run, error, events)
+            return await self._end_after_defect(run, error, recorder, events, started_s)
+
+    def _recorder(self, run: HeldRun, journal: Journal, events: RunEvents) -> TurnRecorder:
+        parts = self._parts
+        return TurnRecorder(
             run,
             journal,
             database=parts.database,
             publisher=parts.publisher,
             events=events,
             clock=parts.clock,
-            policy=_tool_policy(claim, parts.settings.tools, journal.steps),
+            policy=_tool_policy(run.claim, parts.settings.tools, journal.steps),
         )
-        recorder.begin()
-        await _events_written()
-        outcome = ended_before_start(run, journal)
-        if outcome is None:
-            if claim.place is not None:
-                await persist(parts.database, run.abort, lambda c: parts.orchestrated.starting(c, claim))
-            outcome = await parts.turns.play(run, recorder, events)
+
+    async def _committed(self, run: HeldRun) -> Journal:
+        return await persist(self._parts.database, run.abort, lambda c: load_journal(c, run.claim.turn_id))
+
+    async def _commit(
+        self, run: HeldRun, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, started_s: float
+    ) -> Doorbell | None:
         if outcome.status == "requeue":
             return await self._requeue(run, events)
-        if outcome.status == "suspend" and outcome.result is not None:
-            try:
-                return await self._suspend(run, outcome.result, recorder, events)
-            except RunLost:
-                raise
-            except Exception as error:
-                # A defect that the next attempt would meet again: end the run with an error.
-                _log.exception("run.not_suspended")
-                why = f"{type(error).__name__} while suspending the run; see the log."
-                defect = EngineError("unknown", why, retryable=False)
-                outcome = failed(defect, recorder.journal())
-        duration_s = parts.clock.monotonic_s() - started_s
+        duration_s = self._parts.clock.monotonic_s() - started_s
         try:
+            if outcome.status == "suspend" and outcome.result is not None:
+                return await self._suspend(run, outcome.result, recorder, events)
             return await self._finish(run, outcome, recorder, events, duration_s)
-        except RunLost:
-            raise
-        except Exception as error:
-            # The data cannot be stored: another attempt would pay for the same turn and fail here again.
+        except Unstorable as error:
+            # Another attempt would pay for the same turn and fail here again.
             _log.exception("run.not_stored")
-            journal = await persist(parts.database, run.abort, lambda c: load_journal(c, claim.turn_id))
-            outcome = not_stored(error, journal, recorder.unwritten or outcome.step)
+            outcome = not_stored(error, await self._committed(run), recorder.unwritten or outcome.step)
             return await self._finish(run, outcome, recorder, events, duration_s)
 
     async def _requeue(self, run: HeldRun, events: RunEvents) -> Doorbell:
         claim = run.claim
         run.ending = True
         await persist(self._parts.database, run.abort, lambda c: requeue_run(c, claim))
-        events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status="queued"), urgent=True)
-        _log.info("run.requeued")
-        return Doorbell(claim.run_id, claim.thread_id, claim.queue)
+        return _announce_requeued(claim, events)
+
+    async def _requeue_after_outage(self, run: HeldRun, error: BaseException, events: RunEvents) -> Doorbell:
+        _log.warning("run.outage", error=str(error))
+        bell = await self._requeue(run, events)
+        # In this slot, so that the runs of a server that is away do not keep the fleet busy.
+        await asyncio.sleep(_AFTER_OUTAGE_S)
+        return bell
+
+    async def _end_after_defect(
+        self,
+        run: HeldRun,
+        error: BaseException,
+        recorder: TurnRecorder | None,
+        events: RunEvents,
+        started_s: float,
+    ) -> Doorbell | None:
+        """Requeue the run after an unexpected exception, or fail it if that was its second."""
+        claim, database = run.claim, self._parts.database
+        _log.error("run.engine_error", place=place_of(error), exc_info=error)
+        if await persist(database, run.abort, lambda c: requeue_run_once(c, claim)):
+            return _announce_requeued(claim, events)
+        defect = defect_of(error)
+        duration_s = self._parts.clock.monotonic_s() - started_s
+        try:
+            journal = await self._committed(run)
+            if recorder is None:
+                recorder = self._recorder(run, journal, events)
+            recorder.take_journal(journal)
+            return await self._finish(run, failed(defect, journal), recorder, events, duration_s)
+        except (RunLost, Unavailable):
+            raise
+        except Exception:
+            # What belongs to the end beside the run's own rows fails too: the reconciler does it later.
+            _log.exception("run.ended_alone")
+            return await self._finish_alone(run, defect, events, duration_s)
+
+    async def _finish_alone(
+        self, run: HeldRun, error: EngineError, events: RunEvents, duration_s: float
+    ) -> Doorbell | None:
+        claim = run.claim
+        finish = self._describe(claim, Outcome("failed", "error", error=error), None, events, duration_s)
+        # The last step has no messages, so its position does not matter.
+        finished = await persist(self._parts.database, run.abort, lambda c: finish_run(c, claim, finish, seq=0))
+        with _after_commit():
+            self._reports.announce(claim, finish, finished, events)
+            self._reports.finished(claim, finish, finished)
+        return finished.next_run
 
     async def _suspend(
         self, run: HeldRun, result: EngineResult, recorder: TurnRecorder, events: RunEvents
@@ -157,17 +220,18 @@ class AttemptRunner:
 
         in_transaction = claim.place is not None or bool(masters)
         suspended, after = await persist(parts.database, run.abort, write, transaction=in_transaction)
-        if suspended.status == "waiting":
-            # The response with these calls is committed, so what was streamed of it is valid.
-            events.emit(live.Step(index=result.deferred[0].call.step))
-            for wait in waits:
-                events.emit(live.Waiting.of(wait.tool_call_id, wait.request))
-        events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
-        parts.metrics.runs_suspended.labels(claim.queue).inc()
-        await parts.orchestrated.apply(after)
-        if any(wait.request.kind in ANSWERABLE for wait in waits):
-            parts.dispatcher.ring_deliveries()
-        _log.info("run.suspended", waits=[wait.request.kind for wait in waits])
+        with _after_commit():
+            if suspended.status == "waiting":
+                # The response with these calls is committed, so what was streamed of it is valid.
+                events.emit(live.Step(index=result.deferred[0].call.step))
+                for wait in waits:
+                    events.emit(live.Waiting.of(wait.tool_call_id, wait.request))
+            events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
+            parts.metrics.runs_suspended.labels(claim.queue).inc()
+            await parts.orchestrated.apply(after)
+            if any(wait.request.kind in ANSWERABLE for wait in waits):
+                parts.dispatcher.ring_deliveries()
+            _log.info("run.suspended", waits=[wait.request.kind for wait in waits])
         return Doorbell(claim.run_id, claim.thread_id, claim.queue) if suspended.status == "queued" else None
 
     async def _finish(
@@ -193,13 +257,14 @@ class AttemptRunner:
         orchestrated = claim.place is not None
         may_be_awaited = claim.parent_run_id is not None or (claim.place is not None and claim.place.role == "MASTER")
         finished, after = await persist(parts.database, run.abort, write, transaction=orchestrated or may_be_awaited)
-        # Before the end of an orchestration, which is the last event of its stream.
-        self._reports.announce(run.claim, finish, finished, events)
-        await _events_written()
-        await parts.orchestrated.apply(after)
-        self._reports.finished(run.claim, finish, finished)
-        if finished.effects:
-            parts.dispatcher.ring_effects()
+        with _after_commit():
+            # Before the end of an orchestration, which is the last event of its stream.
+            self._reports.announce(run.claim, finish, finished, events)
+            await _events_written()
+            await parts.orchestrated.apply(after)
+            self._reports.finished(run.claim, finish, finished)
+            if finished.effects:
+                parts.dispatcher.ring_effects()
         return finished.next_run
 
     async def _with_recorded_results(self, run: HeldRun, outcome: Outcome) -> Outcome:
@@ -214,7 +279,7 @@ class AttemptRunner:
         return replace(outcome, step=with_results(step, recorded))
 
     def _describe(
-        self, claim: Claim, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, duration_s: float
+        self, claim: Claim, outcome: Outcome, recorder: TurnRecorder | None, events: RunEvents, duration_s: float
     ) -> Finish:
         assert outcome.status not in ("requeue", "suspend")  # noqa: S101 - narrows the type; the caller has branched on it
         result = outcome.result
@@ -232,12 +297,28 @@ class AttemptRunner:
             provider=None if result is None else result.provider,
             duration_ms=round(duration_s * 1000),
             final_event_id=str(events.upcoming(2 if outcome.error is not None else 1)),
-            first_token_at=recorder.first_token_at,
+            first_token_at=None if recorder is None else recorder.first_token_at,
             effects=self._parts.effects,
             limit=None if result is None else result.limit,
             output=None if result is None else result.output,
-            facts=recorder.facts,
+            facts=turn_facts(claim) if recorder is None else recorder.facts,
         )
+
+
+def _announce_requeued(claim: Claim, events: RunEvents) -> Doorbell:
+    with _after_commit():
+        events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status="queued"), urgent=True)
+        _log.info("run.requeued")
+    return Doorbell(claim.run_id, claim.thread_id, claim.queue)
+
+
+@contextmanager
+def _after_commit() -> Generator[None]:
+    """Log what fails within the block: what is committed stays, and readers of the ledger find it there."""
+    try:
+        yield
+    except Exception:
+        _log.exception("run.not_announced")
 
 
 async def _events_written() -> None:

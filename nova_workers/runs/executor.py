@@ -208,7 +208,6 @@ class RunExecutor:
             parts.tracing.span("nova.run", parent=claim.traceparent, attributes=span_attributes(claim)),
             hiding(Redactor()),
         ):
-            self._reports.claimed(claim)
             try:
                 yield run
             except RunLost as error:

@@ -29,6 +29,7 @@ _ERRORS: Mapping[str, str] = {
     "compaction_failure": "The older part of the conversation could not be summarised",
     "worker_lost": "The workers that executed this turn were lost",
     "budget_exceeded": "The budget is spent",
+    "engine_error": "An error in the fleet's own code ended the turn",
     "unknown": "The turn failed",
 }
 

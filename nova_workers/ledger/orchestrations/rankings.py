@@ -10,7 +10,7 @@ from nova_workers.vocabulary import TASK_CATEGORIES, TaskCategory
 
 __all__ = ["Ranking", "list_rankings", "refresh_rankings"]
 
-_FAILURES_OF_THE_FLEET = ("worker_lost", "rate_limit", "auth_failure", "budget_exceeded")
+_FAILURES_OF_THE_FLEET = ("worker_lost", "rate_limit", "auth_failure", "budget_exceeded", "engine_error")
 """Kinds of failure that say nothing about the model."""
 
 # Computes the rankings of every tenant whose latest are older than `fresh_s`, from runs of agents that ended in the

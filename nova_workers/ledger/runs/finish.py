@@ -26,9 +26,9 @@ from nova_workers.ledger.runs.step_rows import (
     message_rows,
     usage_values,
 )
-from nova_workers.vocabulary import EffectCondition
+from nova_workers.vocabulary import AttemptEnd, EffectCondition
 
-__all__ = ["finish_run", "requeue_claimed", "requeue_run"]
+__all__ = ["finish_run", "requeue_claimed", "requeue_run", "requeue_run_once"]
 
 _NEXT = """
 LEFT JOIN LATERAL (SELECT r.id AS next_id, r.queue AS next_queue
@@ -146,9 +146,13 @@ SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_token
  WHERE ended.id = :run_id AND ended.fence = :fence AND ended.status = :status
 """
 
-# Requeues the run, in front, so that another worker continues after the last committed step. Fenced: a claim that lost
-# its run changes nothing.
-_REQUEUE = f"""
+
+def _requeueing(ended: AttemptEnd, *, unless: str = "false") -> str:
+    """Return the statement that requeues a run, in front, for another worker to continue after the last committed step.
+
+    Fenced: a claim that lost its run changes nothing. So does one of a run ``r`` for which a condition holds.
+    """
+    return f"""
 WITH thread AS (
     SELECT id FROM threads WHERE id = :thread_id FOR UPDATE
 ), mine AS (
@@ -156,14 +160,24 @@ WITH thread AS (
        SET status = 'queued', lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now()
       FROM thread, runs o
      WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id AND o.id = r.id
+       AND NOT ({unless})
     RETURNING r.id, r.tenant_id, r.thread_id, r.attempt, r.claimed_at, o.worker_id AS holder_id
 ), ended AS (
-    {insert_attempts("mine", ended="requeued")}
+    {insert_attempts("mine", ended=ended)}
 ), freed AS (
     UPDATE threads SET active_run_id = NULL FROM mine WHERE threads.id = mine.thread_id
 )
 SELECT id FROM mine
 """
+
+
+_REQUEUE = _requeueing("requeued")
+
+# At most once in the life of a run, whichever worker has it: the attempt is the mark.
+_REQUEUE_ONCE = _requeueing(
+    "engine_error",
+    unless="EXISTS (SELECT FROM run_attempts a WHERE a.run_id = r.id AND a.ended = 'engine_error')",
+)
 
 # Whether this claim already requeued its run: the reply was lost, and no worker has claimed the run since.
 _REQUEUED = "SELECT id FROM runs WHERE id = :run_id AND fence = :fence AND status = 'queued'"
@@ -254,5 +268,21 @@ async def requeue_run(connection: Connection, claim: Claim) -> None:
         RunLost: The run is not this claim's any more.
     """
     back = await requeue_claimed(connection, run_id=claim.run_id, thread_id=claim.thread_id, fence=claim.fence)
-    if not back and await connection.fetchval(_REQUEUED, run_id=claim.run_id, fence=claim.fence) is None:
+    if not back and not await _was_requeued(connection, claim):
         raise RunLost(f"Run {claim.run_id!r} is no longer held under fence {claim.fence}.", run_id=claim.run_id)
+
+
+async def requeue_run_once(connection: Connection, claim: Claim) -> bool:
+    """Requeue a run after an exception that no code expected.
+
+    Returns:
+        Whether it is queued again. False if such an exception had requeued it before, or another claim holds it: then
+        its end is to be written, which is fenced.
+    """
+    ids = {"run_id": claim.run_id, "thread_id": claim.thread_id, "fence": claim.fence}
+    back = await connection.fetchval(_REQUEUE_ONCE, **ids)
+    return back is not None or await _was_requeued(connection, claim)
+
+
+async def _was_requeued(connection: Connection, claim: Claim) -> bool:
+    return await connection.fetchval(_REQUEUED, run_id=claim.run_id, fence=claim.fence) is not None

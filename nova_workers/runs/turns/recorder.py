@@ -206,8 +206,9 @@ class TurnRecorder(TurnListener):
         """Publish a piece of the answer."""
         if self.first_token_at is None:
             self.first_token_at = self._clock.now()
-        self._told.add(text)
+        # First the event, which refuses what is no text.
         self._events.emit(live.Token(text=text))
+        self._told.add(text)
 
     def on_reasoning(self, text: str) -> None:
         """Publish a piece of thinking."""

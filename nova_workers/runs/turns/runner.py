@@ -25,6 +25,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import current_redactor, hide
 from nova_workers.observability.tracing import Tracing
+from nova_workers.runs.failures import is_outage
 from nova_workers.runs.orchestrated import OrchestratedRuns
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.assembly import TurnAssembler
@@ -104,6 +105,8 @@ class TurnRunner:
 
         Raises:
             RunLost: Another claim holds the run.
+
+        Whatever else is no error of the tree propagates, as does an outage of a server of ours.
         """
         claim = run.claim
         time_left = _TimeLeft(claim, self._clock)
@@ -121,12 +124,9 @@ class TurnRunner:
             _log.exception("run.not_stored")
             return not_stored(error, recorder.journal(), recorder.unwritten)
         except NovaError as error:
+            if is_outage(error):
+                raise
             return failed(EngineError("unknown", hide(error.message), retryable=True), recorder.journal())
-        except Exception as error:
-            # Engines return failures as values, so an exception is a defect. The run still ends with an error.
-            _log.exception("run.engine_raised")
-            defect = EngineError("unknown", f"{type(error).__name__} in the engine; see the log.", retryable=True)
-            return failed(defect, recorder.journal())
         return judge(run, result, recorder.final_step)
 
     async def _run_engine(  # noqa: PLR0917 - the parts of one attempt

@@ -60,7 +60,8 @@ class AttemptView(View):
     started_at: datetime | None
     ended_at: datetime | None = None
     ended: AttemptEnd | FinishStatus | None = None
-    """How it ended: the run waited, was requeued by its worker, was lost with its worker, or ended. Null: it runs."""
+    """How it ended: the run waited, was requeued by its worker, was lost with its worker, met an error of our code,
+    or ended. Null: it runs."""
 
 
 class TimelineCall(View):

@@ -72,18 +72,6 @@ async def test_a_canceled_or_failed_run_leaves_no_effects(harness: Harness):
     assert kinds == []
 
 
-async def test_an_engine_that_raises_fails_its_run_and_keeps_what_was_committed(harness: Harness):
-    worker = harness.worker()
-    script = '{"script": [{"say": "First.", "tool": {"name": "a"}}, {"crash": "raise"}]}'
-    run = await harness.submit(script, await harness.thread("scripted"))
-    await harness.settle(worker)
-    row = await harness.run(run.run_id)
-    assert (row["status"], row["error_kind"], row["result_text"]) == ("failed", "unknown", "First.")
-    assert "RuntimeError" in row["error_message"]
-    kinds = [message["kind"] for message in await harness.transcript(run.run_id)]
-    assert kinds == ["query", "response", "tool_results"]
-
-
 async def test_a_run_with_an_unknown_engine_fails_with_the_names_of_engines(harness: Harness):
     worker = harness.worker()
     await harness.add_agent("odd", {"name": "Odd", "engine": "abacus"})
