@@ -12,7 +12,7 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["MAX_IMAGE_PIXELS", "MEDIA_TYPES", "bytes_problem", "media_problem"]
+__all__ = ["MAX_IMAGE_PIXELS", "MEDIA_TYPES", "bytes_problem", "media_problem", "media_type_of"]
 
 MAX_IMAGE_PIXELS = 8_000
 """On each side."""
@@ -23,6 +23,7 @@ _MAX_DOCUMENT_CHARS = 24 * 1024 * 1024
 _TAIL_BYTES = 1_024
 """A file has its end within its last bytes: some programs write padding or notes after it."""
 _RIFF_HEADER_BYTES = 8
+_SNIFFED_CHARS = 64
 _JPEG_SCAN = b"\xff\xda"
 _JPEG_WITHOUT_SIZE = frozenset({0xC4, 0xC8, 0xCC})
 """Markers from C0 to CF that are not frame headers."""
@@ -52,6 +53,15 @@ def media_problem(media_type: str, data: str) -> str | None:
     except ValueError:
         return "is not valid base64"
     return bytes_problem(media_type, raw)
+
+
+def media_type_of(data: str) -> str | None:
+    """Return the type that base64 data has by its first bytes; None if it is none of `MEDIA_TYPES`."""
+    try:
+        beginning = base64.b64decode(data[:_SNIFFED_CHARS], validate=True)
+    except ValueError:
+        return None
+    return next((name for name, kind in _KINDS.items() if kind.beginning.match(beginning)), None)
 
 
 def bytes_problem(media_type: str, raw: bytes) -> str | None:

@@ -354,6 +354,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.unique-calls": "Two calls with one id are two calls, in one response, in one turn and in one thread.",
     "finish.unstorable": "A write that the database refuses for good ends its run, once; the thread goes on.",
     "engine.errors-are-values": "An exception of our own code ends its attempt at once; its run is tried once more.",
+    "engine.tool-result-forms": "Whatever a tool returns has a form that the provider takes, and a note for the rest.",
     "engine.refused-content": "What the provider refused gives way to a note in later requests; the ledger keeps it.",
     "input.any-text": "Text that no database takes does not stop a run.",
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",

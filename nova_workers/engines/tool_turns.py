@@ -6,15 +6,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
-from anthropic.lib.tools.mcp import UnsupportedMCPValueError, mcp_content
-from mcp.types import ContentBlock as McpContent
-
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.content import ContentBlock, JsonObject
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, EngineResult, SubagentConfig, TrustLevel, TurnListener
 from nova_workers.contracts.native import SEARCH_TOOL
 from nova_workers.engines.mcp.pool import ConnectionPool
-from nova_workers.engines.mcp.toolbox import Toolbox, ToolDefinition, plain_block
+from nova_workers.engines.mcp.toolbox import Toolbox, ToolDefinition
 from nova_workers.engines.native import NativeTools, Toolset, TurnTools
 from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
 from nova_workers.engines.turn import Budget, Interruption, Responder, Turn
@@ -85,7 +82,7 @@ class ToolTurns:
         listener = self.watch(listener)
         budget = Budget(options)
         native = await self.admit(self.native.for_turn(options, trust), listener)
-        toolbox = Toolbox(options.mcp_servers, _block, pool=self.connections, report_progress=listener.on_tool_progress)
+        toolbox = Toolbox(options.mcp_servers, pool=self.connections, report_progress=listener.on_tool_progress)
         shared = TurnTools(native, toolbox)
 
         async def play_subagent(agent: SubagentConfig, prompt: str, nested: TurnListener) -> EngineResult:
@@ -124,14 +121,6 @@ def unreachable_note(names: tuple[str, ...]) -> str:
         f"These tool servers do not answer at the moment, so their tools are missing: {', '.join(names)}. "
         "Where that keeps you from doing what is asked, say so."
     )
-
-
-def _block(content: McpContent) -> ContentBlock:
-    try:
-        return dict(mcp_content(content))
-    except UnsupportedMCPValueError:
-        # Audio, links and other files: the model gets a note with the type.
-        return plain_block(content)
 
 
 def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:

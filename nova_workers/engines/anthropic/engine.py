@@ -1,9 +1,9 @@
 """The engine on the `anthropic` SDK.
 
-The SDK handles HTTP, parses the stream's events, and converts MCP content (`beta.messages`,
-`lib.tools.mcp.mcp_content`). Its retries are off: `nova_workers.engines.resilience` decides about retries, keys and
-models. The loop is the turn that all engines share, and not the SDK's tool runner (2.12, `lib/tools/_beta_runner.py`),
-because the run protocol needs four things that the runner does not offer:
+The SDK handles HTTP and parses the stream's events (`beta.messages`). Its retries are off:
+`nova_workers.engines.resilience` decides about retries, keys and models. The loop is the turn that all engines share,
+and not the SDK's tool runner (2.12, `lib/tools/_beta_runner.py`), because the run protocol needs four things that the
+runner does not offer:
 
 - it runs a response's tools sequentially; here a step's calls run concurrently;
 - a tool's function gets its input but not its call id, so that the results of two calls with equal input could not

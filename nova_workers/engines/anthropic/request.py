@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, Message, portable, text_block
+from nova_workers.contracts.content import ContentBlock, JsonObject, Message, portable
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.anthropic.answer_format import answer_grammar
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.models import parse_model
+from nova_workers.engines.sent_content import sent_blocks, without_blank_text
 from nova_workers.engines.tool_turns import unreachable_note
 from nova_workers.engines.turn import BlockPlace
 from nova_workers.engines.turn.answer import answer_request
@@ -26,7 +27,6 @@ __all__ = ["fixed_part", "place_in", "takes_temperature", "with_cap", "with_mess
 _CACHED: JsonObject = {"type": "ephemeral"}
 _THOUGHTS = ("thinking", "redacted_thinking")
 """Blocks that the provider refuses at the end of a message, and with a mark on them."""
-_NO_OUTPUT = "(no output)"
 _ADAPTIVE_SINCE = (4, 6)
 """From this version on a model chooses its amount of thinking; a budget is deprecated, and refused from 4.7."""
 _NO_TEMPERATURE_SINCE = (4, 7)
@@ -121,10 +121,25 @@ def with_messages(fixed: Mapping[str, Any], messages: Sequence[Message], history
     return request
 
 
-def place_in(messages: Sequence[Message], place: BlockPlace) -> BlockPlace:
-    """Return the position in the conversation of a block of a request, which omits some of the messages."""
+def place_in(messages: Sequence[Message], place: BlockPlace) -> BlockPlace | None:
+    """Return the position in the conversation of a block of a request, which is not formed like the conversation.
+
+    None if the conversation does not have the block, but only the request.
+    """
     sent = [at for at, message in enumerate(messages) if _sendable(message)]
-    return replace(place, message=sent[place.message]) if place.message < len(sent) else place
+    if place.message >= len(sent):
+        return None
+    at = sent[place.message]
+    if messages[at].role == "assistant":
+        return replace(place, message=at)
+    blocks = sent_blocks(messages[at].content)
+    block = blocks[place.block] if place.block < len(blocks) else None
+    if block is None or block.at is None:
+        return None
+    part = block.part
+    if part is None and place.part is not None:
+        part = block.parts[place.part] if place.part < len(block.parts) else None
+    return BlockPlace(at, block.at, part)
 
 
 def without_last_thoughts(content: Sequence[ContentBlock]) -> list[ContentBlock]:
@@ -154,8 +169,9 @@ def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: boo
 def _sendable(message: Message) -> list[ContentBlock]:
     """Return the blocks of a stored message in a form that the provider accepts; empty to omit the message."""
     if message.role == "assistant":
-        return [_with_fit_name(block) for block in without_last_thoughts(portable(message.content))]
-    return [_result(block) if block.get("type") == "tool_result" else block for block in message.content]
+        seen = without_last_thoughts(without_blank_text(portable(message.content)))
+        return [_with_fit_name(block) for block in seen]
+    return [sent.block for sent in sent_blocks(message.content)]
 
 
 def _with_fit_name(block: ContentBlock) -> ContentBlock:
@@ -163,16 +179,6 @@ def _with_fit_name(block: ContentBlock) -> ContentBlock:
     if block.get("type") != "tool_use" or _TOOL_NAME.fullmatch(block["name"]):
         return block
     return {**block, "name": _NOT_ALLOWED_IN_NAMES.sub("_", block["name"])[:_MAX_NAME_CHARS]}
-
-
-def _result(block: ContentBlock) -> ContentBlock:
-    """Return a tool result with visible content: the provider refuses blank text, and errors without text."""
-    given = block.get("content") or ()
-    parts = (text_block(given),) if isinstance(given, str) else given
-    seen = [part for part in parts if part.get("type") != "text" or part["text"].strip()]
-    if seen and len(seen) == len(parts):
-        return block
-    return {**block, "content": seen or [text_block(_NO_OUTPUT)]}
 
 
 def _refers_to_files(messages: Sequence[Message]) -> bool:

@@ -15,7 +15,7 @@ from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.names import BRIDGE
-from nova_workers.engines.mcp.blocks import to_mcp
+from nova_workers.engines.mcp.blocks import to_mcp_result
 from nova_workers.engines.native import TurnTools
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.engines.turn.calls import without_deferral
@@ -65,7 +65,7 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
             outcome = await gate.ask(call_id, given)
         else:
             outcome = within_bounds(await _carry_out(tools, call_id, params.name, given), max_output_chars)
-        return CallToolResult(content=[to_mcp(block) for block in outcome.content], is_error=outcome.failed)
+        return to_mcp_result(outcome.content, failed=outcome.failed)
 
     return Server(BRIDGE, on_list_tools=list_tools, on_call_tool=call_tool)
 

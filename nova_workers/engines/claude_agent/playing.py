@@ -4,9 +4,7 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from anthropic.lib.tools.mcp import UnsupportedMCPValueError, mcp_content
 from claude_agent_sdk import AgentDefinition
-from mcp.types import ContentBlock as McpContent
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, Message
@@ -30,7 +28,7 @@ from nova_workers.engines.claude_agent.responder import ClaudeProvider
 from nova_workers.engines.claude_agent.subagents import Subagents
 from nova_workers.engines.claude_agent.tools import ClaudeTools
 from nova_workers.engines.mcp.pool import ConnectionPool
-from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
+from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.native import Toolset, TurnTools
 from nova_workers.engines.resilience import Resilience, ResilientResponder, Route
 from nova_workers.engines.turn import Interruption, Turn
@@ -80,7 +78,6 @@ class ClaudeTurn:
         self._gate = CallGate()
         toolbox = Toolbox(
             options.mcp_servers,
-            _block,
             pool=shared.connections,
             report_progress=listener.on_tool_progress,
         )
@@ -171,11 +168,3 @@ def _agents(agents: Mapping[str, SubagentConfig], launcher: Launcher) -> dict[st
         )
         for name, agent in agents.items()
     }
-
-
-def _block(content: McpContent) -> ContentBlock:
-    try:
-        return dict(mcp_content(content))
-    except UnsupportedMCPValueError:
-        # Audio, links and other files: the model gets a note with the type.
-        return plain_block(content)

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, portable, storable_json
 from nova_workers.engines.claude_agent.names import own_name, program_name
+from nova_workers.engines.sent_content import sent_blocks, without_blank_text
 
 __all__ = ["entries_of", "fingerprint", "kept", "rebound", "to_own_names"]
 
@@ -39,7 +40,7 @@ def entries_of(
     entries: list[JsonObject] = []
     for message in messages:
         role = "assistant" if message.role == "assistant" else "user"
-        content = [_to_program_names(block) for block in portable(message.content)]
+        content = _sent(message)
         if not content:
             continue
         body: JsonObject = {"role": role, "content": content}
@@ -62,6 +63,13 @@ def entries_of(
         )
         parent = entry_id
     return entries
+
+
+def _sent(message: Message) -> list[ContentBlock]:
+    """Return the blocks that the program may send as they are."""
+    if message.role == "assistant":
+        return [_to_program_names(block) for block in without_blank_text(portable(message.content))]
+    return [sent.block for sent in sent_blocks(message.content)]
 
 
 def rebound(entries: Sequence[JsonObject], session_id: str) -> list[JsonObject]:

@@ -1,7 +1,6 @@
 """The MCP tools of one turn, under the names that the model sees."""
 
 import asyncio
-import json
 import re
 import time
 from collections.abc import Callable, Collection, Mapping
@@ -9,13 +8,14 @@ from dataclasses import dataclass
 
 import structlog
 from mcp import MCPError
-from mcp.types import CallToolResult, TextContent, Tool
-from mcp.types import ContentBlock as McpContent
+from mcp.types import CallToolResult, Tool
+from pydantic import ValidationError
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, storable, storable_json, text_block
+from nova_workers.contracts.content import JsonObject, storable, storable_json
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.contracts.summaries import one_line
+from nova_workers.engines.mcp.blocks import from_mcp
 from nova_workers.engines.mcp.connection import OnProgress
 from nova_workers.engines.mcp.pool import ConnectionPool, Lease
 from nova_workers.engines.spans import tool_span
@@ -23,7 +23,7 @@ from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 from nova_workers.observability.redaction import hide
 
-__all__ = ["ReportProgress", "ToolDefinition", "Toolbox", "plain_block"]
+__all__ = ["ReportProgress", "ToolDefinition", "Toolbox"]
 
 _log = structlog.get_logger(__name__)
 
@@ -68,7 +68,6 @@ class Toolbox:
     def __init__(
         self,
         servers: Mapping[str, McpServer],
-        to_block: Callable[[McpContent], ContentBlock],
         *,
         pool: ConnectionPool,
         report_progress: ReportProgress | None = None,
@@ -77,11 +76,9 @@ class Toolbox:
 
         Args:
             servers: By the name that the model may see.
-            to_block: Converts a tool's output to a content block.
             pool: The process's connections.
             report_progress: Receives the progress that servers report.
         """
-        self._to_block = to_block
         self._report_progress = report_progress
         self._leases = [pool.lease(name, server) for name, server in servers.items()]
         self._entries: dict[str, _Entry] | None = None
@@ -145,6 +142,8 @@ class Toolbox:
         except (MCPError, ConnectionError, TimeoutError) as error:
             # The address or the command may contain a secret that the model must not see.
             raise ToolFailure(hide(f"{call.tool_name} failed: {error}"), tool=call.tool_name) from error
+        except ValidationError as error:
+            raise ToolFailure(_not_mcp(call.tool_name, error), tool=call.tool_name) from error
         return self._outcome(result, ours=isinstance(entry.lease.server, InProcessMcpServer))
 
     def _unknown(self, name: str) -> str:
@@ -157,10 +156,7 @@ class Toolbox:
         deferral = (result.meta or {}).get(DEFERRAL) if ours else None
         if deferral is not None:
             return ToolOutcome((), deferral=deferral)
-        blocks = tuple(self._to_block(content) for content in result.content)
-        if not blocks and result.structured_content is not None:
-            blocks = (text_block(json.dumps(result.structured_content)),)
-        return ToolOutcome(blocks, failed=result.is_error)
+        return ToolOutcome(from_mcp(result), failed=result.is_error)
 
     async def _open(self) -> dict[str, _Entry]:
         listings = await asyncio.gather(*(_listing(lease) for lease in self._leases))
@@ -176,11 +172,15 @@ class Toolbox:
         return entries
 
 
-def plain_block(content: McpContent) -> ContentBlock:
-    """Return the text of a tool's output; for anything else, a note with its type."""
-    if isinstance(content, TextContent):
-        return text_block(content.text)
-    return text_block(f"[{content.type}]")
+def _not_mcp(tool: str, error: ValidationError) -> str:
+    """Return the message about a result that the MCP library cannot read, such as one with content of another kind."""
+    first = error.errors(include_input=False, include_url=False)[0]
+    place = ".".join(str(step) for step in first["loc"])
+    why = one_line(f"{place}: {first['msg']}")
+    return (
+        f"{tool} was called, and its result is not of a form that MCP has, so it was left out ({why}). "
+        "Whether the call had an effect is not known."
+    )
 
 
 def _free_name(lease: Lease, tool: str, taken: Collection[str]) -> str:

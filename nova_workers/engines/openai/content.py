@@ -4,7 +4,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, Message
+from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, Message, text_block
 from nova_workers.engines.openai.catalog import Target
 from nova_workers.engines.openai.provider import OpenAIProvider
 
@@ -45,6 +45,8 @@ def parts_of(content: Iterable[ContentBlock], provider: OpenAIProvider) -> Itera
                     yield Text(text)
             case {"type": "document", "source": {"type": "text", "data": str() as text}}:
                 yield Text(_titled(block, text))
+            case {"type": "document", "source": {"type": "content", "content": given}}:
+                yield from parts_of((text_block(given),) if isinstance(given, str) else given, provider)
             case {"type": "image" | "document" as kind, "source": {**source}}:
                 yield _media(kind, source, block, provider, number)
             case {"type": "search_result"}:

@@ -27,7 +27,7 @@ from mcp.types import (
 
 from nova_workers.contracts.content import text_block
 from nova_workers.engines.lines import read_lines
-from nova_workers.engines.mcp.blocks import to_mcp
+from nova_workers.engines.mcp.blocks import to_mcp_result
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.programs.frames import BridgeCall
 from nova_workers.engines.programs.tool_server import SERVER
@@ -147,4 +147,4 @@ class Bridge:
             outcome = await call.outcome
         finally:
             self._open_calls.discard(call)
-        return CallToolResult(content=[to_mcp(block) for block in outcome.content], is_error=outcome.failed)
+        return to_mcp_result(outcome.content, failed=outcome.failed)

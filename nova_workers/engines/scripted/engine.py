@@ -12,7 +12,7 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.engines.mcp.pool import ConnectionPool
-from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
+from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.scripted.player import Echo, Player, PlayerTools
 from nova_workers.engines.scripted.script import find_script
 from nova_workers.engines.turn import Interruption, Turn
@@ -65,7 +65,7 @@ class ScriptedEngine:
             )
         listener = callbacks or TurnListener()
         toolbox = (
-            Toolbox(options.mcp_servers, plain_block, pool=self._connections, report_progress=listener.on_tool_progress)
+            Toolbox(options.mcp_servers, pool=self._connections, report_progress=listener.on_tool_progress)
             if options.mcp_servers and responses
             else None
         )

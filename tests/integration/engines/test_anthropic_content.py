@@ -207,8 +207,8 @@ async def test_images_and_documents_of_tools_reach_the_model(server: ModelServer
         text_block("Here"),
         {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": PNG}},
         {"type": "document", "source": {"type": "base64", "media_type": "application/pdf", "data": PDF}},
-        {"type": "document", "source": {"type": "text", "media_type": "text/plain", "data": "a note"}},
-        text_block("[audio]"),
+        text_block("[file:///a.txt (text/plain)]\na note"),
+        text_block("[Left out: Audio (audio/wav, about 3 bytes). Models read no audio.]"),
     ]
 
 
@@ -222,7 +222,7 @@ async def test_an_image_that_is_too_large_is_left_out_with_a_note(server: ModelS
     ("given", "says"),
     [
         (_png(b"not an image"), "its content is something else"),
-        (_png(media_samples.JPEG), "its content is image/jpeg"),
+        (_png(media_samples.JPEG[:-2]), "begins as image/jpeg"),
         (_png(media_samples.png(9_000, 1)), "9000 x 1 pixels"),
         (ImageContent(data="?", mime_type="image/png"), "not valid base64"),
         (
@@ -232,7 +232,7 @@ async def test_an_image_that_is_too_large_is_left_out_with_a_note(server: ModelS
             "something else",
         ),
     ],
-    ids=["no image", "another kind", "too many pixels", "no base64", "no pdf"],
+    ids=["no image", "half a file", "too many pixels", "no base64", "no pdf"],
 )
 async def test_an_image_that_the_provider_would_refuse_is_left_out_with_a_note(
     server: ModelServer, engine: AnthropicEngine, given: Any, says: str
@@ -256,11 +256,10 @@ async def test_a_long_result_is_cut_in_the_middle(server: ModelServer, engine: A
 async def test_the_bound_on_a_result_is_for_all_its_blocks_together(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
-    note = TextResourceContents(uri="file:///a.txt", mime_type="text/plain", text="z" * 500)
-    blocks = [TextContent(text="a" * 80), EmbeddedResource(resource=note), TextContent(text="b" * 500)]
+    blocks = [TextContent(text="a" * 80), TextContent(text="z" * 500), TextContent(text="b" * 500)]
     sent = await _show(server, engine, *blocks, max_tool_output_chars=100)
     assert sent[0] == text_block("a" * 80)
-    assert sent[1]["source"]["data"].count("z") == 20
+    assert sent[1]["text"].count("z") == 20
     assert sent[2]["text"].count("b") == 0
 
 
@@ -333,3 +332,22 @@ async def test_an_unserializable_request_is_no_outage_of_the_provider(
     result = await engine.run("hi", EngineOptions(system_prompt="\ud83d"), "sandbox")
     assert result.error is not None
     assert (result.error.kind, result.error.retryable, server.requests) == ("model_error", False, [])
+
+
+@proves("engine.tool-result-forms")
+async def test_a_failed_call_with_an_image_is_sent_as_text_and_the_image_after_it(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    async def list_tools(_: Any, __: Any) -> ListToolsResult:
+        return ListToolsResult(tools=[Tool(name="show", description="Shows.", input_schema={"type": "object"})])
+
+    async def call_tool(_: Any, __: Any) -> CallToolResult:
+        return CallToolResult(content=[TextContent(text="no"), _png(media_samples.png())], is_error=True)
+
+    servers = {"show": InProcessMcpServer(Server("show", on_list_tools=list_tools, on_call_tool=call_tool))}
+    server.reply(Stream((Part("tool", ("toolu_1", "show", {})),)), HELLO)
+    result = await engine.run("hi", EngineOptions(mcp_servers=servers), "sandbox")
+    assert (result.text, result.tool_calls[0].status, len(result.tool_calls[0].result or ())) == ("Hello", "failed", 2)
+    failed, heading, image = server.requests[1]["messages"][-1]["content"]
+    assert (failed["is_error"], {part["type"] for part in failed["content"]}) == (True, {"text"})
+    assert (heading["type"], image["source"]["data"]) == ("text", PNG)

@@ -12,7 +12,7 @@ from mcp.types import Tool
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.engines.mcp.pool import ConnectionPool
-from nova_workers.engines.mcp.toolbox import Toolbox, plain_block
+from nova_workers.engines.mcp.toolbox import Toolbox
 
 LONG = "x" * 200
 
@@ -34,7 +34,7 @@ async def pool() -> AsyncIterator[ConnectionPool]:
 
 async def names(pool: ConnectionPool, **servers: McpServer) -> dict[str, str]:
     """Return the tools' own names by those that the model knows."""
-    toolbox = Toolbox(servers, plain_block, pool=pool)
+    toolbox = Toolbox(servers, pool=pool)
     tools = await toolbox.connect()
     await toolbox.close()
     return {name: tool.description for name, tool in tools.items()}
