@@ -1,5 +1,6 @@
 """Embeddings from a server: any with ``POST /v1/embeddings``, which most vendors and local servers have."""
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -87,6 +88,8 @@ class HttpEmbeddings:
                 f"({type(error).__name__}: {error}).",
                 server="embeddings",
             ) from error
+        if not all(math.isfinite(number) for vector in vectors for number in vector):
+            raise Unavailable(f"The embedding server at {self._url!r} answered with a number that is not finite.")
         if len(vectors) != count or len({len(vector) for vector in vectors}) != 1:
             raise Unavailable(
                 f"The embedding server gave {len(vectors)} vectors for {count} texts, or of different lengths."

@@ -10,6 +10,7 @@ from genai_prices.types import ModelInfo
 
 from nova_workers.contracts.ports import TokenPrice
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 
 __all__ = ["ModelPrice", "PriceList", "listed_provider"]
 
@@ -17,6 +18,7 @@ _log = structlog.get_logger(__name__)
 
 _MILLION = 1_000_000
 _THOUSAND = 1_000
+_MOST_NAMES = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,9 +67,9 @@ class PriceList:
         """
         cost_usd = self._cost_usd(models, tokens, searches)
         if cost_usd is None and models[0] not in self._warned_of:
-            self._warned_of.add(models[0])
+            _remember(self._warned_of, models[0])
             _log.warning("model_price_unknown", model=models[0], hint="Tokens are counted, the cost is not known.")
-        return replace(tokens, cost_usd=cost_usd)
+        return replace(tokens, cost_usd=None if cost_usd is None else min(cost_usd, bounds.MAX_COST_USD))
 
     def per_token(self, model: str) -> TokenPrice | None:
         """Return what a token costs at most, whether it is new or cached; None if no price is known."""
@@ -117,9 +119,16 @@ class PriceList:
         try:
             found = calc_price(usage, model, provider_id=self._provider)
         except LookupError:
-            self._unlisted.add(model)
+            _remember(self._unlisted, model)
             return None
         return float(found.total_price), found.model
+
+
+def _remember(names: set[str], name: str) -> None:
+    """Add a name that a provider sent, which may be a new one with each response."""
+    if len(names) >= _MOST_NAMES:
+        names.clear()
+    names.add(name)
 
 
 def listed_provider(base_url: str) -> str | None:

@@ -38,12 +38,16 @@ _WAIT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 6
 _RUN_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200)
 """From a scripted turn to an agent that works for hours."""
 
+_MOST_MODELS: Final = 200
+_OTHER_MODELS: Final = "other"
+
 
 class Metrics:
     """The metrics of one process, on the registry that is handed in."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.registry = registry
+        self._models: set[str] = set()
         ProcessCollector(registry=registry)
         GCCollector(registry=registry)
         self._declare_runs(registry)
@@ -261,9 +265,17 @@ class Metrics:
             registry=registry,
         )
 
+    def _model(self, name: str) -> str:
+        """Return the label for a model: a provider may name another one with each response."""
+        if name not in self._models:
+            if len(self._models) >= _MOST_MODELS:
+                return _OTHER_MODELS
+            self._models.add(name)
+        return name
+
     def record_usage(self, model: str | None, usage: TokenCounts, *, model_calls: int = 1) -> None:
         """Count what model calls used."""
-        name = model or "unknown"
+        name = self._model(model or "unknown")
         self.model_calls.labels(name).inc(model_calls)
         for kind, amount in (
             ("input", usage.input_tokens),
@@ -279,7 +291,7 @@ class Metrics:
 
     def record_model_retry(self, model: str, cause: str) -> None:
         """Count a model call that failed and is made again."""
-        self.model_retries.labels(model, cause).inc()
+        self.model_retries.labels(self._model(model), cause).inc()
 
     def record_cooldown(self, profile: str, reason: str) -> None:
         """Count a paused provider key."""
@@ -287,15 +299,15 @@ class Metrics:
 
     def record_fallback(self, model: str, fallback: str) -> None:
         """Count a turn that went on with another model."""
-        self.model_fallbacks.labels(model, fallback).inc()
+        self.model_fallbacks.labels(self._model(model), self._model(fallback)).inc()
 
     def set_breaker_open(self, model: str, *, is_open: bool) -> None:
         """Set whether a model's circuit breaker is open."""
-        self.breaker_open.labels(model).set(is_open)
+        self.breaker_open.labels(self._model(model)).set(is_open)
 
     def observe_rate_limit_wait(self, model: str, waited_s: float) -> None:
         """Record how long a call waited for the rate limit."""
-        self.rate_limit_wait_s.labels(model).observe(waited_s)
+        self.rate_limit_wait_s.labels(self._model(model)).observe(waited_s)
 
     def set_fleet(self, open_runs: Mapping[str, int], queues: Mapping[str, tuple[int, float | None]]) -> None:
         """Set the gauges of the whole fleet; call it before a scrape is answered.

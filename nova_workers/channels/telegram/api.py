@@ -33,6 +33,7 @@ _log = structlog.get_logger(__name__)
 MAX_DOWNLOAD_BYTES = 20_000_000
 """What the Bot API lets a bot fetch."""
 _CALL_S = 60
+_MAX_PAUSE_S = 300
 _PERMANENT = (TelegramForbiddenError, TelegramNotFound, TelegramEntityTooLarge, TelegramMigrateToChat)
 _GONE = ("message to edit not found", "message can't be edited", "MESSAGE_ID_INVALID")
 
@@ -155,9 +156,8 @@ class BotApi:
         words = f"Telegram: {said}".replace(self._token, "…")[:500]
         match error:
             case TelegramRetryAfter():
-                return DeliveryFailed(
-                    words, retryable=True, response_status=429, retry_after_s=float(error.retry_after)
-                )
+                pause_s = float(min(max(error.retry_after, 0), _MAX_PAUSE_S))
+                return DeliveryFailed(words, retryable=True, response_status=429, retry_after_s=pause_s)
             case TelegramBadRequest():
                 return Refused(words, retryable=False, response_status=400)
             case TelegramConflictError():

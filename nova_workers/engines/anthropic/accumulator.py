@@ -18,6 +18,7 @@ from anthropic.types.beta import (
 )
 
 from nova_workers.contracts.content import ContentBlock
+from nova_workers.engines import bounds
 from nova_workers.engines.turn.intake import parse_input
 
 __all__ = ["Accumulator"]
@@ -105,7 +106,7 @@ class Accumulator:
 
     def _start(self, event: BetaRawMessageStartEvent) -> None:
         message = event.message
-        self.model = message.model
+        self.model = bounds.name(message.model)
         self.usage = message.usage.model_copy()
         self.content = [block.to_dict(mode="json") for block in message.content]
 
@@ -114,7 +115,7 @@ class Accumulator:
         self.content.append(block.to_dict(mode="json"))
         if block.type == "fallback":
             # From here another model answers.
-            self.model = block.to.model
+            self.model = bounds.name(block.to.model)
 
     def _append(self, index: int, key: str, piece: str) -> None:
         self._pieces.setdefault((index, key), []).append(piece)

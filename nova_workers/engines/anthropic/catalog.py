@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from anthropic.types.beta import BetaUsage
 
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.prices import ModelPrice, PriceList
 
 __all__ = ["Prices"]
@@ -25,14 +26,13 @@ class Prices:
             model: The model that answered, as the provider names it.
             asked: The requested model, used if the answering model's name has no price.
         """
-        details = usage.output_tokens_details
-        searches = 0 if usage.server_tool_use is None else usage.server_tool_use.web_search_requests
+        searches = bounds.count(getattr(usage.server_tool_use, "web_search_requests", None))
         tokens = TokenUsage(
-            input_tokens=usage.input_tokens,
-            output_tokens=usage.output_tokens,
-            cache_read_tokens=usage.cache_read_input_tokens or 0,
-            cache_write_tokens=usage.cache_creation_input_tokens or 0,
-            reasoning_tokens=0 if details is None else details.thinking_tokens,
+            input_tokens=bounds.count(usage.input_tokens),
+            output_tokens=bounds.count(usage.output_tokens),
+            cache_read_tokens=bounds.count(usage.cache_read_input_tokens),
+            cache_write_tokens=bounds.count(usage.cache_creation_input_tokens),
+            reasoning_tokens=bounds.count(getattr(usage.output_tokens_details, "thinking_tokens", None)),
         )
         return self._list.priced(tokens, (model,) if asked is None else (model, asked), searches)
 

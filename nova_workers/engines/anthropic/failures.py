@@ -5,7 +5,8 @@ import re
 import anthropic
 import httpx2
 
-from nova_workers.engines.resilience import AttemptFailed, retry_after_s
+from nova_workers.engines import bounds
+from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.turn import BlockPlace, ContentRefused
 from nova_workers.engines.verdicts import (
     BY_STATUS,
@@ -109,13 +110,17 @@ def _judge_status(error: anthropic.APIStatusError) -> Verdict:
 
 
 def _retry_after_s(error: Exception) -> float | None:
-    return retry_after_s(error.response.headers) if isinstance(error, anthropic.APIStatusError) else None
+    return bounds.retry_after_s(error.response.headers) if isinstance(error, anthropic.APIStatusError) else None
 
 
 def _say(error: Exception) -> str:
+    return bounds.said(_words(error))
+
+
+def _words(error: Exception) -> str:
     match error:
         case anthropic.APIStatusError():
-            requested = f" (request {error.request_id})" if error.request_id else ""
+            requested = f" (request {bounds.name(error.request_id)})" if error.request_id else ""
             return f"The model provider answered {error.status_code}: {error.api_message or error.message}{requested}"
         case anthropic.APIConnectionError() | httpx2.TransportError():
             return f"The connection to the model provider failed: {error or type(error).__name__}"

@@ -3,6 +3,7 @@
 import re
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_of
+from nova_workers.engines import bounds
 from nova_workers.engines.resilience import AttemptFailed, Cause
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.errors import EngineErrorKind, EngineFailure
@@ -86,7 +87,7 @@ def program_ended(complaints: str) -> EngineFailure:
 
 
 def _reported(text: str) -> str:
-    return f"The Claude Code program reports: {text}"
+    return f"The Claude Code program reports: {bounds.said(text)}"
 
 
 def _message_of(result: JsonObject) -> str:

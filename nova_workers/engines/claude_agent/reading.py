@@ -6,6 +6,7 @@ from anthropic.types.beta import BetaUsage
 
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.claude_agent.transcript import to_own_names
 from nova_workers.engines.turn import Draft, Ending, Response
@@ -51,7 +52,7 @@ class ResponseReader:
         """
         match event.get("type"):
             case "message_start":
-                self._draft.model = event["message"]["model"]
+                self._draft.model = bounds.name(event["message"]["model"])
                 self._count(event["message"].get("usage"))
             case "content_block_start":
                 self._blocks[event["index"]] = dict(event["content_block"])
@@ -119,18 +120,19 @@ class ResponseReader:
 
 
 def usage_of(prices: Prices, counts: JsonObject, model: str, asked: str | None = None) -> TokenUsage:
-    """Convert the API's counts to the contract's usage with its cost. Counts that are not integers are ignored.
+    """Convert the API's counts to the contract's usage with its cost. What is no count is ignored.
 
     `model` is the one that answered, `asked` the one that was asked for.
     """
-    plain: dict[str, Any] = {"input_tokens": 0, "output_tokens": 0}
+    plain: dict[str, Any] = {}
     for name in ("input_tokens", "output_tokens", "cache_read_input_tokens", "cache_creation_input_tokens"):
-        if isinstance(counts.get(name), int):
-            plain[name] = counts[name]
-    thinking = (counts.get("output_tokens_details") or {}).get("thinking_tokens")
-    if isinstance(thinking, int):
-        plain["output_tokens_details"] = {"thinking_tokens": thinking}
-    searches = (counts.get("server_tool_use") or {}).get("web_search_requests")
-    if isinstance(searches, int):
-        plain["server_tool_use"] = {"web_search_requests": searches, "web_fetch_requests": 0}
+        plain[name] = bounds.count(counts.get(name))
+    plain["output_tokens_details"] = {"thinking_tokens": _count_in(counts, "output_tokens_details", "thinking_tokens")}
+    searches = _count_in(counts, "server_tool_use", "web_search_requests")
+    plain["server_tool_use"] = {"web_search_requests": searches, "web_fetch_requests": 0}
     return prices.usage(BetaUsage.model_validate(plain), model, asked)
+
+
+def _count_in(counts: JsonObject, group: str, name: str) -> int:
+    within = counts.get(group)
+    return bounds.count(within.get(name)) if isinstance(within, dict) else 0

@@ -15,6 +15,7 @@ from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, Message, text_block, text_of
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.claude_agent.conversation import Boundary, Conversation, Ended
@@ -230,7 +231,8 @@ class ClaudeProvider:
         """Return usage that no response of the main conversation had: of subagents, and of compaction."""
         extra = TokenUsage()
         self._counted += last
-        for model, counts in (result.get("modelUsage") or {}).items():
+        for name, counts in (result.get("modelUsage") or {}).items():
+            model = bounds.name(name)
             named = {
                 "input_tokens": counts.get("inputTokens"),
                 "output_tokens": counts.get("outputTokens"),

@@ -12,6 +12,7 @@ import orjson
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.codex.failures import verdict
 from nova_workers.engines.codex.settings import KEY_VARIABLE, settings_file
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Frame, Reasoning, Text
@@ -83,8 +84,7 @@ class Codex:
 
 def _usage(counts: JsonObject) -> TokenUsage:
     def count(name: str) -> int:
-        value = counts.get(name)
-        return value if isinstance(value, int) and value > 0 else 0
+        return bounds.count(counts.get(name))
 
     cached, written = count("cached_input_tokens"), count("cache_write_input_tokens")
     return TokenUsage(

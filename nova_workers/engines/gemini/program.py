@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.gemini.failures import verdict
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Frame, Text
 from nova_workers.engines.programs.home import Home
@@ -118,8 +119,7 @@ class Gemini:
 
 def _usage(stats: JsonObject) -> TokenUsage:
     def count(name: str) -> int:
-        value = stats.get(name)
-        return value if isinstance(value, int) and value > 0 else 0
+        return bounds.count(stats.get(name))
 
     read, cached, produced = count("input_tokens"), count("cached"), count("output_tokens")
     # What is neither read nor produced is reasoning, which is priced like what is produced.

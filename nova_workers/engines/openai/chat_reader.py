@@ -13,6 +13,7 @@ from openai.types.chat.chat_completion_chunk import ChoiceDeltaToolCall
 
 from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, text_block
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.openai.chat_request import DETAILS_FIELD
 from nova_workers.engines.openai.content import origin_of
 from nova_workers.engines.openai.failures import broken, refusal
@@ -57,7 +58,7 @@ class ChatReader:
 
     def take(self, event: ChatCompletionChunk, draft: Draft) -> None:
         """See `Reader.take`."""
-        self.model = event.model or self.model
+        self.model = bounds.name(event.model) or self.model
         if event.usage is not None:
             self.counted = counted(event.usage, read="prompt_tokens", produced="completion_tokens")
         for choice in event.choices or ():

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 import httpx2
 import openai
 
-from nova_workers.engines.resilience import AttemptFailed, retry_after_s
+from nova_workers.engines import bounds
+from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import (
     INVALID,
@@ -48,13 +49,15 @@ _OVERFLOW_WORDS = re.compile(
     re.IGNORECASE,
 )
 """How servers say in words that a conversation is too long; few have the code."""
+_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
+"""How OpenAI says, with the status of a rate limit, that one request has more tokens than a minute may have."""
 _ABOUT_MEDIA = re.compile(
     r"\b(images?|image_url|pdfs?|input_file|documents?|media|base64|multimodal|vision)\b", re.IGNORECASE
 )
 _ABOUT_POLICY = re.compile(r"content[_ ](?:filter|policy)|_policy|invalid_prompt", re.IGNORECASE)
 _IMAGE_CODES = re.compile(r"image|file", re.IGNORECASE)
 
-_MAX_SAID_CHARS = 1_000
+_STATUS_DIGITS = 3
 _LEAST_HIDDEN_CHARS = 6
 """Shorter values, such as the key of a local server, occur in any text."""
 
@@ -79,7 +82,7 @@ def failure_of(error: Exception, secrets: Iterable[str] = ()) -> EngineFailure:
 
 def stream_failure(code: str | None, message: str) -> EngineFailure:
     """Return the failure for an error within a stream of the Responses API."""
-    text = f"The model provider failed: {message}" + (f" ({code})" if code else "")
+    text = f"The model provider failed: {bounds.said(message)}" + (f" ({bounds.name(code)})" if code else "")
     verdict = _BY_CODE.get(code or "") or (INVALID if _is_invalid(code, message) else OUT_OF_ORDER)
     return _failure(verdict, text, (code,))
 
@@ -91,12 +94,15 @@ def broken(why: str) -> EngineFailure:
 
 def refusal(why: str) -> EngineFailure:
     """Return the failure for a refusal or a content filter, whose text must not count as an answer."""
-    return EngineFailure(f"The model refused to answer: {why}", kind="model_error", retryable=False)
+    return EngineFailure(f"The model refused to answer: {bounds.said(why)}", kind="model_error", retryable=False)
 
 
 def _failure(
     verdict: Verdict, text: str, codes: tuple[str | None, ...], retry_after: float | None = None
 ) -> EngineFailure:
+    if verdict is RATE_LIMITED and _TOO_LARGE.search(text):
+        # The key works: only this request is over its limit, at any time.
+        verdict = OVERFLOW
     if verdict is INVALID:
         if _OVERFLOW_WORDS.search(text):
             verdict = OVERFLOW
@@ -122,8 +128,9 @@ def _judge_api(error: openai.APIError) -> Verdict:
     if isinstance(error, openai.APIStatusError):
         return of_status(error.status_code)
     # An error within a stream of chat completions has no status, but some servers give one as its code.
-    if error.code is not None and error.code.isdecimal():
-        return of_status(int(error.code))
+    code = str(error.code)
+    if len(code) == _STATUS_DIGITS and code.isdecimal():
+        return of_status(int(code))
     return INVALID if _is_invalid(error.type, error.message) else OUT_OF_ORDER
 
 
@@ -148,26 +155,27 @@ def _judge(error: Exception) -> Verdict:
 
 
 def _retry_after_s(error: openai.APIError) -> float | None:
-    return retry_after_s(error.response.headers) if isinstance(error, openai.APIStatusError) else None
+    return bounds.retry_after_s(error.response.headers) if isinstance(error, openai.APIStatusError) else None
 
 
 def _say(error: Exception) -> str:
     match error:
         case openai.APIStatusError():
-            asked = f" (request {error.request_id})" if error.request_id else ""
+            asked = f" (request {bounds.name(error.request_id)})" if error.request_id else ""
             return f"The model provider answered {error.status_code}: {_message(error)}{asked}"
         case openai.APIConnectionError() | httpx2.TransportError():
-            return f"The connection to the model provider failed: {error.__cause__ or error or type(error).__name__}"
+            why = bounds.said(str(error.__cause__ or error or type(error).__name__))
+            return f"The connection to the model provider failed: {why}"
         case openai.APIError():
             return f"The model provider failed: {_message(error)}"
         case _:
-            return f"{type(error).__name__}: {error}"
+            return bounds.said(f"{type(error).__name__}: {error}")
 
 
 def _message(error: openai.APIError) -> str:
     """Return the server's words, which are not always where OpenAI has them."""
     match error.body:
         case {"message": str(said)} | {"detail": str(said)} | str(said) if said:
-            return said[:_MAX_SAID_CHARS]
+            return bounds.said(said)
         case _:
-            return error.message
+            return bounds.said(error.message)

@@ -13,6 +13,7 @@ from openai.types.responses import (
 
 from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, text_block
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.openai.content import origin_of
 from nova_workers.engines.openai.failures import broken, refusal, stream_failure
 from nova_workers.engines.openai.wire import Answered, TurnRequest, counted
@@ -82,7 +83,7 @@ class ResponsesReader:
 
     def _end(self, response: Response) -> None:
         self._ended = response
-        self.model = response.model or self.model
+        self.model = bounds.name(response.model) or self.model
         if response.usage is not None:
             self.counted = counted(response.usage, read="input_tokens", produced="output_tokens")
 

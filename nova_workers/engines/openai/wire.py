@@ -7,6 +7,7 @@ from typing import Any, Protocol, TypeVar
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Target
 from nova_workers.engines.openai.names import ToolNames
@@ -143,7 +144,7 @@ def counted(usage: object, *, read: str, produced: str) -> TokenUsage:
 def _count(value: object, *path: str) -> int:
     for name in path:
         value = getattr(value, name, None)
-    return value if isinstance(value, int) else 0
+    return bounds.count(value)
 
 
 def answer_schema(schema: Mapping[str, Any], *, strict: bool) -> JsonObject:

@@ -2,6 +2,7 @@
 
 import re
 
+from nova_workers.engines import bounds
 from nova_workers.engines.programs.frames import Ended
 from nova_workers.engines.programs.vendor import Vendor
 from nova_workers.engines.resilience import AttemptFailed
@@ -19,7 +20,7 @@ def reported(vendor: Vendor, message: str, secret: str | None) -> EngineFailure:
     """Return the failure that the program reports: an `AttemptFailed` if it is the provider's."""
     verdict = vendor.verdict(message)
     safe = hide(message.replace(secret, REDACTED) if secret else message)
-    text = f"The program {vendor.command!r} reports: {safe}"
+    text = f"The program {vendor.command!r} reports: {bounds.said(safe)}"
     if verdict is None:
         return EngineFailure(text, kind="unknown", retryable=False)
     if verdict is INVALID and _ABOUT_MEDIA.search(message):

@@ -10,7 +10,6 @@ from nova_workers.engines.resilience.limiter import ANY_MODEL, RateLimit, RateLi
 from nova_workers.engines.resilience.policy import Policy
 from nova_workers.engines.resilience.redis_health import HealthKeys, RedisHealth
 from nova_workers.engines.resilience.responder import ResilientResponder
-from nova_workers.engines.resilience.retry_after import retry_after_s
 from nova_workers.engines.resilience.seam import (
     AttemptFailed,
     Cause,
@@ -41,5 +40,4 @@ __all__ = [
     "Route",
     "SharedHealth",
     "TokenEstimate",
-    "retry_after_s",
 ]

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from nova_workers.engines import bounds
 from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.errors import EngineErrorKind, EngineFailure
 
@@ -25,7 +26,7 @@ class AttemptFailed(EngineFailure):
 
     Attributes:
         cause: The cause, which determines what can help.
-        retry_after_s: The provider's requested wait; None if it gives none.
+        retry_after_s: The provider's requested wait, within the bounds; None if it gives none.
     """
 
     def __init__(
@@ -41,7 +42,7 @@ class AttemptFailed(EngineFailure):
     ) -> None:
         super().__init__(message, kind=kind, retryable=retryable, **fields)
         self.cause: Cause = cause
-        self.retry_after_s = retry_after_s
+        self.retry_after_s = None if retry_after_s is None else bounds.wait_s(retry_after_s)
 
 
 @dataclass(frozen=True, slots=True)

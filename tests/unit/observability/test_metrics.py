@@ -105,3 +105,12 @@ def test_a_worker_serves_its_metrics_on_loopback(metrics: Metrics) -> None:
             assert b"nova_runs_in_flight 4.0" in response.read()
     finally:
         server.close()
+
+
+def test_the_labels_of_models_are_bounded(metrics: Metrics) -> None:
+    for at in range(1_000):
+        metrics.record_usage(f"made-up-{at}", TokenUsage(output_tokens=1))
+    value = metrics.registry.get_sample_value
+    assert value("nova_model_calls_total", {"model": "made-up-199"}) == 1
+    assert value("nova_model_calls_total", {"model": "made-up-200"}) is None
+    assert value("nova_model_calls_total", {"model": "other"}) == 800

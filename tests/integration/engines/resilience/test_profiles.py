@@ -98,7 +98,7 @@ async def test_if_all_keys_are_over_their_limit_the_error_is_a_rate_limit(
     server.reply(Status(429, "rate_limit_error", "slow down", headers={"retry-after": "3600"}))
     error = error_of(await turn(make("a", "b")))
     assert (error.kind, error.retryable) == ("rate_limit", True)
-    assert "'a' (over its rate limit, rests 3600 s)" in error.message
+    assert "'a' (over its rate limit, rests 300 s)" in error.message
 
 
 async def test_a_refused_and_a_limited_key_are_a_retryable_auth_failure(server: ModelServer, make: MakeEngine) -> None:
