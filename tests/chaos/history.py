@@ -20,6 +20,7 @@ __all__ = [
     "Event",
     "Exit",
     "Fault",
+    "Guest",
     "History",
     "Hook",
     "Recorder",
@@ -127,6 +128,23 @@ class ToolRun:
 
 
 @dataclass(frozen=True)
+class Guest:
+    """Something of the second tenant that was accepted.
+
+    kind: ``tree``, ``order``, ``approval``, or ``visit``: a message that was sent in the console.
+    id: Of the tree, the order, the run; of the thread for a visit.
+    text: What its result must be.
+    key: Of a call that needs a decision; begins with ``yes`` or ``no``.
+    """
+
+    at: float
+    kind: str
+    id: str
+    text: str
+    key: str = ""
+
+
+@dataclass(frozen=True)
 class Hook:
     """A request that the receiver of webhooks got."""
 
@@ -185,6 +203,8 @@ class History:
     acks: list[Ack] = field(default_factory=list[Ack])
     events: list[Event] = field(default_factory=list[Event])
     tools: list[ToolRun] = field(default_factory=list[ToolRun])
+    guests: list[Guest] = field(default_factory=list[Guest])
+    guest_tools: list[ToolRun] = field(default_factory=list[ToolRun])
     hooks: list[Hook] = field(default_factory=list[Hook])
     faults: list[Fault] = field(default_factory=list[Fault])
     exits: list[Exit] = field(default_factory=list[Exit])
@@ -205,10 +225,16 @@ class History:
             acks=list(_of(entries, "ack", Ack)),
             events=list(_of(entries, "event", Event)),
             tools=list(_of(entries, "tool", ToolRun)),
+            guests=list(_of(entries, "guest", Guest)),
+            guest_tools=list(_of(entries, "guest_tool", ToolRun)),
             hooks=list(_of(entries, "hook", Hook)),
             faults=list(_of(entries, "fault", Fault)),
             exits=list(_of(entries, "exit", Exit)),
         )
+
+    def is_outside_at_fault(self, since: float) -> bool:
+        """Return whether models and tools were at fault after a time, or less than the bound before it."""
+        return any("outside" in fault.touches and fault.at + self.bound_s > since for fault in self.faults)
 
     def first_submissions(self) -> dict[str, Submission]:
         """Return the first attempt to send each message, by its key."""

@@ -33,6 +33,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=600.0, help="of random faults")
     parser.add_argument("--seed", type=int, default=None, help="of all choices; random if left out")
     parser.add_argument("--scenario", action="append", choices=sorted(SCENARIOS), help="only this one; may be repeated")
+    parser.add_argument("--rounds", type=int, default=1, help="how often each of the named scenarios is made")
     parser.add_argument("--short-leases", action="store_true", help="leases of 6 s, not 30 s")
     parser.add_argument("--keep", type=Path, help="a folder for record and logs, which stays")
     parser.add_argument("--list", action="store_true", help="list scenarios")
@@ -66,7 +67,7 @@ def main() -> int:
 
 async def _run(given: argparse.Namespace, home: Path, seed: int) -> Outcome:
     leases = Leases.short() if given.short_leases else Leases()
-    chosen = [SCENARIOS[name] for name in given.scenario or ()]
+    chosen = [SCENARIOS[name] for _ in range(given.rounds) for name in given.scenario or ()]
     among = chosen or [each for each in SCENARIOS.values() if each.in_mix]
     own_disk = any(each.name == "postgres_disk_full" for each in among)
     campaign = Campaign(home, seed, leases, Pace(), own_disk=own_disk)

@@ -11,10 +11,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tests.chaos.checker import Ledger, Violation, load, violations
+from tests.chaos.checker import GuestRows, Ledger, Violation, load, load_guests, violations
 from tests.chaos.history import History, Recorder
 from tests.chaos.runner.client import RecordingClient
 from tests.chaos.runner.fleet import ChaosFleet, Leases
+from tests.chaos.runner.guests import Guests
 from tests.chaos.runner.scenarios import SCENARIOS, Scenario, Stage
 from tests.chaos.runner.workload import Pace, Workload
 
@@ -24,10 +25,14 @@ _WARM_UP_S = 3.0
 _TWO_AT_ONCE = 0.25
 _POLL_S = 0.2
 
-_OPEN = "SELECT count(*) FROM runs WHERE tenant_id = $1 AND status IN ('queued', 'running', 'waiting')"
+_OPEN = """
+SELECT (SELECT count(*) FROM runs WHERE tenant_id = ANY ($1) AND status IN ('queued', 'running', 'waiting'))
+     + (SELECT count(*) FROM work_orders WHERE tenant_id = ANY ($1) AND state <> 'ended')
+"""
 _DUE = """
-SELECT (SELECT count(*) FROM effects WHERE tenant_id = $1 AND status IN ('pending', 'running') AND due_at <= now())
-     + (SELECT count(*) FROM deliveries WHERE tenant_id = $1 AND target <> 'user' AND status = 'pending'
+SELECT (SELECT count(*) FROM effects WHERE tenant_id = ANY ($1) AND status IN ('pending', 'running')
+                                       AND due_at <= now())
+     + (SELECT count(*) FROM deliveries WHERE tenant_id = ANY ($1) AND target <> 'user' AND status = 'pending'
                                           AND due_at <= now())
 """
 
@@ -38,6 +43,7 @@ class Outcome:
 
     history: History
     ledger: Ledger
+    guests: GuestRows
     violations: list[Violation]
 
 
@@ -97,15 +103,19 @@ class Campaign:
                 client = RecordingClient(fleet.api_urls, fleet.api_key, recorder, random.Random(self._seed + 1))
                 async with client.http:
                     workload = Workload(fleet, client, random.Random(self._seed + 2), self._pace)
+                    guests = Guests(fleet, recorder, random.Random(self._seed + 3))
                     await workload.start()
+                    await guests.start()
                     _say("the fleet is up, and clients work with it")
                     await asyncio.sleep(_WARM_UP_S)
                     yield Stage(fleet, self._rng), recorder
                     fleet.heal()
                     recorder.write("healed")
                     _say("every fault is removed; clients stop")
+                    await guests.stop()
                     await workload.stop(time.time(), self._patience_s())
                     await self._settle(fleet)
+                    await guests.close()
                     recorder.write("settled")
                     _say("settled")
                 self._outcome = await self._check(fleet)
@@ -147,7 +157,7 @@ class Campaign:
                 await asyncio.sleep(_POLL_S)
 
     async def _count(self, fleet: ChaosFleet, statement: str) -> int:
-        return (await fleet.sql(statement, fleet.tenant_id))[0][0]
+        return (await fleet.sql(statement, [fleet.tenant_id, fleet.guest_tenant_id]))[0][0]
 
     def _patience_s(self) -> float:
         """Return how long to wait for the last run: beyond the bound, so that the checker sees which one breaks it."""
@@ -155,9 +165,10 @@ class Campaign:
 
     async def _check(self, fleet: ChaosFleet) -> Outcome:
         ledger = await load(fleet.servers.database_url, fleet.tenant_id)
+        guests = await load_guests(fleet.servers.database_url, fleet.guest_tenant_id)
         history = History.read(self.record, fleet.outside_record)
-        found = await asyncio.to_thread(violations, history, ledger)
-        return Outcome(history, ledger, found)
+        found = await asyncio.to_thread(violations, history, ledger, guests)
+        return Outcome(history, ledger, guests, found)
 
 
 def _say(line: str) -> None:

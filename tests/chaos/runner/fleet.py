@@ -23,7 +23,7 @@ from typing import Any, Literal, Self
 import asyncpg
 import httpx2
 
-from nova_workers.devstack.commands import api_command, beat_command, worker_command
+from nova_workers.devstack.commands import api_command, beat_command, console_command, worker_command
 from tests.chaos.history import Recorder
 from tests.chaos.runner.disk import OwnDisk
 from tests.chaos.runner.statements import fetch_past_faults
@@ -33,7 +33,7 @@ from tests.support.servers.fault_proxy import FaultProxy
 
 __all__ = ["ChaosFleet", "Leases", "Member", "Role"]
 
-Role = Literal["api", "worker", "beat", "outside"]
+Role = Literal["api", "worker", "beat", "console", "outside"]
 
 _SLOTS = 256
 """As `nova up` starts a worker."""
@@ -124,6 +124,8 @@ class ChaosFleet:
         api_urls: Of the APIs, through the clients' links.
         api_key: With every scope.
         tenant_id: Of the key.
+        guest_key: Of the second tenant, `guest_tenant_id`, with every scope.
+        console_url: Of the console.
     """
 
     def __init__(self, home: Path, recorder: Recorder, leases: Leases, *, own_disk: bool = False) -> None:
@@ -134,7 +136,7 @@ class ChaosFleet:
         self.disk = OwnDisk.mounted(home / "sql") if own_disk else None
         self.servers = OwnServers(home)
         self.api_urls: list[str] = []
-        self.api_key = self.tenant_id = ""
+        self.api_key = self.tenant_id = self.guest_key = self.guest_tenant_id = self.console_url = ""
         self.outside_record = home / "outside.jsonl"
         self._recorder = recorder
         self._stack = AsyncExitStack()
@@ -148,6 +150,7 @@ class ChaosFleet:
             self._stack.push_async_callback(self.servers.stop)
             await self.servers.start()
             self.api_key, self.tenant_id = await add_api_key(self.servers.database_url)
+            self.guest_key, self.guest_tenant_id = await add_api_key(self.servers.database_url)
             self._stack.callback(self._kill_all)
             await self._start_members()
             supervision = asyncio.create_task(self._supervise())
@@ -247,6 +250,10 @@ class ChaosFleet:
             self._add("api", number, command, await self._env("api", number))
             link = await self._link(f"client>api-{number}", f"http://127.0.0.1:{port}", "http")
             self.api_urls.append(link.url)
+        port = free_port()
+        self.console_url = f"http://127.0.0.1:{port}"
+        env = {"NOVA_HOME": str(self.home), "NOVA_API_URL": self.api_urls[0], "NOVA_CONSOLE__PORT": str(port)}
+        self._add("console", 0, console_command(host="127.0.0.1", port=port), env)
         await self._until_apis_accept()
 
     async def _env(self, role: Role, number: int) -> dict[str, str]:

@@ -31,11 +31,20 @@ from tests.support.servers.dialects import Dialect
 from tests.support.servers.model_server import ModelServer
 from tests.support.servers.replies import Part, Reply, Stream
 
-__all__ = ["TOOL", "plan_message", "steer_message"]
+__all__ = ["GUEST_TOOL", "ROLES", "TOOL", "plan_message", "steer_message"]
 
 Json = dict[str, Any]
 
 TOOL = "mcp__outside__record"
+GUEST_TOOL = "mcp__outside__record_guest"
+_PROPOSAL = {"targetKey": "title", "rationale": "It is shorter", "confidence": 0.9, "risks": [], "assumptions": []}
+ROLES = {
+    "craft": json.dumps({**_PROPOSAL, "value": "Draft"}),
+    "review": json.dumps({"approve": True, "best": 0, "confidence": 0.8, "issues": []}),
+    "general": json.dumps({**_PROPOSAL, "value": "Final"}),
+}
+"""What the model answers to each role of a work order."""
+_ROLE = re.compile(r"The role (\w+)\.")
 _PLAN = re.compile(r"PLAN (\{.*\})")
 _STEER = re.compile(r"STEER ([\w-]+);")
 _PIECE_WORDS = 5
@@ -66,6 +75,8 @@ class _Conversation:
     steps: list[Json] = field(default_factory=list[Json])
     step: int = 0
     steered: list[str] = field(default_factory=list[str])
+    role: str = ""
+    """Of a work order, which the conversation plays."""
 
     @classmethod
     def read(cls, body: Json) -> _Conversation:
@@ -83,9 +94,14 @@ class _Conversation:
         if plan := _PLAN.search(text):
             asked = json.loads(plan[1])
             self.name, self.steps, self.step, self.steered = asked["name"], asked["steps"], 0, []
+        if role := _ROLE.search(text):
+            self.role = role[1]
         self.steered += _STEER.findall(text)
 
     def parts(self) -> Iterator[Part]:
+        if self.role:
+            yield Part("text", [ROLES[self.role]])
+            return
         acknowledged = [f"ack:{name}; " for name in self.steered]
         if acknowledged:
             yield Part("text", acknowledged)
@@ -137,6 +153,12 @@ def _web_app(recorder: Recorder) -> Any:
         """Record that the call was executed, and take a while."""
         recorder.write("tool", key=key)
         await asyncio.sleep(for_s)
+        return f"recorded {key}"
+
+    @server.tool()
+    async def record_guest(key: str) -> str:
+        """Record that a call that was decided upon was executed."""
+        recorder.write("guest_tool", key=key)
         return f"recorded {key}"
 
     async def embeddings(request: Request) -> Response:

@@ -50,6 +50,13 @@ async def lose_both_beats(stage: Stage) -> None:
         beat.stays_down = False
 
 
+@scenario("console", proves=("I1",))
+async def kill_console(stage: Stage) -> None:
+    """SIGKILL to the console."""
+    stage.any_of("console").kill()
+    await stage.hold(1, 2)
+
+
 @scenario("outside", proves=("I6", "I7"))
 async def kill_outside(stage: Stage) -> None:
     """SIGKILL to the server of models, tools, embeddings and webhooks."""

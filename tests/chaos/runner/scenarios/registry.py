@@ -12,7 +12,7 @@ from tests.chaos.runner.fleet import ChaosFleet, Member, Role
 
 __all__ = ["SCENARIOS", "Act", "Scenario", "Stage", "Target", "scenario"]
 
-Target = Literal["workers", "apis", "beats", "outside", "postgres", "redis", "network", "queues", "tenants"]
+Target = Literal["workers", "apis", "beats", "console", "outside", "postgres", "redis", "network", "queues", "tenants"]
 
 
 @dataclass
