@@ -63,12 +63,14 @@ __all__ = [
     "PauseScope",
     "PermissionMode",
     "PresentationMode",
+    "ProviderState",
     "Queue",
     "QueuedReason",
     "RankingSource",
     "ReasoningEffort",
     "ResolvedWaitStatus",
     "ResourceKind",
+    "RestReason",
     "ReviewVerdict",
     "Role",
     "RoleKind",
@@ -111,6 +113,11 @@ FinishStatus = Literal["succeeded", "failed", "canceled"]
 EndedRunStatus = Literal[FinishStatus, "merged"]
 """``merged``: its message joined a running turn."""
 RunStatus = Literal[OpenRunStatus, EndedRunStatus]
+
+RestReason = Literal["auth", "rate_limit", "failures"]
+"""Why a provider's key or model rests: the key was refused, or is over its limit; the model failed conversations."""
+ProviderState = Literal["resting", "trying", "answering"]
+"""``trying``: one call at a time, whose outcome decides for all. ``answering``: it is called, though it failed some."""
 
 QueuedReason = Literal[
     "fleet_paused",

@@ -294,6 +294,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.keys": "A failing key is replaced by the next in the same turn, and rests for all engines and workers.",
     "engine.probe": "A probe of a model that was down, if it is stopped, lets the next call probe at once.",
     "engine.innocent": "A conversation that a provider fails each time stops no other one.",
+    "fleet.providers": "Operators see and clear each rest of a provider's key and each model that fails.",
     "engine.bounds": "Waits, counts and names that a model provider sends are bounded, in each engine.",
     "engine.windows": "Compaction and fallback go by the same context windows.",
     "engine.waits": "A call whose result comes from outside ends the program; another continues when it is there.",

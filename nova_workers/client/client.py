@@ -35,7 +35,14 @@ from nova_workers.client.resources.work_orders import WorkOrderPolicies, WorkOrd
 from nova_workers.client.retry import Retry
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.fleet import FleetPause, FleetView, QueuedView
+from nova_workers.contracts.http.fleet import (
+    FleetPause,
+    FleetView,
+    ProvidersClear,
+    ProvidersCleared,
+    ProvidersView,
+    QueuedView,
+)
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 from nova_workers.contracts.http.overview.forks import ForkTreeView
@@ -289,6 +296,16 @@ class Fleet:
     async def resume(self, pause: FleetPause) -> FleetView:
         """Allow claims in the scope again."""
         return await self._transport.fetch(FleetView, "POST", "/v1/fleet/resume", body=pause)
+
+    async def providers(self) -> ProvidersView:
+        """Return the keys of model providers that rest, and the models that fail; for operators."""
+        return await self._transport.fetch(ProvidersView, "GET", "/v1/fleet/providers")
+
+    async def clear_providers(self, name: str | None = None) -> ProvidersCleared:
+        """Forget rests and failures of a provider, a model or a profile, or of all; for operators."""
+        return await self._transport.fetch(
+            ProvidersCleared, "POST", "/v1/fleet/providers/clear", body=ProvidersClear(name=name)
+        )
 
 
 class Leases:

@@ -180,6 +180,12 @@ class Metrics:
             ["model"],
             registry=registry,
         )
+        self.provider_rests = Gauge(
+            "nova_provider_rests",
+            "Fleet: keys of model providers that rest, and models that are not called. kind: key or model.",
+            ["provider", "kind"],
+            registry=registry,
+        )
         self.rate_limit_wait_s = Histogram(
             "nova_model_rate_limit_wait_seconds",
             "Wait for the rate limit, of models that have one.",
@@ -308,6 +314,12 @@ class Metrics:
     def observe_rate_limit_wait(self, model: str, waited_s: float) -> None:
         """Record how long a call waited for the rate limit."""
         self.rate_limit_wait_s.labels(self._model(model)).observe(waited_s)
+
+    def set_provider_rests(self, rests: Mapping[tuple[str, str], int]) -> None:
+        """Set how many keys and models rest, by provider and kind."""
+        self.provider_rests.clear()
+        for (provider, kind), number in rests.items():
+            self.provider_rests.labels(provider, kind).set(number)
 
     def set_fleet(self, open_runs: Mapping[str, int], queues: Mapping[str, tuple[int, float | None]]) -> None:
         """Set the gauges of the whole fleet; call it before a scrape is answered.

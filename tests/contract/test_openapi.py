@@ -97,6 +97,8 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/fleet/queued",
             "POST /v1/fleet/pause",
             "POST /v1/fleet/resume",
+            "GET /v1/fleet/providers operator",
+            "POST /v1/fleet/providers/clear operator",
             "POST /v1/keys keys",
             "GET /v1/keys keys",
             "DELETE /v1/keys/{key_id} keys",

@@ -1,13 +1,22 @@
 """``/v1/fleet``: runs, queues and workers of the fleet, and its pauses."""
 
+import structlog
 from fastapi import APIRouter
 
-from api.auth import AnyCaller, Caller
+from api.auth import AnyCaller, Caller, OperatorCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
+from api.providers import clear_rests, provider_rests
 from api.state import ApiState, State
 from api.workers import live_workers, name_missing_workers
-from nova_workers.contracts.http.fleet import FleetPause, FleetView, QueuedView
+from nova_workers.contracts.http.fleet import (
+    FleetPause,
+    FleetView,
+    ProvidersClear,
+    ProvidersCleared,
+    ProvidersView,
+    QueuedView,
+)
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.runs import fleet as ledger
 from nova_workers.ledger.runs.queued import count_queued
@@ -15,6 +24,8 @@ from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.ledger.workspace import agents
 
 __all__ = ["router"]
+
+_log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/fleet", tags=["fleet"], route_class=StrictRoute)
 
@@ -60,6 +71,22 @@ async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Fle
         bells = await ledger.resume(connection, switch)
     state.services.dispatcher.ring_runs(bells)
     return await _view(caller, state)
+
+
+@router.get("/providers", responses=problems())
+async def get_providers(caller: OperatorCaller, state: State) -> ProvidersView:
+    """Get the keys of model providers that rest, and the models that fail, with reason, last error and next try."""
+    rests = await provider_rests(state.services.redis)
+    return ProvidersView(rests=rests or [], redis_answers=rests is not None)
+
+
+@router.post("/providers/clear", responses=problems(body=True))
+async def clear_providers(body: ProvidersClear, caller: OperatorCaller, state: State) -> ProvidersCleared:
+    """Forget rests and failures of a provider, a model or a profile, or of all: workers call them again."""
+    cleared = await clear_rests(state.services.redis, body.name)
+    _log.info("providers.cleared", name=body.name, cleared=cleared, api_key_id=caller.key_id)
+    rests = await provider_rests(state.services.redis)
+    return ProvidersCleared(rests=rests or [], redis_answers=rests is not None, cleared=cleared)
 
 
 def _switch(body: FleetPause, caller: Caller) -> ledger.Switch:

@@ -1,6 +1,7 @@
 """``/healthz``, ``/readyz``, ``/metrics``: for orchestrators and Prometheus. They need no key."""
 
 import asyncio
+from collections import Counter
 from collections.abc import Awaitable
 from typing import Literal
 
@@ -9,6 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 from redis.exceptions import RedisError
 
+from api.providers import provider_rests
 from api.state import ApiState, State
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.fleet import fleet_depth
@@ -75,6 +77,15 @@ async def metrics(state: State) -> Response:
         state.services.metrics.backfill_tenants_behind.set(behind)
     except (Unavailable, TimeoutError) as error:
         _log.warning("metrics.fleet_unknown", outage="postgres", error=str(error))
+    rests = await provider_rests(state.services.redis)
+    if rests is not None:
+        state.services.metrics.set_provider_rests(
+            Counter(
+                (rest.provider, "model" if rest.profile is None else "key")
+                for rest in rests
+                if rest.state != "answering"
+            )
+        )
     body, content_type = state.services.metrics.exposition()
     return Response(body, media_type=content_type)
 

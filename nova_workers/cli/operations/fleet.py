@@ -1,20 +1,38 @@
-"""`nova fleet`: queues and workers; pause and resume."""
+"""`nova fleet`: queues, workers and model providers; pause and resume."""
 
+from collections.abc import Mapping
 from typing import Annotated
 
 import typer
 
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.chart import bar
-from nova_workers.cli.terminal.output import age, stamp
-from nova_workers.contracts.http.fleet import FleetPause, FleetView
-from nova_workers.vocabulary import ENDED_RUNS, PauseScope
+from nova_workers.cli.terminal.output import Column, age, short, stamp
+from nova_workers.contracts.http.fleet import FleetPause, FleetView, ProvidersCleared, ProvidersView
+from nova_workers.vocabulary import ENDED_RUNS, PauseScope, RestReason
 
 __all__ = ["app"]
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="See depth and workers; pause and resume."
 )
+
+_REASONS: Mapping[RestReason, str] = {
+    "auth": "key refused",
+    "rate_limit": "over its limit",
+    "failures": "failed conversations",
+}
+_COLUMNS: tuple[Column, ...] = (
+    "provider",
+    "model",
+    "key",
+    "state",
+    ("since", "spare"),
+    "next try",
+    ("threads", "spare"),
+    ("error", "fold"),
+)
+_ERROR_CHARS = 200
 
 AgentOption = Annotated[str | None, typer.Option(help="Only this agent.")]
 ScopeOption = Annotated[
@@ -49,6 +67,51 @@ async def resume(session: Session, agent: AgentOption = None, scope: ScopeOption
     if not session.out.json and _pauses(after, which) >= _pauses(before, which):
         session.out.note(f"{_about(which.scope, which.agent_id)} was not paused", "yellow")
     _show(session, after)
+
+
+@remote(app, "providers")
+async def providers(
+    session: Session,
+    name: Annotated[
+        str | None, typer.Argument(help="With --clear: a provider, a model or a profile. Default: all.")
+    ] = None,
+    clear: Annotated[bool, typer.Option("--clear", help="Forget rests and failures: workers call them again.")] = False,
+) -> None:
+    """Show keys of model providers that rest, and models that fail. Needs the operator scope."""
+    if name is not None and not clear:
+        raise typer.BadParameter("A name goes with --clear.", param_hint="NAME")
+    calls = session.client.fleet
+    _show_providers(session, await (calls.clear_providers(name) if clear else calls.providers()))
+
+
+def _show_providers(session: Session, view: ProvidersView) -> None:
+    out = session.out
+    if out.json:
+        out.document(view)
+        return
+    if isinstance(view, ProvidersCleared):
+        out.note(f"{view.cleared} cleared" if view.cleared else "nothing to clear")
+    if not view.redis_answers:
+        out.note("Redis does not answer, in which workers share this. Check NOVA_REDIS_URL", "yellow")
+    elif not view.rests:
+        out.note("no key rests, and no model fails")
+    else:
+        out.table(
+            _COLUMNS,
+            [
+                (
+                    rest.provider,
+                    rest.model or "all",
+                    rest.profile or "",
+                    f"{rest.state}: {_REASONS[rest.reason]}",
+                    stamp(rest.since),
+                    stamp(rest.until),
+                    ", ".join(rest.conversations),
+                    short(rest.error or "", _ERROR_CHARS),
+                )
+                for rest in view.rests
+            ],
+        )
 
 
 def _which(agent: str | None, scope: str | None, reason: str | None) -> FleetPause:

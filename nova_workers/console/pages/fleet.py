@@ -1,4 +1,4 @@
-"""The fleet: workers, queues, pauses, and for operators its tenants."""
+"""The fleet: workers, queues, pauses, and for operators its tenants and model providers."""
 
 import asyncio
 from collections.abc import Mapping
@@ -28,12 +28,13 @@ __all__ = ["PAGE"]
 async def show(request: Request) -> Response:
     """Show the fleet."""
     client = client_of(request)
-    fleet, checks, tenants = await asyncio.gather(
+    fleet, checks, tenants, providers = await asyncio.gather(
         client.fleet.view(),
         client.checks(),
         if_allowed(client.tenants.list(limit=PAGE_SIZE, cursor=cursor_of(request)), None),
+        if_allowed(client.fleet.providers(), None),
     )
-    return render(request, "fleet/show.html", fleet=fleet, checks=checks, tenants=tenants)
+    return render(request, "fleet/show.html", fleet=fleet, checks=checks, tenants=tenants, providers=providers)
 
 
 async def pause(request: Request) -> Response:
@@ -48,6 +49,15 @@ async def resume(request: Request) -> Response:
     """End the pause of the fleet."""
     calls = client_of(request).fleet
     return await act(request, "/fleet", lambda: calls.resume(FleetPause(scope="fleet")), "The fleet starts runs again.")
+
+
+async def clear_providers(request: Request) -> Response:
+    """Forget rests and failures of a provider, a model or a key."""
+    form = await read_form(request)
+    calls = client_of(request).fleet
+    return await act(
+        request, "/fleet", lambda: calls.clear_providers(form.given("name")), "Workers call the provider again."
+    )
 
 
 async def switch_tenant(request: Request) -> Response:
@@ -104,6 +114,7 @@ PAGE = PageModule(
         Route("/fleet", show),
         Route("/fleet/pause", pause, methods=["POST"]),
         Route("/fleet/resume", resume, methods=["POST"]),
+        Route("/fleet/providers/clear", clear_providers, methods=["POST"]),
         Route("/fleet/tenants/{tenant:id}", switch_tenant, methods=["POST"]),
         Route("/fleet/tenants/{tenant:id}/ceilings", ceilings, methods=["GET", "POST"]),
     ),

@@ -3,16 +3,20 @@
 from datetime import datetime
 from typing import Annotated
 
-from pydantic import StringConstraints
+from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
-from nova_workers.vocabulary import PauseScope, QueuedReason, RunQueue
+from nova_workers.vocabulary import PauseScope, ProviderState, QueuedReason, RestReason, RunQueue
 
 __all__ = [
     "MAX_QUEUED_COUNTED",
     "FleetPause",
     "FleetView",
+    "ProviderRest",
+    "ProvidersClear",
+    "ProvidersCleared",
+    "ProvidersView",
     "QueueDepth",
     "QueuedGroup",
     "QueuedView",
@@ -93,3 +97,47 @@ class FleetView(View):
     redis_answers: bool = True
     """Whether Redis answers. While it does not, messages are accepted, and start when it is back."""
     switches: list[SwitchView]
+
+
+class ProviderRest(View):
+    """A key of a model provider that rests, or a model that failed conversations."""
+
+    provider: str
+    """The engine's provider, under whose name workers share what they learn."""
+    model: str | None
+    """Null: a key rests for all models."""
+    profile: str | None
+    """The name of the key. Null: it is the model that failed."""
+    reason: RestReason
+    state: ProviderState
+    since: datetime | None
+    until: datetime | None
+    """The next try. Null: it is being tried, or is called as always."""
+    failures: int = 0
+    """Conversations that the model failed since it last answered any."""
+    conversations: list[str] = Field(default_factory=list[str])
+    """Threads that the model failed in the last ten minutes, the last first, at most ten."""
+    error: str | None
+    """What the provider answered last."""
+
+
+class ProvidersView(View):
+    """What workers share of providers' keys and models."""
+
+    rests: list[ProviderRest]
+    redis_answers: bool = True
+    """Whether Redis answers, in which workers share it."""
+
+
+class ProvidersClear(Body):
+    """Which rests and failures to forget."""
+
+    name: Annotated[str, StringConstraints(min_length=1, max_length=300)] | None = None
+    """A provider, a model or a profile; null is all."""
+
+
+class ProvidersCleared(ProvidersView):
+    """What is left."""
+
+    cleared: int
+    """How many rests and failing models were forgotten."""

@@ -65,6 +65,13 @@ def test_ctrl_c_cancels_the_run_and_keeps_its_partial_text(nova: Nova, script: S
     assert run["text"].startswith("partial")
 
 
+def test_providers_that_rest_are_listed_and_cleared(nova: Nova) -> None:
+    assert nova.good("fleet", "providers", "--json").json == {"rests": [], "redis_answers": True}
+    assert "no key rests" in nova.good("fleet", "providers").err
+    assert "nothing to clear" in nova.good("fleet", "providers", "--clear", "anthropic").err
+    assert "--clear" in nova("fleet", "providers", "anthropic").err
+
+
 def test_ctrl_c_withdraws_a_queued_run(nova: Nova) -> None:
     nova.good("fleet", "pause", "--reason", "test")
     try:

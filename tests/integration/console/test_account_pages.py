@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import httpx2
 import pytest
+from redis.asyncio import Redis
 
+from nova_workers import keys
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.integration.console.conftest import Console
@@ -83,6 +85,27 @@ async def test_only_operators_see_tenants_and_pause_the_fleet(
     async with console.signed_in(limited.key) as browser:
         assert "Tenants" not in (await browser.get("/fleet")).text
         assert (await browser.post("/fleet/pause")).status_code == 403
+
+
+async def test_a_failing_model_is_shown_to_operators_and_cleared(
+    console: Console, browser: httpx2.AsyncClient, database: Database, tenant: Tenant, redis: Redis
+) -> None:
+    breaker, until_ms = keys.model_breaker("openai", "mistral/large"), 4_000_000_000_000
+    fields = {"provider": "openai", "model": "mistral/large", "error": "answered <500>", "since": "1"}
+    await redis.hset(breaker, mapping={**fields, "open_until": str(until_ms), "forget_at": str(until_ms)})
+    await redis.zadd(keys.model_failures("openai", "mistral/large"), {"thr_bad": until_ms})
+    await redis.zadd(keys.model_rests(), {breaker: until_ms})
+    limited = await make_tenant(database, ("runs", "agents"), tenant.id)
+    async with console.signed_in(limited.key) as other:
+        assert "mistral/large" not in (await other.get("/fleet")).text
+        assert (await other.post("/fleet/providers/clear")).status_code == 403
+    page = (await browser.get("/fleet")).text
+    assert "mistral/large" in page
+    assert "thr_bad" in page
+    assert "answered &lt;500&gt;" in page
+    await browser.post("/fleet/providers/clear", data={"name": "mistral/large"})
+    assert "mistral/large" not in (await browser.get("/fleet")).text
+    assert not await redis.exists(breaker)
 
 
 async def test_usage_is_downloaded_without_formulas(browser: httpx2.AsyncClient) -> None:

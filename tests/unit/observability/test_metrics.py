@@ -41,6 +41,7 @@ def test_the_names_of_our_metrics(metrics: Metrics) -> None:
             "nova_model_profile_cooldowns counter",
             "nova_model_rate_limit_wait_seconds histogram",
             "nova_model_retries counter",
+            "nova_provider_rests gauge",
             "nova_queue_depth gauge",
             "nova_queue_oldest_age_seconds gauge",
             "nova_retention_deleted counter",
