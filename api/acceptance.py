@@ -1,11 +1,12 @@
 """Accepts a message and responds as requested: at once, when the run has ended, or with an event stream."""
 
-from collections.abc import Generator, Mapping
-from contextlib import AbstractContextManager, contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
+import structlog
 from fastapi import Depends, Request, Response
+from redis.exceptions import RedisError
 
 from api.auth import Caller, SubmittingCaller
 from api.state import ApiState, state_of
@@ -28,13 +29,13 @@ __all__ = [
     "CLIENT_GONE",
     "Acceptance",
     "MessageAcceptance",
-    "accepted_before",
-    "accepted_run",
     "answer_at_end",
     "longest_wait_s",
     "open_stream",
     "until_gone",
 ]
+
+_log = structlog.get_logger(__name__)
 
 CLIENT_GONE = 499
 """The status of a request whose client has disconnected."""
@@ -73,15 +74,18 @@ class MessageAcceptance:
         with state.follower.expect_end(run_id, had_events=False) as end:
             accepted, submission = await self._submit(body, thread_id, run_id=run_id)
             headers = _headers(accepted)
-            with accepted_run(accepted.run_id, "/wait"):
-                if accepted.run_id == run_id:
+            if accepted.run_id == run_id:
+                before = accepted_view(accepted, submission)
+                try:
                     ending = await end.outcome(until_gone(self.request), timeout_s=longest_wait_s(state, timeout_s))
-                    before = accepted_view(accepted, submission)
                     return await _answer_after(state, self.caller, before, ending, final=end.final, headers=headers)
-        with accepted_run(accepted.run_id, "/wait"):
-            return await answer_at_end(
-                state, self.caller, self.request, accepted.run_id, timeout_s=timeout_s, headers=headers
-            )
+                except (Unavailable, RedisError) as error:
+                    # It is accepted, whatever happens later.
+                    _log.warning("http_request.answered_as_accepted", run_id=run_id, error=str(error))
+                    return _answer(before, 202, headers)
+        return await answer_at_end(
+            state, self.caller, self.request, accepted.run_id, timeout_s=timeout_s, headers=headers
+        )
 
     async def accept_and_stream(self, body: RunCreate, thread_id: str | None) -> Response:
         """Accept and respond with events. The stream permit comes first, so that a refusal creates no run."""
@@ -89,14 +93,12 @@ class MessageAcceptance:
             accepted, _ = await self._submit(body, thread_id)
             target, found = Target(self.caller.tenant_id, accepted.run_id), _fresh(accepted)
             if accepted.replayed:
-                with accepted_run(accepted.run_id):
-                    found = await self.state.follower.find(target)
+                found = await self.state.follower.find(target)
             return open_stream(self.state, target, found, permit.handed_over(), _headers(accepted))
 
     async def _accepted_view(self, accepted: Accepted, submission: Submission) -> RunView:
         if accepted.replayed:
-            with accepted_run(accepted.run_id):
-                return await _view(self.state, self.caller, accepted.run_id)
+            return await _view(self.state, self.caller, accepted.run_id)
         return accepted_view(accepted, submission)
 
     async def _submit(
@@ -179,33 +181,6 @@ async def _answer_after(
             view = await get_ended_run(connection, caller.tenant_id, before.id) if ending == "over" else None
             view = view or await get_run(connection, caller.tenant_id, before.id)
     return _answer(view, _status_of(view), headers)
-
-
-@contextmanager
-def accepted_before(what: str, path: str, **named: object) -> Generator[None]:
-    """Answer a failure to read, inside, as what it is: the request itself was accepted.
-
-    Args:
-        what: What was accepted.
-        path: Where its state can be read later.
-        named: The ids of it, such as `run_id`; among the error's fields.
-
-    Raises:
-        Unavailable: A server does not answer.
-    """
-    try:
-        yield
-    except Unavailable as error:
-        raise Unavailable(
-            f"The request was accepted as {what}, whose state cannot be read now. Look at GET {path} later, or repeat "
-            "the request with the same Idempotency-Key, if it had one.",
-            **{**error.fields, **named, "may_be_written": True},
-        ) from error
-
-
-def accepted_run(run_id: str, ending: str = "") -> AbstractContextManager[None]:
-    """Return `accepted_before` for a run, whose state can be read at its path with an ending."""
-    return accepted_before(f"run {run_id!r}", f"/v1/runs/{run_id}{ending}", run_id=run_id)
 
 
 def longest_wait_s(state: ApiState, timeout_s: float | None) -> float:

@@ -5,9 +5,10 @@ from collections.abc import Sequence
 from itertools import groupby
 
 from api.acceptance import MessageAcceptance
-from api.errors import problem
+from api.errors import problem, true_outcome
 from nova_workers.contracts.http.wire import RunBatchItem, RunBatchOutcome
 from nova_workers.errors import NovaError
+from nova_workers.ledger.write_record import own_record
 
 __all__ = ["accept_batch"]
 
@@ -47,9 +48,10 @@ def _lines(items: Sequence[RunBatchItem]) -> list[list[int]]:
 
 
 async def _outcome(acceptance: MessageAcceptance, item: RunBatchItem) -> RunBatchOutcome:
-    try:
-        view = await acceptance.submit_one(item, path=_PATH, idempotency_key=item.idempotency_key)
-    except NovaError as error:
-        told = problem(error)
-        return RunBatchOutcome(status=told.status, problem=told)
+    with own_record():
+        try:
+            view = await acceptance.submit_one(item, path=_PATH, idempotency_key=item.idempotency_key)
+        except NovaError as error:
+            told = problem(true_outcome(error))
+            return RunBatchOutcome(status=told.status, problem=told)
     return RunBatchOutcome(status=202, run=view)

@@ -10,6 +10,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from api.errors import BodyTooLarge, problem_response, unexpected_problem
+from nova_workers.ledger.write_record import start_record
 
 __all__ = ["CLIENT_LEFT", "BodyLimit", "UnhandledErrors", "header_of"]
 
@@ -35,6 +36,8 @@ class UnhandledErrors:
     A client that disconnects while sending its body is not a server failure: it is logged in one line and counted as
     `CLIENT_LEFT`, which is never sent.
 
+    Here the record begins of what a request may have written, which a failed one is answered by.
+
     Also adds headers to every response that prevent content sniffing, referrers, caching and active content.
     """
 
@@ -47,6 +50,7 @@ class UnhandledErrors:
             await self._app(scope, receive, send)
             return
         started = False
+        start_record()
 
         async def guarded_send(message: Message) -> None:
             nonlocal started

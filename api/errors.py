@@ -2,7 +2,7 @@
 
 import math
 import reprlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from http import HTTPStatus
 from typing import Any, cast
 
@@ -10,10 +10,13 @@ import orjson
 import structlog
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from redis.exceptions import RedisError
+from redis.exceptions import AuthenticationError, BusyLoadingError, RedisError, ResponseError
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
+from starlette.routing import Route
 
 from api.openapi import PROBLEM_MEDIA_TYPE, methods_of
 from nova_workers.contracts.bodies import Problem
@@ -26,6 +29,7 @@ from nova_workers.errors import (
     NewerValue,
     NotFound,
     NovaError,
+    OutcomeUnknown,
     Rejected,
     TooManyRequests,
     Unauthenticated,
@@ -34,6 +38,7 @@ from nova_workers.errors import (
     VersionMismatch,
 )
 from nova_workers.http_server.errors import HeadTooLarge, RequestTooSlow
+from nova_workers.ledger.write_record import current_record
 from nova_workers.validation import problem_of
 
 __all__ = [
@@ -49,6 +54,7 @@ __all__ = [
     "install_error_handlers",
     "problem",
     "problem_response",
+    "true_outcome",
     "unexpected_problem",
 ]
 
@@ -170,46 +176,114 @@ def problem_response(error: NovaError, *, instance: str | None = None) -> Respon
     headers: dict[str, str] = {}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
-    if status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
+    # Not what invites a repetition, where the request may have been carried out.
+    repeats = not isinstance(error, OutcomeUnknown)
+    if repeats and status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
         waits_s = error.fields.get("retry_after_s")
         headers["retry-after"] = str(max(1, math.ceil(waits_s)) if isinstance(waits_s, float) else RETRY_AFTER_S)
     return _respond(told, headers)
 
 
 def unexpected_problem(*, instance: str, trace_id: str) -> Response:
-    """Return the problem document of an unexpected failure. It contains only the trace id."""
+    """Return the problem document of an unexpected failure: the trace id, and whether the request may have written."""
+    detail = f"The server failed in a way that it did not expect. Its log has the traceback under {trace_id!r}."
+    if may_be_written := _may_be_written():
+        detail += " The request may have been carried out, wholly or in part: look before you repeat it."
     return _respond(
         _problem(
             HTTPStatus.INTERNAL_SERVER_ERROR,
             code="internal_error",
-            detail=f"The server failed in a way that it did not expect. Its log has the traceback under {trace_id!r}.",
+            detail=detail,
             instance=instance,
-            context={"trace_id": trace_id},
+            context={"trace_id": trace_id, "may_be_written": may_be_written},
         )
     )
+
+
+def true_outcome(error: NovaError, *, look_up: Callable[[], Mapping[str, object]] = dict) -> NovaError:
+    """Return the error that a failed request is answered with, over all that it did.
+
+    The statement that failed wrote nothing, perhaps; an earlier one of the request may have.
+
+    Args:
+        error: What ended the request.
+        look_up: Returns what to look at, where the request itself named nothing.
+    """
+    if not isinstance(error, Unavailable | NewerValue):
+        return error
+    record = current_record()
+    if not isinstance(error, OutcomeUnknown) and (record is None or not record.may_be_written):
+        return error
+    named = {**(record.names if record is not None and record.names else look_up()), **error.fields}
+    reason, cause = (error.reason, error.cause) if isinstance(error, Unavailable) else (error.message, None)
+    detail = error.message
+    if not isinstance(error, OutcomeUnknown):
+        detail = f"{reason} The request may have been carried out, wholly or in part: look before you repeat it."
+    if "look_up" in named:
+        detail += f" Look at GET {named['look_up']}."
+    return OutcomeUnknown(detail, reason=reason, cause=cause, **{**named, "may_be_written": True})
+
+
+def _may_be_written() -> bool:
+    record = current_record()
+    return record is not None and record.may_be_written
 
 
 async def _on_nova_error(request: Request, error: Exception) -> Response:
     if isinstance(error, Unstorable):
         # A defect of ours: the boundary logs its traceback and gives the client the trace id.
         raise error
-    return problem_response(cast(NovaError, error), instance=request.url.path)
+    outcome = true_outcome(cast(NovaError, error), look_up=lambda: _nearest_reading(request))
+    if isinstance(outcome, Unavailable):
+        _log.warning(
+            "http_request.unavailable",
+            outage=str(outcome.fields.get("server", "")),
+            path=request.url.path,
+            code=outcome.code,
+            error=str(outcome),
+        )
+    return problem_response(outcome, instance=request.url.path)
+
+
+def _nearest_reading(request: Request) -> dict[str, object]:
+    """Return the ids of a request's path, and the nearest path above it that a GET reads."""
+    named: dict[str, object] = dict(request.path_params)
+    readable = {
+        route.path for route in request.app.routes if isinstance(route, Route) and "GET" in (route.methods or ())
+    }
+    template: str = getattr(request.scope.get("route"), "path", "")
+    while template and template not in readable:
+        template = template.rpartition("/")[0]
+    return {**named, "look_up": template.format(**named)} if template else named
 
 
 async def _on_redis_error(request: Request, error: Exception) -> Response:
-    # Routes do without Redis where they can. What they committed before stays committed.
-    _log.warning(
-        "http_request.redis_unavailable",
-        outage="redis",
-        path=request.url.path,
-        error=f"{type(error).__name__}: {error}",
+    # Routes do without Redis where they can.
+    reason = _redis_reason(error)
+    return await _on_nova_error(
+        request,
+        Unavailable(
+            f"{reason} Nothing was written; try again.",
+            reason=reason,
+            cause=f"{type(error).__name__}: {error}",
+            server="redis",
+            may_be_written=False,
+        ),
     )
-    unavailable = Unavailable(
-        f"Redis did not answer ({type(error).__name__}). Try again; what was changed before that stays changed.",
-        server="redis",
-        may_be_written=request.method not in {"GET", "HEAD"},
-    )
-    return problem_response(unavailable, instance=request.url.path)
+
+
+def _redis_reason(error: Exception) -> str:
+    if isinstance(error, BusyLoadingError):
+        return "Redis is starting."
+    if isinstance(error, AuthenticationError):
+        return "Redis refuses the user or password of the fleet."
+    if isinstance(error, RedisTimeoutError):
+        return "Redis did not answer in time."
+    if isinstance(error, RedisConnectionError):
+        return "Redis cannot be reached, or its connection was lost."
+    if isinstance(error, ResponseError):
+        return "Redis refused a command."
+    return "Redis cannot be used."
 
 
 async def _on_validation_error(request: Request, error: Exception) -> Response:

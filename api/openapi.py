@@ -24,7 +24,10 @@ _DESCRIPTIONS = {
     415: "The body is not application/json.",
     422: "A field has the wrong form; `errors` names each.",
     429: "Too much at once, or too often; see Retry-After.",
-    503: "A server that we need does not answer. Nothing was half-written; see Retry-After.",
+    503: (
+        "A server that we need fails. `unavailable`: nothing was written; see Retry-After. `outcome_unknown`: the "
+        "request may have been carried out; `context.look_up` is the path of a GET that shows it."
+    ),
 }
 
 _ALWAYS = (401, 403, 429, 503)

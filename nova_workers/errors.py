@@ -27,7 +27,8 @@
     │   │       └── ModelNotAvailableError  the model is unknown, not permitted here, or does not fit the task
     │   ├── LimitExceeded       a size or count is over its bound, until something is deleted or the bound changes
     │   └── TooManyRequests     a rate is over its bound; later it is not
-    ├── Unavailable         try again later (HTTP 503); nothing was half-written
+    ├── Unavailable         try again later (HTTP 503); nothing was written
+    │   └── OutcomeUnknown      it may have been written: look before you repeat the request
     ├── Unstorable          the database refuses a value: a defect, and trying again meets it again (HTTP 500)
     ├── RunLost             this worker no longer owns the run: stop at once, write nothing
     ├── ToolFailure         report it to the model; the turn continues
@@ -65,6 +66,7 @@ __all__ = [
     "NovaError",
     "OrchestrationError",
     "OutboundFailed",
+    "OutcomeUnknown",
     "ProviderNotAvailableError",
     "Rejected",
     "RunLost",
@@ -253,9 +255,33 @@ class ModelNotAvailableError(OrchestrationError):
 
 
 class Unavailable(NovaError):
-    """A server that we need does not answer. Nothing was half-written; the message says if it may have been written."""
+    """A server that we need does not serve the request. Nothing was written, so the request can be repeated.
+
+    Attributes:
+        reason: What is wrong with the server, without what follows from it for the request.
+        cause: The words of the server or its driver: hosts, roles, SQL. `str` adds them, for operators and logs; the
+            message, which callers read, is without them.
+    """
 
     code = "unavailable"
+
+    def __init__(self, message: str, /, *, reason: str | None = None, cause: str | None = None, **fields: object):
+        super().__init__(message, **fields)
+        self.reason = message if reason is None else reason
+        self.cause = cause
+
+    def __str__(self) -> str:
+        return self.message if self.cause is None else f"{self.message} ({self.cause})"
+
+
+class OutcomeUnknown(Unavailable):
+    """A server failed, and the request may have been carried out, wholly or in part.
+
+    ``fields['may_be_written']`` is True. The fields name what to look at: ids such as `run_id`, and `look_up`, the path
+    of a GET.
+    """
+
+    code = "outcome_unknown"
 
 
 class Unstorable(NovaError):

@@ -36,7 +36,7 @@ from nova_workers.capabilities.seam import (
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
-from nova_workers.errors import NovaError, Unavailable
+from nova_workers.errors import NovaError, OutcomeUnknown, Unavailable
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.visibility import one_tenant
 from nova_workers.observability.redaction import current_redactor
@@ -123,7 +123,7 @@ class ToolServer:
                 return reply
             except Unavailable as error:
                 may_repeat = tool.is_repeatable
-                if call is not None and bool(error.fields.get("may_be_written", True)):
+                if call is not None and isinstance(error, OutcomeUnknown):
                     doubt = error
                     if call.journalled and (result := await self._find_result(tool, context)) is not None:
                         return result

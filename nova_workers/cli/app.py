@@ -15,7 +15,11 @@ from nova_workers.cli.extras import require_extra
 from nova_workers.errors import NovaError
 from nova_workers.program import exit_on_failed_output, raise_on_interrupt
 
-__all__ = ["COMMANDS", "Lazy", "main"]
+__all__ = ["COMMANDS", "EXIT_UNKNOWN", "Lazy", "main"]
+
+EXIT_FAILED = 1
+EXIT_UNKNOWN = 3
+"""What was requested may have been done: a script that repeats it may do it twice."""
 
 _TALK = "Talk to agents"
 _LOOK = "Look and change"
@@ -185,19 +189,20 @@ def _root(
 def main() -> None:
     """Run the command line.
 
-    Exits with 0; 1 for an expected failure, which is one line on stderr; 2 for a usage error; 130 after Ctrl-C; 141
-    if the reader of stdout closed it.
+    Exits with 0; 1 for an expected failure, which is one line on stderr; 2 for a usage error; 3 if what was requested
+    may have been done; 130 after Ctrl-C; 141 if the reader of stdout closed it.
     """
     try:
         with exit_on_failed_output("nova"):
             typer.main.get_command(app)(prog_name="nova")
     except NovaError as error:
-        _fail(error.message)
+        # With what a server said: who runs commands also runs servers, or sees them through the API only.
+        _fail(str(error), EXIT_UNKNOWN if error.fields.get("may_be_written") else EXIT_FAILED)
     except OSError as error:
         # A file that a command reads or writes; network failures are raised as NovaError.
         _fail(str(error))
 
 
-def _fail(message: str) -> NoReturn:
+def _fail(message: str, code: int = EXIT_FAILED) -> NoReturn:
     sys.stderr.write(f"nova: {message}\n")
-    sys.exit(1)
+    sys.exit(code)

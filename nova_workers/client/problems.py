@@ -17,6 +17,7 @@ from nova_workers.errors import (
     LimitExceeded,
     NotFound,
     NovaError,
+    OutcomeUnknown,
     Rejected,
     TooManyRequests,
     Unauthenticated,
@@ -89,7 +90,7 @@ def error_of_transport(
     Args:
         error: What the connection raised.
         base_url: The API.
-        method: The request's. If it changes something and was sent, the error has the field `may_be_written`.
+        method: The request's. If it changes something and was sent, the error is `OutcomeUnknown`.
         key: The request's Idempotency-Key.
     """
     if (refused := _tls_error(error)) is not None:
@@ -106,18 +107,19 @@ def error_of_transport(
         advice, in_doubt = _what_next(method, key), method != "GET"
     if isinstance(error, httpx2.TimeoutException):
         told = f"did not answer in time ({type(error).__name__}). It may be overloaded; see `nova doctor`."
-        return Unavailable(f"The fleet at {base_url} {told} {advice}", api_url=base_url, may_be_written=in_doubt)
-    return Unavailable(
-        f"The connection to {base_url} broke ({_reason(error)}). {advice}", api_url=base_url, may_be_written=in_doubt
-    )
+        message = f"The fleet at {base_url} {told} {advice}"
+    else:
+        message = f"The connection to {base_url} broke ({_reason(error)}). {advice}"
+    kind = OutcomeUnknown if in_doubt else Unavailable
+    return kind(message, api_url=base_url, may_be_written=in_doubt)
 
 
 def with_key(error: Unavailable, key: str | None) -> Unavailable:
     """Return the error of a keyed request that may have been accepted, with the key: a repetition needs it."""
-    if key is None or not error.fields.get("may_be_written"):
+    if key is None or not isinstance(error, OutcomeUnknown):
         return error
     named = str(error) if repr(key) in str(error) else f"{error} Its Idempotency-Key is {key!r}."
-    return Unavailable(named, **{**error.fields, "idempotency_key": key})
+    return OutcomeUnknown(named, **{**error.fields, "idempotency_key": key})  # pyright: ignore[reportArgumentType] - fields have no types
 
 
 def _what_next(method: str, key: str | None) -> str:
@@ -156,13 +158,14 @@ def unknown_answer(response: httpx2.Response, error: ValidationError) -> Configu
 
 def _error_without_problem(response: httpx2.Response) -> NovaError:
     text = " ".join(response.text.split())[:_QUOTED_CHARS]
-    kind = _kind_of_status(response.status_code)
+    # A proxy had no answer of the API to a request that it may have passed on.
+    in_doubt = response.status_code in {502, 504} and response.request.method != "GET"
+    kind = OutcomeUnknown if in_doubt else _kind_of_status(response.status_code)
     return kind(
         f"{response.request.url} answered {response.status_code} without saying why: {text!r}. "
         "A proxy in between, or another program on that port?",
         status=response.status_code,
-        # A proxy had no answer of the API to a request that it may have passed on.
-        may_be_written=response.status_code in {502, 504} and response.request.method != "GET",
+        may_be_written=in_doubt,
     )
 
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 import httpx2
 
 from nova_workers.client.problems import with_key
-from nova_workers.errors import Unavailable
+from nova_workers.errors import OutcomeUnknown, Unavailable
 
 __all__ = ["Attempts", "Retry"]
 
@@ -43,14 +43,16 @@ class Attempts:
         retry: How often, and the waits.
         key: The request's Idempotency-Key.
         repeatable: Whether the request may be sent again.
+        is_once: Whether the API carries it out once, however often it is sent.
     """
 
-    def __init__(self, retry: Retry, key: str | None, *, repeatable: bool) -> None:
+    def __init__(self, retry: Retry, key: str | None, *, repeatable: bool, is_once: bool) -> None:
         self._retry = retry
         self._key = key
         self._repeatable = repeatable
+        self._is_once = is_once
         self._failures = 0
-        self._in_doubt: Unavailable | None = None
+        self._in_doubt: OutcomeUnknown | None = None
 
     def fail(self, error: Unavailable) -> float:
         """Record a failure, and return how many seconds to wait before the next attempt.
@@ -59,9 +61,11 @@ class Attempts:
             Unavailable: There is none. Of an attempt that may have been accepted if there was one, with the key.
         """
         self._failures += 1
-        if self._in_doubt is None and error.fields.get("may_be_written"):
+        if self._in_doubt is None and isinstance(error, OutcomeUnknown):
             self._in_doubt = error
-        if not self._repeatable or self._failures >= self._most(error.__cause__):
+        # Without a key, a repetition of what may have been done may do it twice, or be refused since it was done.
+        is_repeatable = self._repeatable and (self._in_doubt is None or self._is_once)
+        if not is_repeatable or self._failures >= self._most(error.__cause__):
             raise with_key(self._in_doubt or error, self._key) from error.__cause__
         return self._retry.delay_s(self._failures)
 

@@ -107,19 +107,22 @@ class Transport:
     ) -> httpx2.Response:
         """Send a request and return its whole response, whose status is below 400 or one of `accept`.
 
-        An idempotent request (by its method, with an Idempotency-Key, or `repeatable`) is sent again if the connection
-        broke or the API answered 503. After a refused connection it is not: the caller should know at once that there
-        is no API, unless an earlier attempt may have been accepted.
+        An idempotent request (by its method, with an Idempotency-Key, or `repeatable`: with keys in its body) is sent
+        again if the connection broke or the API answered 503. After a refused connection it is not: the caller should
+        know at once that there is no API, unless an earlier attempt may have been accepted. One that may have been
+        carried out is sent again only with a key: a second DELETE, say, would be refused since the first one succeeded.
 
         Raises:
-            NovaError: The API refused, or did not answer. `Unavailable` has the field `may_be_written` if the request
-                may have been accepted, and with a key the field `idempotency_key`, to repeat it later.
+            NovaError: The API refused, or did not answer. `OutcomeUnknown` if the request may have been carried out;
+                with a key it has the field `idempotency_key`, to repeat it later.
         """
         request = self._request(method, path, body=body, params=params, headers=headers, timeout_s=timeout_s)
+        is_once = repeatable or _KEY in request.headers
         # A retry of a change whose answer was lost would find another version than it expects.
-        repeatable = repeatable or _KEY in request.headers
-        repeatable = repeatable or (method in _REPEATABLE_METHODS and "If-Match" not in request.headers)
-        attempts = Attempts(self.retry, request.headers.get(_KEY), repeatable=repeatable)
+        repeatable = is_once or (method in _REPEATABLE_METHODS and "If-Match" not in request.headers)
+        attempts = Attempts(
+            self.retry, request.headers.get(_KEY), repeatable=repeatable, is_once=is_once or method == "GET"
+        )
         while True:
             try:
                 return await self._send_once(request, accept)

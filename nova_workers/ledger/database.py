@@ -20,12 +20,12 @@ from nova_workers.ledger.failures import (
     is_refusal,
     unavailable,
     unstorable,
-    write_something,
 )
 from nova_workers.ledger.session_pool import SessionPool
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE, RoleRefused, Session, session_opener
 from nova_workers.ledger.shares import Shares
 from nova_workers.ledger.visibility import bound_tenant, visible_tenant
+from nova_workers.ledger.write_record import note_sent
 
 __all__ = ["Access", "Connection", "Database", "Row", "Snapshot"]
 
@@ -171,11 +171,15 @@ class Database:
                 bound = BoundConnection(connection)
                 yield bound
                 committing = bound.sent
-        except UNAVAILABLE as error:
-            may_be_written = not is_refusal(error) and write_something(committing)
-            raise unavailable(error, may_be_written=may_be_written) from error
-        except UNSTORABLE as error:
-            raise unstorable(error) from error
+        except BaseException as error:
+            # Noted also for a commit that a cancellation interrupted.
+            may_be_written = not is_refusal(error) and note_sent(committing)
+            if isinstance(error, UNAVAILABLE):
+                raise unavailable(error, may_be_written=may_be_written) from error
+            if isinstance(error, UNSTORABLE):
+                raise unstorable(error) from error
+            raise
+        note_sent(committing)
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot]:
@@ -263,7 +267,14 @@ class _Loan:
             self._session = await self._borrow_alive()
         except RoleRefused as error:
             self._release_share()
-            raise Unavailable(str(error), server="postgres", may_be_written=False) from error
+            reason = "The database refuses the fleet a right that it needs."
+            raise Unavailable(
+                f"{reason} Nothing was written; try again.",
+                reason=reason,
+                cause=str(error),
+                server="postgres",
+                may_be_written=False,
+            ) from error
         except BaseException:
             self._release_share()
             raise
@@ -324,21 +335,23 @@ class _Checkout:
         try:
             session = await self._loan.__aenter__()
         except (*UNAVAILABLE, *UNSTORABLE) as error:
-            self._raise(error)
+            _raise(error, may_be_written=False)
         self._bound = SharedConnection(session) if session.is_shared else BoundConnection(session)
         return self._bound
 
     async def __aexit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
+        assert self._bound is not None  # noqa: S101 - it was entered
+        sent = self._bound.sent
+        # The server rolled back the statement it refused and had committed the ones before.
+        may_be_written = note_sent(sent[:-1] if error is not None and is_refusal(error) else sent)
         await self._loan.__aexit__(kind, error, trace)
         if isinstance(error, (*UNAVAILABLE, *UNSTORABLE)):
-            self._raise(error)
+            _raise(error, may_be_written=may_be_written)
 
-    def _raise(self, error: BaseException) -> NoReturn:
-        if isinstance(error, UNSTORABLE):
-            raise unstorable(error) from error
-        sent = [] if self._bound is None else self._bound.sent
-        # The server rolled back the statement it refused and had committed the ones before.
-        unsure = sent[:-1] if is_refusal(error) else sent
-        raise unavailable(error, may_be_written=write_something(unsure)) from error
+
+def _raise(error: BaseException, *, may_be_written: bool) -> NoReturn:
+    if isinstance(error, UNSTORABLE):
+        raise unstorable(error) from error
+    raise unavailable(error, may_be_written=may_be_written) from error

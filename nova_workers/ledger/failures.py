@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import re
-from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
 
 import asyncpg
 
-from nova_workers.errors import Unavailable, Unstorable
+from nova_workers.errors import OutcomeUnknown, Unavailable, Unstorable
 
-__all__ = ["UNAVAILABLE", "UNSTORABLE", "is_refusal", "unavailable", "unstorable", "write_something", "writes"]
+__all__ = ["UNAVAILABLE", "UNSTORABLE", "is_refusal", "unavailable", "unstorable", "writes"]
 
 _WRITES = re.compile(r"\b(?:INSERT|UPDATE|DELETE|TRUNCATE)\b", re.IGNORECASE)
 """A statement that only reads cannot leave a write in doubt. `FOR UPDATE` counts as a write: one follows it."""
@@ -50,33 +51,72 @@ UNSTORABLE = (
     asyncpg.CardinalityViolationError,
 )
 
+_REASONS: Final[tuple[tuple[type[BaseException], str], ...]] = (
+    (asyncpg.TooManyConnectionsError, "The database has no free connection"),
+    (asyncpg.DiskFullError, "The database has no free disk space"),
+    (asyncpg.OutOfMemoryError, "The database has no free memory"),
+    (asyncpg.InsufficientResourcesError, "The database lacks a resource, such as connections, memory or disk space"),
+    (asyncpg.CannotConnectNowError, "The database is starting or stopping"),
+    (asyncpg.QueryCanceledError, "The database canceled the statement, which took too long or was stopped"),
+    (asyncpg.OperatorInterventionError, "The database ended the connection: it is stopping, or was restarted"),
+    (asyncpg.LockNotAvailableError, "The database did not get a lock in time, which another transaction holds"),
+    (asyncpg.ObjectNotInPrerequisiteStateError, "The database refuses this for now"),
+    (asyncpg.ReadOnlySQLTransactionError, "The database takes no writes now: it is read-only"),
+    (asyncpg.IdleInTransactionSessionTimeoutError, "The database ended the transaction, which took too long"),
+    (asyncpg.TransactionTimeoutError, "The database ended the transaction, which took too long"),
+    (asyncpg.InvalidAuthorizationSpecificationError, "The database refuses the user or password of the fleet"),
+    (asyncpg.InvalidCatalogNameError, "The server of the database does not have it now"),
+    (asyncpg.DeadlockDetectedError, "The database rolled the transaction back, in favor of one that was in its way"),
+    (asyncpg.SerializationError, "The database rolled the transaction back, in favor of one that was in its way"),
+    (asyncpg.PostgresSystemError, "The database failed to read or write its files"),
+    (TimeoutError, "The database did not answer in time"),
+    (ConnectionRefusedError, "The database accepts no connection"),
+    (asyncpg.PostgresConnectionError, "The connection to the database was lost"),
+    (asyncpg.InternalClientError, "The connection to the database was lost"),
+    (asyncpg.InterfaceError, "The connection to the database was lost"),
+    (OSError, "The database cannot be reached, or its connection was lost"),
+)
+"""What a caller reads. The first that applies; a class comes before its base."""
+
+_SURE_ENDS: Final = asyncpg.IdleInTransactionSessionTimeoutError
+"""The server ended the session while it waited for the next message of a transaction."""
+
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the server answered that it did not execute the statement."""
-    return isinstance(error, asyncpg.PostgresError) and not isinstance(error, asyncpg.PostgresConnectionError)
+    """Whether the server answered that it did not execute the statement.
+
+    One that ends the session (a shutdown, say) may do so between a commit and its reply.
+    """
+    if not isinstance(error, asyncpg.PostgresError) or isinstance(error, asyncpg.PostgresConnectionError):
+        return False
+    # Attributes that the driver's types do not declare; the first is not translated.
+    severity: str | None = getattr(error, "severity_en", None) or getattr(error, "severity", None)
+    ends_session = severity in {"FATAL", "PANIC"}
+    return not ends_session or isinstance(error, _SURE_ENDS)
 
 
+@lru_cache(maxsize=4_096)
 def writes(statement: str) -> bool:
     """Return whether a statement may write, or lock rows in order to."""
     return _WRITES.search(statement) is not None
 
 
-def write_something(statements: Sequence[str]) -> bool:
-    """Return whether one of several statements may write."""
-    return any(map(writes, statements))
-
-
 def unavailable(error: BaseException, *, may_be_written: bool) -> Unavailable:
-    """Return the error for callers."""
-    advice = (
-        "It may have been written: repeat it with the same Idempotency-Key, or look before you repeat it."
-        if may_be_written
-        else "Nothing was written; try again."
-    )
+    """Return the error for callers.
+
+    Args:
+        error: The driver's, or one whose message says what an operator is to do.
+        may_be_written: Whether what the caller sent may have been committed.
+    """
+    reason = next((words for kind, words in _REASONS if isinstance(error, kind)), "The database cannot be used") + "."
+    cause = f"{type(error).__name__}: {error}"
+    if may_be_written:
+        advice = "It may have been written: repeat it with the same Idempotency-Key, or look before you repeat it."
+        return OutcomeUnknown(
+            f"{reason} {advice}", reason=reason, cause=cause, server="postgres", may_be_written=may_be_written
+        )
     return Unavailable(
-        f"The database did not answer ({type(error).__name__}: {error}). {advice}",
-        server="postgres",
-        may_be_written=may_be_written,
+        f"{reason} Nothing was written; try again.", reason=reason, cause=cause, server="postgres", may_be_written=False
     )
 
 

@@ -13,9 +13,9 @@ from typing import Final, TypeVar
 import asyncpg
 import structlog
 
-from nova_workers.errors import Rejected, Unavailable
+from nova_workers.errors import OutcomeUnknown, Rejected, Unavailable
 
-__all__ = ["doubtful", "is_in_doubt", "write_once"]
+__all__ = ["doubtful", "write_once"]
 
 _log = structlog.get_logger(__name__)
 
@@ -26,12 +26,7 @@ PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 
 
-def is_in_doubt(error: Unavailable) -> bool:
-    """Whether the write that failed may have been committed."""
-    return bool(error.fields.get("may_be_written"))
-
-
-def doubtful(what: str, key: str | None, **named: object) -> Unavailable:
+def doubtful(what: str, key: str | None, **named: str) -> OutcomeUnknown:
     """Return the error of a request whose commit is not confirmed, and could not be found out.
 
     Args:
@@ -44,7 +39,7 @@ def doubtful(what: str, key: str | None, **named: object) -> Unavailable:
         if key is not None
         else "Look before you repeat the request. With an Idempotency-Key, repeating it is always safe."
     )
-    return Unavailable(
+    return OutcomeUnknown(
         f"The database did not confirm {what}. It may have been accepted. {again}",
         server="postgres",
         may_be_written=True,
@@ -53,7 +48,7 @@ def doubtful(what: str, key: str | None, **named: object) -> Unavailable:
 
 
 async def write_once(
-    write: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]], *, doubt: Callable[[], Unavailable]
+    write: Callable[[], Awaitable[T]], find: Callable[[], Awaitable[T | None]], *, doubt: Callable[[], OutcomeUnknown]
 ) -> T:
     """Write, and find out whether an unconfirmed commit happened.
 
@@ -68,7 +63,7 @@ async def write_once(
     try:
         return await write()
     except Unavailable as error:
-        if not is_in_doubt(error):
+        if not isinstance(error, OutcomeUnknown):
             raise
         first = error
     _log.warning("commit.unconfirmed", error=str(first))

@@ -13,6 +13,7 @@ from nova_workers.ledger.idempotency import find_key, take_idempotency_key
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.runs import submit as ledger
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
+from nova_workers.ledger.write_record import name_outcome
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.scheduled import Scheduled
 
@@ -59,8 +60,11 @@ class Submitter:
             Unavailable: The database does not answer. The error says whether the run may exist; repeating the
                 submission with the same idempotency key returns it.
         """
-        accepted = await self._insert(submission, run_id or new_id("run"))
+        run_id = run_id or new_id("run")
+        name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
+        accepted = await self._insert(submission, run_id)
         if accepted.replayed:
+            name_outcome(f"/v1/runs/{accepted.run_id}", run_id=accepted.run_id)
             return accepted
         if accepted.interrupted_run_id is not None:
             await self._canceller.apply_interrupt(accepted.interrupted_run_id)

@@ -1,13 +1,12 @@
 """``/v1/orchestrations``: start and follow up trees of agents, and wait for their end."""
 
 from collections.abc import Mapping
-from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Request, Response
 
-from api.acceptance import CLIENT_GONE, accepted_before, longest_wait_s, until_gone
+from api.acceptance import CLIENT_GONE, longest_wait_s, until_gone
 from api.auth import Caller, RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
@@ -62,16 +61,8 @@ class _Request:
         self, orchestration_id: str, status: int = 200, headers: Mapping[str, str] | None = None
     ) -> Response:
         """Respond with the orchestration as it stands."""
-        with _accepted(orchestration_id):
-            view = await self._view(orchestration_id)
+        view = await self._view(orchestration_id)
         return _json(view, status, headers)
-
-    async def answer_change_at_end(
-        self, orchestration_id: str, timeout_s: float | None, headers: Mapping[str, str]
-    ) -> Response:
-        """Respond as `answer_at_end` does, to a request that started or continued it."""
-        with _accepted(orchestration_id, "/wait"):
-            return await self.answer_at_end(orchestration_id, timeout_s, headers)
 
     async def answer_at_end(
         self, orchestration_id: str, timeout_s: float | None, headers: Mapping[str, str] | None = None
@@ -123,7 +114,7 @@ async def start_orchestration_and_wait(
 ) -> Response:
     """Start a tree of agents and get it once it has ended; 202 if that takes too long. It continues either way."""
     started = await request.start(body, idempotency_key)
-    return await request.answer_change_at_end(started.orchestration_id, timeout_s, _headers(started))
+    return await request.answer_at_end(started.orchestration_id, timeout_s, _headers(started))
 
 
 @router.get(
@@ -162,7 +153,7 @@ async def continue_orchestration_and_wait(
 ) -> Response:
     """Give an ended master a follow-up task and get the orchestration once it has ended; 202 if that takes too long."""
     continued = await request.continue_(orchestration_id, body, idempotency_key)
-    return await request.answer_change_at_end(orchestration_id, timeout_s, _headers(continued))
+    return await request.answer_at_end(orchestration_id, timeout_s, _headers(continued))
 
 
 def _headers(started: Started) -> dict[str, str]:
@@ -170,11 +161,6 @@ def _headers(started: Started) -> dict[str, str]:
     if started.replayed:
         headers["idempotent-replayed"] = "true"
     return headers
-
-
-def _accepted(orchestration_id: str, ending: str = "") -> AbstractContextManager[None]:
-    path = f"/v1/orchestrations/{orchestration_id}{ending}"
-    return accepted_before(f"orchestration {orchestration_id!r}", path, orchestration_id=orchestration_id)
 
 
 def _json(view: OrchestrationView, status: int, headers: Mapping[str, str] | None) -> Response:

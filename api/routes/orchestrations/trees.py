@@ -6,7 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from api.acceptance import accepted_before
 from api.auth import Caller, RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
@@ -187,7 +186,5 @@ async def prompt_orchestration_agent(
 
 
 async def _changed(orchestration_id: str, caller: Caller, state: ApiState) -> OrchestrationView:
-    what, path = f"a change of orchestration {orchestration_id!r}", f"/v1/orchestrations/{orchestration_id}"
-    with accepted_before(what, path, orchestration_id=orchestration_id):
-        async with state.services.database.connection() as connection:
-            return await ledger.get_orchestration(connection, caller.tenant_id, orchestration_id)
+    async with state.services.database.connection() as connection:
+        return await ledger.get_orchestration(connection, caller.tenant_id, orchestration_id)

@@ -191,7 +191,7 @@ class Runs:
         A caller that needs the run's id before its first event, to cancel it, uses `create` and `events`.
         """
         path, headers = _submit_path(run, thread_id, "/stream"), _idempotency(idempotency_key)
-        attempts = Attempts(self._transport.retry, headers["Idempotency-Key"], repeatable=True)
+        attempts = Attempts(self._transport.retry, headers["Idempotency-Key"], repeatable=True, is_once=True)
         run_id, seen = "", EventCursor()
         while not run_id:
             try:

@@ -14,14 +14,14 @@ from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue
 from nova_workers.contracts.http.webhooks import WebhookCreate
 from nova_workers.contracts.http.wire import RunBatch, RunBatchItem, RunBatchOutcome, RunBatchView, StatelessRunCreate
-from nova_workers.errors import Conflict, Unavailable
+from nova_workers.errors import Conflict, OutcomeUnknown, Unavailable
 from tests.support.servers.api_stub import ApiStub, api_stub, run_view, says, streams
 
 IN_DOUBT = Problem(
     title="Unavailable",
     status=503,
     detail="It may have been accepted.",
-    code="unavailable",
+    code="outcome_unknown",
     context={"may_be_written": True},
 )
 UNAVAILABLE = Problem(title="Unavailable", status=503, detail="Try again.", code="unavailable")
@@ -72,11 +72,11 @@ def test_a_refused_connection_ends_a_request_unless_an_earlier_attempt_is_in_dou
     refused = Unavailable("No fleet answers.")
     refused.__cause__ = httpx2.ConnectError("refused")
     with pytest.raises(Unavailable, match="No fleet answers") as caught:
-        Attempts(PATIENT, "key-1", repeatable=True).fail(refused)
+        Attempts(PATIENT, "key-1", repeatable=True, is_once=True).fail(refused)
     assert "idempotency_key" not in caught.value.fields
 
-    attempts = Attempts(PATIENT, "key-1", repeatable=True)
-    attempts.fail(Unavailable("The connection broke.", may_be_written=True))
+    attempts = Attempts(PATIENT, "key-1", repeatable=True, is_once=True)
+    attempts.fail(OutcomeUnknown("The connection broke.", may_be_written=True))
     for _ in range(PATIENT.attempts - 2):
         attempts.fail(refused)
     with pytest.raises(Unavailable, match="The connection broke") as caught:
@@ -119,4 +119,11 @@ async def test_a_request_without_a_key_is_not_repeated(server: ApiStub, nova: No
     server.on("POST", "/v1/webhooks", says(UNAVAILABLE, 503))
     with pytest.raises(Unavailable):
         await nova.webhooks.create(WebhookCreate(url="https://example.com/hook"))
+    assert len(server.requests) == 1
+
+
+async def test_a_deletion_that_may_have_happened_is_not_repeated(server: ApiStub, nova: NovaClient) -> None:
+    server.on("DELETE", "/v1/threads/thr_1", says(IN_DOUBT, 503))
+    with pytest.raises(OutcomeUnknown):
+        await nova.threads.delete("thr_1")
     assert len(server.requests) == 1

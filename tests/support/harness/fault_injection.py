@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from nova_workers.errors import Unavailable
+from nova_workers.errors import OutcomeUnknown, Unavailable
 from nova_workers.ledger import scheduled
 from nova_workers.ledger.database import Connection, Database, Row
 from nova_workers.ledger.delivery import outbox
@@ -194,7 +194,7 @@ class FaultInjector:
             self.dead = True
             raise Crashed
         if fault == "lose_reply":
-            raise Unavailable("The test dropped the reply.", may_be_written=True)
+            raise OutcomeUnknown("The test dropped the reply.", may_be_written=True)
 
     async def _wait(self, name: str) -> Fault | None:
         if not (name in self._held or (self.stepping and name not in self.free)):

@@ -72,6 +72,9 @@ class FaultProxy:
         blocks_answers: The same, for what the server sends.
         loses_answer_to: The next request that contains these bytes (b"" is each) reaches the server; its answer arrives
             nowhere, and every connection is reset. Sets itself back.
+        goes_away_at: At this request, counted down from now on, the server goes away: it refuses connections
+            until `heal`. None: never. Zero: it went.
+        takes_the_last: Whether that request still reaches the server, so that only its answer is lost.
         answered: An event that is set when the server answered, whether or not the answer arrived.
         accepted: How many connections there were.
     """
@@ -86,6 +89,8 @@ class FaultProxy:
         self._answers_arrive = asyncio.Event()
         self.blocks_requests = self.blocks_answers = False
         self.loses_answer_to: bytes | None = None
+        self.goes_away_at: int | None = None
+        self.takes_the_last = False
         self.answered = asyncio.Event()
         self.accepted = 0
         self._links: set[_Link] = set()
@@ -192,7 +197,7 @@ class FaultProxy:
         """Forward everything from now on. What was reset or forgotten stays so."""
         self.refuses = self.blocks_requests = self.blocks_answers = False
         self.delay_s = 0.0
-        self.loses_answer_to = None
+        self.loses_answer_to = self.goes_away_at = None
 
     def reset(self) -> None:
         """Reset every open connection, at both ends."""
@@ -246,11 +251,24 @@ class FaultProxy:
             if self.loses_answer_to is not None and self.loses_answer_to in data:
                 self.loses_answer_to = None
                 link.answer_is_lost = True
-            return False
+            return self._goes_away(link)
         self.answered.set()
         if link.answer_is_lost:
             self.reset()
         return link.answer_is_lost
+
+    def _goes_away(self, link: _Link) -> bool:
+        """Count a request. True if the server went away before it arrived."""
+        if not self.goes_away_at:
+            return False
+        self.goes_away_at -= 1
+        if self.goes_away_at:
+            return False
+        self.refuses = True
+        link.answer_is_lost = self.takes_the_last
+        if not self.takes_the_last:
+            self.reset()
+        return not self.takes_the_last
 
     async def _arrival(self, link: _Link, arrives: asyncio.Event) -> None:
         """Wait until bytes arrive in this direction; until the connection is reset, if it is forgotten."""

@@ -21,4 +21,5 @@ async def test_a_request_that_redis_fails_is_answered_as_unavailable():
         answer = await client.post("/thing")
     assert answer.status_code == 503
     assert answer.headers["retry-after"]
-    assert answer.json()["context"] == {"server": "redis", "may_be_written": True}
+    assert answer.json()["context"] == {"server": "redis", "may_be_written": False}
+    assert "Nothing was written" in answer.json()["detail"]
