@@ -93,6 +93,7 @@ StepIdPath = Annotated[str, Path(description="A step's id."), AfterValidator(_kn
 TaskIdPath = Annotated[int, Path(description="A task's number."), BeforeValidator(_task_number)]
 TenantIdPath = Annotated[str, Path(description="A tenant's id."), AfterValidator(_known_form("tenant"))]
 ThreadIdPath = Annotated[str, Path(description="A thread's id."), AfterValidator(_known_form("thread"))]
+TurnIdPath = Annotated[str, Path(description="A turn's id."), AfterValidator(_known_form("turn"))]
 TriggerIdPath = Annotated[str, Path(description="A trigger's id."), AfterValidator(_known_form("trigger"))]
 WebhookIdPath = Annotated[str, Path(description="A webhook's id."), AfterValidator(_known_form("webhook"))]
 

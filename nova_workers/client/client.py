@@ -48,6 +48,7 @@ from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 from nova_workers.contracts.http.overview.forks import ForkTreeView
 from nova_workers.contracts.http.wire import (
     MessageView,
+    RestoredContent,
     RunView,
     ThreadCreate,
     ThreadFork,
@@ -242,6 +243,12 @@ class Threads:
             "GET",
             f"/v1/threads/{thread_id}/turns",
             params={"to_depth": to_depth, "limit": limit, "cursor": cursor},
+        )
+
+    async def restore_content(self, thread_id: str, turn_id: str) -> RestoredContent:
+        """Give the model again what was left out of the conversation in a turn, from the next turn on."""
+        return await self._transport.fetch(
+            RestoredContent, "POST", f"/v1/threads/{thread_id}/turns/{turn_id}/restore", repeatable=True
         )
 
     async def runs(

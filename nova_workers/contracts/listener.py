@@ -13,7 +13,8 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
-from nova_workers.contracts.content import ContentBlock, JsonObject, Message
+from nova_workers.contracts.content import JsonObject, Message
+from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.steps import EngineEvent, StepRecord, StepVerdict, ToolAuthorization, ToolCall
 
 __all__ = ["EngineCallbacks", "ForwardingListener", "TurnListener"]
@@ -72,10 +73,10 @@ class TurnListener:
     def on_event(self, event: EngineEvent) -> None:
         """A structured event, for callers that record the execution history. Plain."""
 
-    async def on_content_refused(self, block: ContentBlock, note: str) -> None:
-        """The provider refused a block of the conversation. Awaited; may raise `RunLost`.
+    async def on_content_refused(self, left_out: tuple[LeftOut, ...]) -> None:
+        """The provider refused content of the conversation. Awaited; may raise `RunLost`.
 
-        The turn continues with `note` instead. Store that decision: later turns should not send the block again.
+        The turn continues with notes instead. Store that decision: later turns should not send the content again.
         """
 
     async def on_tool_calls(self, step: StepRecord) -> None:
@@ -169,7 +170,7 @@ class EngineCallbacks(TurnListener):
         on_reasoning: Callable[[str], None] | None = None,
         on_restart: Callable[[], None] | None = None,
         on_tool_result: Callable[[ToolCall, str], Awaitable[None]] | None = None,
-        on_content_refused: Callable[[ContentBlock, str], Awaitable[None]] | None = None,
+        on_content_refused: Callable[[tuple[LeftOut, ...]], Awaitable[None]] | None = None,
         on_tool_calls: Callable[[StepRecord], Awaitable[None]] | None = None,
         on_step: Callable[[StepRecord], Awaitable[StepVerdict]] | None = None,
         take_steering: Callable[[], Awaitable[tuple[Message, ...]]] | None = None,

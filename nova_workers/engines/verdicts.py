@@ -15,6 +15,8 @@ __all__ = [
     "OVERFLOW",
     "RATE_LIMITED",
     "REFUSED",
+    "REFUSING",
+    "TOO_LARGE",
     "Verdict",
     "found_in_reading",
     "is_data_defect",
@@ -56,6 +58,11 @@ BY_STATUS: Final[Mapping[int, Verdict]] = {
     429: RATE_LIMITED,
 }
 """HTTP statuses that say more than whose fault it is."""
+
+TOO_LARGE = 413
+"""The request has too many bytes for the server or a proxy before it."""
+REFUSING = frozenset({400, TOO_LARGE, 422})
+"""Statuses with which providers refuse the content of a request. Any other 4xx is about keys, models or limits."""
 
 _NOT_WRITABLE = "not JSON compliant"
 """The encoder's message for a request with NaN or infinity."""

@@ -16,6 +16,7 @@ from nova_workers.contracts.engine import (
     ToolCall,
     TurnListener,
 )
+from nova_workers.contracts.refusals import LeftOut
 
 CALL = ToolCall("c1", "send", {}, step=0, sequence=0)
 STEP = StepRecord(0, (Message("assistant", (text_block("a"),)),))
@@ -34,7 +35,7 @@ AWAITED: dict[str, tuple[Any, ...]] = {
     "on_tool_calls": (STEP,),
     "on_tool_result": (CALL, "a"),
     "on_step": (STEP,),
-    "on_content_refused": (text_block("a"), "note"),
+    "on_content_refused": ((LeftOut(text_block("a"), "note"),),),
     "take_steering": (),
     "authorize_tool": ("send", {}),
     "confirm_run": (),

@@ -9,12 +9,13 @@ from api.auth import RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, MediaQuery, ThreadIdPath
+from api.params import AgentIdQuery, MediaQuery, ThreadIdPath, TurnIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.forks import ForkTreeView
 from nova_workers.contracts.http.wire import (
     MessageView,
+    RestoredContent,
     RunView,
     ThreadCreate,
     ThreadFork,
@@ -184,6 +185,19 @@ async def list_turns(
             limit=limit + 1,
         )
     return pager.page(rows, limit, lambda turn: [turn.depth])
+
+
+@router.post("/{thread_id}/turns/{turn_id}/restore", responses=problems(404, 410))
+async def restore_content(
+    thread_id: ThreadIdPath, turn_id: TurnIdPath, caller: RunsCaller, state: State
+) -> RestoredContent:
+    """Give the model again what was left out of the conversation in this turn, from the next turn on.
+
+    If the provider refuses it again, it is left out again.
+    """
+    async with state.services.database.connection() as connection:
+        await ledger.get_thread(connection, caller.tenant_id, thread_id)
+        return RestoredContent(restored=await lineage.restore_content(connection, caller.tenant_id, thread_id, turn_id))
 
 
 @router.get("/{thread_id}/runs", responses=problems(400, 404, 410, 422))

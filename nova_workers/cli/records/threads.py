@@ -1,4 +1,4 @@
-"""`nova threads`: list, read, fork and delete conversations."""
+"""`nova threads`: list, read, fork, restore and delete conversations."""
 
 import json
 from typing import Annotated, Any
@@ -54,12 +54,37 @@ async def show(
     found = await session.client.threads.get(thread)
     messages = [message async for message in iterate(session.client.threads.messages, thread, limit=_PAGE)]
     messages = messages[-limit:] if limit else messages
+    left_out = await _left_out(session, thread)
     if session.out.json:
-        session.out.document({"thread": found, "messages": messages})
+        session.out.document({"thread": found, "messages": messages, "content_left_out": left_out})
         return
     _show_facts(session, found)
     for message in messages:
         _show_message(session, message)
+    for turn_id, notes in left_out.items():
+        for note in notes:
+            session.out.text(f"⊘ {turn_id} {short(note.strip('[]'), _BLOCK_CHARS)}", "yellow")
+    if left_out:
+        session.out.text(f"The model does not get that any more. To bring it back: nova threads restore {thread}")
+
+
+@remote(app, "restore")
+async def restore(
+    session: Session,
+    thread: ThreadArgument,
+    turn: Annotated[str | None, typer.Argument(help="Only what was left out in this turn.")] = None,
+) -> None:
+    """Give the model again what was left out of a conversation because a provider refused it."""
+    turns = list(await _left_out(session, thread)) if turn is None else [turn]
+    restored = {each: (await session.client.threads.restore_content(thread, each)).restored for each in turns}
+    if session.out.json:
+        session.out.document({"restored": restored})
+        return
+    notes = [note for each in restored.values() for note in each]
+    for note in notes:
+        session.out.text(f"restored: {short(note.strip('[]'), _BLOCK_CHARS)}")
+    if not notes:
+        session.out.text("Nothing was left out.")
 
 
 @remote(app, "rename")
@@ -99,6 +124,12 @@ async def delete(session: Session, threads: Annotated[list[str], typer.Argument(
             session.out.text(f"deleted {thread}")
     if session.out.json:
         session.out.document({"deleted": threads})
+
+
+async def _left_out(session: Session, thread: str) -> dict[str, list[str]]:
+    """Return the notes in place of content, by turn, oldest first."""
+    turns = [turn async for turn in iterate(session.client.threads.turns, thread, limit=_PAGE)]
+    return {turn.id: turn.content_left_out for turn in reversed(turns) if turn.content_left_out}
 
 
 def _row(thread: ThreadView) -> tuple[str, ...]:

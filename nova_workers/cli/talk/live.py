@@ -16,6 +16,7 @@ from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
     Compaction,
+    ContentLeftOut,
     Event,
     Reasoning,
     Restart,
@@ -158,6 +159,8 @@ class LiveView:
                 self.ask(event)
             case Steered(run_ids=run_ids):
                 self.note(f"↪ {len(run_ids)} message{'s' if len(run_ids) > 1 else ''} joined this turn")
+            case ContentLeftOut(note=note):
+                self.note(f"⊘ {short(note.strip('[]'), 300)}", "yellow")
             case Compaction(phase="end", tokens_before=before, tokens_after=after) if before and after:
                 self.note(f"⤓ older part summarised: {before:,} → {after:,} tokens")
             case Compaction():

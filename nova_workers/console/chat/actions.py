@@ -68,6 +68,17 @@ async def fork(request: Request) -> Response:
     )
 
 
+async def restore(request: Request) -> Response:
+    """Give the model again what was left out in a turn."""
+    calls, at = client_of(request).threads, request.path_params
+    return await act(
+        request,
+        _page(at["thread_id"]),
+        lambda: calls.restore_content(at["thread_id"], at["turn_id"]),
+        "The model gets it again with your next message.",
+    )
+
+
 async def retry(request: Request) -> Response:
     """Send a turn's message again, perhaps changed, in a fork that leaves the turn and what followed it out."""
     form, client, at = await read_form(request), client_of(request), request.path_params
@@ -144,6 +155,7 @@ ROUTES = (
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/fork", fork, methods=["POST"]),
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/retry", retry, methods=["POST"]),
     Route("/chat/{thread_id:id}/turns/{turn_id:id}/again", again, methods=["POST"]),
+    Route("/chat/{thread_id:id}/turns/{turn_id:id}/restore", restore, methods=["POST"]),
     Route("/chat/{thread_id:id}/name", name, methods=["POST"]),
     Route("/chat/{thread_id:id}/delete", delete, methods=["POST"]),
 )

@@ -30,6 +30,7 @@ __all__ = [
     "MessageView",
     "Metadata",
     "OnBusy",
+    "RestoredContent",
     "RunBatch",
     "RunBatchItem",
     "RunBatchOutcome",
@@ -336,6 +337,13 @@ class ToolCallView(View):
     """Of that run, once it has ended. It is not in the usage of this turn."""
     started_at: datetime | None
     completed_at: datetime | None
+
+
+class RestoredContent(View):
+    """What the model gets again from the thread's next turn on."""
+
+    restored: list[str]
+    """The notes that were in its place."""
 
 
 class TurnView(View):

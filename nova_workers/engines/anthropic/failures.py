@@ -17,6 +17,8 @@ from nova_workers.engines.verdicts import (
     OVERFLOW,
     RATE_LIMITED,
     REFUSED,
+    REFUSING,
+    TOO_LARGE,
     Verdict,
     found_in_reading,
     is_data_defect,
@@ -47,6 +49,8 @@ _OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exc
 
 _REFUSED_BLOCK = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?")
 """The provider's path of a block in an error message, e.g. ``messages.2.content.0.image.source.base64.data: …``."""
+_NOT_CONTENT = re.compile(r"\s*(tools?|system|model|max_tokens|temperature|thinking|output_config|tool_choice|betas)\b")
+"""Other parts of a request, whose paths or names a message begins with."""
 _ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
 
 
@@ -61,14 +65,10 @@ def failure_of(error: Exception) -> EngineFailure:
     if isinstance(error, EngineFailure):
         return found_in_reading(error)
     verdict = _judge(error)
-    if verdict is INVALID and isinstance(error, anthropic.APIStatusError):
-        says = error.api_message or error.message
-        path = _REFUSED_BLOCK.search(says)
-        if path is not None:
-            message, block, part = path.groups()
-            return ContentRefused(_say(error), place=BlockPlace(int(message), int(block), int(part) if part else None))
-        if _ABOUT_MEDIA.search(says):
-            return ContentRefused(_say(error))
+    if isinstance(error, anthropic.APIStatusError) and (verdict is INVALID or error.status_code == TOO_LARGE):
+        refused = _refused(error)
+        if refused is not None:
+            return refused
     return AttemptFailed(
         _say(error),
         kind=verdict.kind,
@@ -76,6 +76,21 @@ def failure_of(error: Exception) -> EngineFailure:
         cause=verdict.cause,
         retry_after_s=_retry_after_s(error),
     )
+
+
+def _refused(error: anthropic.APIStatusError) -> ContentRefused | None:
+    """Return the refusal of a request that may be accepted without some of its content; None if it cannot."""
+    says, said = error.api_message or error.message, _say(error)
+    path = _REFUSED_BLOCK.search(says)
+    if error.status_code == TOO_LARGE:
+        return ContentRefused(said, named=False, too_large=True)
+    if path is not None:
+        message, block, part = path.groups()
+        return ContentRefused(said, place=BlockPlace(int(message), int(block), int(part) if part else None))
+    # An error within a stream has the status of the stream.
+    if _NOT_CONTENT.match(says) or error.status_code not in (*REFUSING, 200):
+        return None
+    return ContentRefused(said, named=_ABOUT_MEDIA.search(says) is not None)
 
 
 def _judge(error: Exception) -> Verdict:

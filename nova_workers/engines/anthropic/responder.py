@@ -123,6 +123,7 @@ class AnthropicResponder:
             failure = self._failure(error, silence, route)
             if isinstance(failure, ContentRefused) and failure.place is not None:
                 failure.place = place_in(ask.messages, failure.place)
+                failure.named = failure.place is not None
             raise failure from error
         used = response.usage
         self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)

@@ -6,6 +6,7 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, text_of
 from nova_workers.engines import bounds
 from nova_workers.engines.resilience import AttemptFailed, Cause
 from nova_workers.engines.turn import ContentRefused
+from nova_workers.engines.verdicts import REFUSING, TOO_LARGE
 from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["failure_of", "is_media_refusal", "media_refusal_of", "program_ended"]
@@ -50,9 +51,12 @@ def failure_of(result: JsonObject) -> EngineFailure:
     if verdict is None:
         return EngineFailure(message, kind="unknown", retryable=False)
     kind, retryable, cause = verdict
-    if cause == "request" and kind == "model_error" and _ABOUT_MEDIA.search(reported):
+    if status == TOO_LARGE:
+        return ContentRefused(message, named=False, too_large=True)
+    about_media = _ABOUT_MEDIA.search(reported) is not None
+    if cause == "request" and kind == "model_error" and (about_media or status in REFUSING):
         # The program numbers messages differently, so the place is unknown.
-        return ContentRefused(message)
+        return ContentRefused(message, named=about_media)
     return AttemptFailed(message, kind=kind, retryable=retryable, cause=cause)
 
 

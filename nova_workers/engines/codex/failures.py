@@ -29,7 +29,7 @@ _BY_WORDS: tuple[tuple[re.Pattern[str], Verdict], ...] = (
         ),
         OUT_OF_ORDER,
     ),
-    (re.compile(r"invalid (?:request|image|value|type)|bad request|unsupported (?:parameter|value)", re.I), INVALID),
+    (re.compile(r"invalid[ _](?:request|image|value|type)|bad request|unsupported (?:parameter|value)", re.I), INVALID),
 )
 """Patterns for messages without a status. The first match counts."""
 

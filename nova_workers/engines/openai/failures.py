@@ -16,6 +16,8 @@ from nova_workers.engines.verdicts import (
     OVERFLOW,
     RATE_LIMITED,
     REFUSED,
+    REFUSING,
+    TOO_LARGE,
     Verdict,
     found_in_reading,
     is_data_defect,
@@ -55,6 +57,8 @@ _ABOUT_MEDIA = re.compile(
     r"\b(images?|image_url|pdfs?|input_file|documents?|media|base64|multimodal|vision)\b", re.IGNORECASE
 )
 _ABOUT_POLICY = re.compile(r"content[_ ](?:filter|policy)|_policy|invalid_prompt", re.IGNORECASE)
+_CONTENT = re.compile(r"(messages|input)\b")
+"""Parameters that are the conversation."""
 _IMAGE_CODES = re.compile(r"image|file", re.IGNORECASE)
 
 _STATUS_DIGITS = 3
@@ -76,7 +80,12 @@ def failure_of(error: Exception, secrets: Iterable[str] = ()) -> EngineFailure:
         if len(secret) >= _LEAST_HIDDEN_CHARS:
             text = text.replace(secret, "[redacted]")
     if isinstance(error, openai.APIError) and not isinstance(error, openai.APIConnectionError):
-        return _failure(_judge_api(error), text, (error.code, error.type), retry_after=_retry_after_s(error))
+        verdict, codes = _judge_api(error), (error.code, error.type)
+        status = _status_of(error)
+        if status == TOO_LARGE:
+            return ContentRefused(text, named=False, too_large=True)
+        is_about_content = status in REFUSING and (error.param is None or bool(_CONTENT.match(error.param)))
+        return _failure(verdict, text, codes, is_about_content=is_about_content, retry_after=_retry_after_s(error))
     return _failure(_judge(error), text, ())
 
 
@@ -84,7 +93,7 @@ def stream_failure(code: str | None, message: str) -> EngineFailure:
     """Return the failure for an error within a stream of the Responses API."""
     text = f"The model provider failed: {bounds.said(message)}" + (f" ({bounds.name(code)})" if code else "")
     verdict = _BY_CODE.get(code or "") or (INVALID if _is_invalid(code, message) else OUT_OF_ORDER)
-    return _failure(verdict, text, (code,))
+    return _failure(verdict, text, (code,), is_about_content=True)
 
 
 def broken(why: str) -> EngineFailure:
@@ -98,7 +107,12 @@ def refusal(why: str) -> EngineFailure:
 
 
 def _failure(
-    verdict: Verdict, text: str, codes: tuple[str | None, ...], retry_after: float | None = None
+    verdict: Verdict,
+    text: str,
+    codes: tuple[str | None, ...],
+    *,
+    is_about_content: bool = False,
+    retry_after: float | None = None,
 ) -> EngineFailure:
     if verdict is RATE_LIMITED and _TOO_LARGE.search(text):
         # The key works: only this request is over its limit, at any time.
@@ -108,6 +122,8 @@ def _failure(
             verdict = OVERFLOW
         elif _is_about_media(text, " ".join(code or "" for code in codes)):
             return ContentRefused(text)
+        elif is_about_content:
+            return ContentRefused(text, named=False)
     return AttemptFailed(
         text, kind=verdict.kind, retryable=verdict.retryable, cause=verdict.cause, retry_after_s=retry_after
     )
@@ -125,13 +141,18 @@ def _judge_api(error: openai.APIError) -> Verdict:
     for code in (error.code, error.type):
         if code in _BY_CODE:
             return _BY_CODE[code]
-    if isinstance(error, openai.APIStatusError):
-        return of_status(error.status_code)
-    # An error within a stream of chat completions has no status, but some servers give one as its code.
-    code = str(error.code)
-    if len(code) == _STATUS_DIGITS and code.isdecimal():
-        return of_status(int(code))
+    status = _status_of(error)
+    if status is not None:
+        return of_status(status)
     return INVALID if _is_invalid(error.type, error.message) else OUT_OF_ORDER
+
+
+def _status_of(error: openai.APIError) -> int | None:
+    """Return the HTTP status, which some servers give as the code of an error within a stream; None without one."""
+    if isinstance(error, openai.APIStatusError):
+        return error.status_code
+    code = str(error.code)
+    return int(code) if len(code) == _STATUS_DIGITS and code.isdecimal() else None
 
 
 def _is_invalid(code: str | None, message: str) -> bool:

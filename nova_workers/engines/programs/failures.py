@@ -23,9 +23,9 @@ def reported(vendor: Vendor, message: str, secret: str | None) -> EngineFailure:
     text = f"The program {vendor.command!r} reports: {bounds.said(safe)}"
     if verdict is None:
         return EngineFailure(text, kind="unknown", retryable=False)
-    if verdict is INVALID and _ABOUT_MEDIA.search(message):
+    if verdict is INVALID:
         # The program numbers messages differently, so the place is unknown.
-        return ContentRefused(text)
+        return ContentRefused(text, named=_ABOUT_MEDIA.search(message) is not None)
     return AttemptFailed(text, kind=verdict.kind, retryable=verdict.retryable, cause=verdict.cause)
 
 

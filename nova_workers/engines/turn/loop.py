@@ -17,12 +17,13 @@ from nova_workers.contracts.engine import (
     StopReason,
     TurnListener,
 )
+from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.answer import AnswerCheck
 from nova_workers.engines.turn.calls import CallRunner
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.turn.interruption import Interruption, ReasoningClock, TurnStopped
-from nova_workers.engines.turn.refusals import leave_out
+from nova_workers.engines.turn.refusals import Refusals
 from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
 from nova_workers.engines.turn.tally import STOP_REASONS, Budget, Tally, stopped_because
@@ -32,8 +33,6 @@ __all__ = ["Turn"]
 
 _log = structlog.get_logger(__name__)
 
-_MAX_REFUSALS = 20
-"""Limit of blocks replaced for one response. Each costs a refused request, which the provider does not charge."""
 THINKING_DELAY_S = 0.5
 """Delay before `on_thinking` after tool results: the model mostly answers sooner."""
 
@@ -94,7 +93,6 @@ class Turn:
         self._steering: tuple[Message, ...] = ()
         self._index = 0
         self._sequence = 0
-        self._refusals = 0
         self._draft: Draft | None = None
         self._step: OpenStep | None = None
         self._tally = Tally()
@@ -117,10 +115,13 @@ class Turn:
             reason = await self._resume() if self._options.journal else None
             while reason is None and not self._is_limit_reached(self._index):
                 try:
-                    draft, ask, response = self._begin_draft(), self._next_ask(), None
+                    draft, refusals, response = self._begin_draft(), Refusals(self.conversation), None
+                    steering, self._steering = self._steering, ()
                     while response is None:
-                        async with self._waiting(draft):
+                        ask = Ask(refusals.messages, self._index, steering)
+                        async with self._waiting(draft, refusals):
                             response = await self._responder.respond(ask, draft)
+                    await self._leave_out(refusals.accept())
                     reason = await self._process_response(response, draft.extra_usage)
                 finally:
                     await self._runner.drop_eager()
@@ -173,36 +174,34 @@ class Turn:
         return None
 
     def _begin_draft(self) -> Draft:
-        self._refusals = 0
         eager = self._runner.eager(self._index)
         on_call = None if eager is None else eager.begin
         self._draft = Draft(self._listener, self._interruption, self._announce_thinking(), on_call)
         return self._draft
 
-    def _next_ask(self) -> Ask:
-        steering, self._steering = self._steering, ()
-        return Ask(self.conversation, self._index, steering)
-
     @asynccontextmanager
-    async def _waiting(self, draft: Draft) -> AsyncGenerator[None]:
+    async def _waiting(self, draft: Draft, refusals: Refusals) -> AsyncGenerator[None]:
         """Wait for the model within the block: a stop interrupts it, and its time counts as reasoning.
 
-        If the provider refuses content of the conversation, a note replaces the refused block. The `with` block then
-        ends without an error, and the caller requests the response again.
+        If the provider refuses the request, and another may be accepted, the `with` block ends without an error, and
+        the caller requests the response again.
         """
         try:
             with self._interruption.section(), self._reasoning.running():
                 self._tally.model_calls += 1
                 yield
         except ContentRefused as refusal:
-            left_out = leave_out(self.conversation, refusal) if self._refusals < _MAX_REFUSALS else None
+            left_out = refusals.resolve(refusal)
             if left_out is None:
-                raise
-            self._refusals += 1
-            _log.warning("model_refused_content", kind=left_out.block.get("type"), error=refusal.message)
-            await self._listener.on_content_refused(left_out.block, left_out.note)
+                raise refusals.first or refusal from None
+            _log.warning("model_refused_content", error=refusal.message)
+            await self._leave_out(left_out)
         finally:
             draft.cancel_announcement()
+
+    async def _leave_out(self, left_out: tuple[LeftOut, ...]) -> None:
+        if left_out:
+            await self._listener.on_content_refused(left_out)
 
     def _announce_thinking(self) -> asyncio.TimerHandle | None:
         if self._tally.model_calls == 0:

@@ -164,17 +164,30 @@ class BlockPlace:
 
 
 class ContentRefused(EngineFailure):
-    """The provider refused a request because of a block in the conversation; it may accept it without the block.
+    """The provider refused a request with 400, 413 or 422; it may accept it without a block of the conversation.
 
     Attributes:
         place: The block's position in `Ask.messages`; None if the provider did not name it.
         media: Which kind of block it is, ``image`` or ``document``; None if the provider did not name that either.
+        named: Whether the provider named a block, or an image or a document; else it may be any.
+        too_large: The request is too large for the server.
     """
 
-    def __init__(self, message: str, /, *, place: BlockPlace | None = None, media: str | None = None) -> None:
-        super().__init__(message, kind="model_error", retryable=False)
+    def __init__(
+        self,
+        message: str,
+        /,
+        *,
+        place: BlockPlace | None = None,
+        media: str | None = None,
+        named: bool = True,
+        too_large: bool = False,
+    ) -> None:
+        super().__init__(message, kind="context_overflow" if too_large else "model_error", retryable=False)
         self.place = place
         self.media = media
+        self.named = named
+        self.too_large = too_large
 
 
 class Responder(Protocol):

@@ -8,10 +8,10 @@ by turn.
 from __future__ import annotations
 
 from nova_workers.contracts.http.wire import MessageView, RunError, ToolCallView, TurnView, UsageView
-from nova_workers.errors import InvalidInput
+from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["list_messages", "list_turns", "place_of_message"]
+__all__ = ["list_messages", "list_turns", "place_of_message", "restore_content"]
 
 # The thread itself without a bound, then each thread that it descends from, up to the fork.
 _SEGMENTS = """
@@ -80,6 +80,19 @@ SELECT u.depth, m.seq
  WHERE m.id = :message_id
 """
 
+# The row is locked while it is read, so that a note which a running turn adds meanwhile is kept or returned.
+_RESTORE = f"""
+{_SEGMENTS}, turn AS (
+    SELECT u.id, u.refused_blocks
+      FROM turns u JOIN segments s ON s.thread_id = u.thread_id AND u.depth <= s.depth_to
+     WHERE u.id = :turn_id
+       FOR UPDATE OF u
+), restored AS (
+    UPDATE turns t SET refused_blocks = NULL FROM turn WHERE t.id = turn.id AND turn.refused_blocks IS NOT NULL
+)
+SELECT refused_blocks FROM turn
+"""
+
 _TOP = 2_147_483_647
 
 
@@ -132,6 +145,21 @@ async def place_of_message(connection: Connection, tenant_id: str, thread_id: st
     if row is None:
         raise InvalidInput(f"Thread {thread_id!r} has no message {message_id!r}.", field="after")
     return row["depth"], row["seq"]
+
+
+async def restore_content(connection: Connection, tenant_id: str, thread_id: str, turn_id: str) -> list[str]:
+    """Remove the notes that replace content since a turn: the thread's next turn sends the content again.
+
+    Returns:
+        The notes; none if there were none.
+
+    Raises:
+        NotFound: The conversation has no such turn.
+    """
+    row = await connection.fetchrow(_RESTORE, tenant_id=tenant_id, thread_id=thread_id, turn_id=turn_id)
+    if row is None:
+        raise NotFound(f"There is no turn {turn_id!r} in the history of thread {thread_id!r}.")
+    return list((row["refused_blocks"] or {}).values())
 
 
 def _message(row: Row) -> MessageView:

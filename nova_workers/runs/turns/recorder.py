@@ -10,7 +10,7 @@ import structlog
 
 from nova_workers.clock import Clock
 from nova_workers.contracts import events as live
-from nova_workers.contracts.content import ContentBlock, JsonObject, Message
+from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import (
     EngineOptions,
     EngineResult,
@@ -22,7 +22,7 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.orchestration import TASK_COMPLETE
-from nova_workers.contracts.refusals import fingerprint_of
+from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval
@@ -254,15 +254,18 @@ class TurnRecorder(TurnListener):
 
         await persist(self._database, self._run.abort, write)
 
-    async def on_content_refused(self, block: ContentBlock, note: str) -> None:
-        """Record that later requests omit a block. Raises `RunLost`."""
-        self.refused = {**self.refused, fingerprint_of(block): note}
+    async def on_content_refused(self, left_out: tuple[LeftOut, ...]) -> None:
+        """Record that later requests omit blocks. Raises `RunLost`."""
+        refused = {each.key: each.note for each in left_out}
+        self.refused = {**self.refused, **refused}
 
         async def write(connection: Connection) -> None:
-            await ledger.commit_refused(connection, self._claim.run_id, self._claim.fence, self.refused)
+            # Not those recorded before: a person may have brought them back meanwhile.
+            await ledger.commit_refused(connection, self._claim.run_id, self._claim.fence, refused)
 
         await persist(self._database, self._run.abort, write)
-        self._events.emit(live.ContentLeftOut(kind=str(block.get("type")), note=note))
+        for each in left_out:
+            self._events.emit(live.ContentLeftOut(kind=str(each.block.get("type")), note=each.note))
 
     def announce_ended(self) -> None:
         """Emit the end of each call that ended outside of this attempt."""

@@ -23,6 +23,7 @@ from nova_workers.contracts.engine import (
     ToolCall,
     TurnListener,
 )
+from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_MESSAGE_CHARS, MAX_OPTION_CHARS
 from nova_workers.ledger.runs.resume import Journal
@@ -116,9 +117,12 @@ class RedactedListener(ForwardingListener):
         """Forward the event without secrets."""
         self._to.on_event(EngineEvent(event.type, self._redactor.json(event.data)))
 
-    async def on_content_refused(self, block: ContentBlock, note: str) -> None:
-        """Forward the block as the ledger stores it."""
-        await self._to.on_content_refused(self._redactor.json(block), self._redactor.text(note))
+    async def on_content_refused(self, left_out: tuple[LeftOut, ...]) -> None:
+        """Forward the blocks as the ledger stores them."""
+        redactor = self._redactor
+        await self._to.on_content_refused(
+            tuple(replace(each, block=redactor.json(each.block), note=redactor.text(each.note)) for each in left_out)
+        )
 
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
         """Forward the result without secrets."""

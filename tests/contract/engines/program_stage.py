@@ -30,6 +30,7 @@ _OF_CODEX = frozenset(
         "test_callbacks_come_in_order",
         "test_calls_of_one_step_run_concurrently",
         "test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript",
+        "test_only_the_result_that_is_refused_is_left_out",
         "test_steering_joins_at_the_step_boundary",
         "test_usage_adds_up_over_steps",
     }
@@ -41,6 +42,7 @@ _OF_GEMINI = frozenset(
         "test_a_refused_call_does_not_run_and_the_model_gets_the_reason",
         "test_calls_of_one_step_run_concurrently",
         "test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript",
+        "test_only_the_result_that_is_refused_is_left_out",
         "test_steering_joins_at_the_step_boundary",
     }
 )

@@ -18,6 +18,7 @@ from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.console.conftest import Console
 from tests.integration.history.past_conversations import PastConversations
+from tests.requirements import proves
 from tests.support.data.media_samples import GIF, png
 
 __all__ = ["worker"]
@@ -158,6 +159,23 @@ async def test_a_failed_turn_says_what_happened(
     assert sent.status_code == 303
     runs = (await console.api.http.get(f"/v1/threads/{thread}/runs")).json()["items"]
     assert [run["message"][0]["text"] for run in runs] == ["x", "x"]
+
+
+@proves("engine.content-restored")
+async def test_one_button_brings_back_what_was_left_out(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
+) -> None:
+    thread = await _said(console, worker, 1)
+    (turn,) = (await console.api.http.get(f"/v1/threads/{thread}/turns")).json()["items"]
+    await worker.database.execute(
+        "UPDATE turns SET refused_blocks = :notes WHERE id = :turn_id", notes={"a": "[A picture]"}, turn_id=turn["id"]
+    )
+    page = (await browser.get(f"/chat/{thread}")).text
+    assert "[A picture]" in page
+    action = f"/chat/{thread}/turns/{turn['id']}/restore"
+    assert f'action="{action}"' in page
+    assert (await browser.post(action)).status_code == 303
+    assert "[A picture]" not in (await browser.get(f"/chat/{thread}")).text
 
 
 async def test_a_title_and_a_label_are_set_and_cleared_and_the_conversation_is_deleted(

@@ -10,6 +10,7 @@ from nova_workers.cli.terminal.output import Output
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import (
     AssistantMessage,
+    ContentLeftOut,
     Event,
     Reasoning,
     Restart,
@@ -241,6 +242,11 @@ def test_parallel_tools_keep_their_own_summaries() -> None:
 
 def test_an_interrupted_tool_is_shown_as_interrupted() -> None:
     assert _piped(_tool("started"), _tool("interrupted"))[1] == "✗ memory_save · interrupted\n"
+
+
+def test_content_that_was_left_out_is_named() -> None:
+    left_out = ContentLeftOut(kind="image", note="[Left out, since the model provider refused it: image. No.]")
+    assert _piped(left_out)[1] == "⊘ Left out, since the model provider refused it: image. No.\n"
 
 
 def test_control_sequences_of_a_model_do_not_reach_a_terminal() -> None:

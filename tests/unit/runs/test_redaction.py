@@ -23,6 +23,7 @@ from nova_workers.contracts.engine import (
     ToolCall,
     TurnListener,
 )
+from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.waits import MAX_OPTION_CHARS, AskAgent, AskApproval, AskUser, Pause, wait_adapter
 from nova_workers.ledger.runs.resume import Journal
@@ -66,8 +67,8 @@ class RecordingListener:
     async def _result(self, call: ToolCall, summary: str) -> None:
         self._record("result", (call, summary))
 
-    async def _refused(self, block: JsonObject, note: str) -> None:
-        self._record("refused", (block, note))
+    async def _refused(self, left_out: tuple[LeftOut, ...]) -> None:
+        self._record("refused", left_out)
 
     async def _calls(self, step: StepRecord) -> None:
         self._record("calls", step)
@@ -123,7 +124,7 @@ async def test_no_callback_with_content_passes_a_secret() -> None:
         getattr(to, name)(call, f"Sending {VALUE}")
     to.on_event(EngineEvent("tool_use", {"input": {"k": VALUE}}))
     await to.on_tool_result(call, f"sent {VALUE}")
-    await to.on_content_refused(text_block(f"see {VALUE}"), f"no {VALUE}")
+    await to.on_content_refused((LeftOut(text_block(f"see {VALUE}"), f"no {VALUE}"),))
     await to.on_tool_calls(step)
     assert await to.on_step(step) == "stop"
     nested = to.subagent("c1", "scout")

@@ -94,6 +94,7 @@ async def test_a_deleted_thread_is_gone_and_its_queued_runs_are_canceled(api: Ap
         ("GET", "/messages", None),
         ("GET", "/turns", None),
         ("GET", "/runs", None),
+        ("POST", "/turns/turn_1/restore", None),
     ):
         answer = await api.http.request(method, f"/v1/threads/{thread_id}{path}", json=body)
         assert answer.status_code == 410, (method, path, answer.text)
@@ -175,6 +176,26 @@ async def test_a_running_turn_shows_what_it_committed(api: Api, worker: ManualWo
     assert running["status"] == "running"
     assert running["tool_calls"][0]["tool_name"] == "look"
     assert running["usage"]["input_tokens"] == 10
+
+
+@proves("engine.content-restored")
+async def test_content_that_was_left_out_is_restored(api: Api, worker: ManualWorker, database: Database) -> None:
+    thread_id = await api.thread()
+    turns = [await _say(api, worker, thread_id, f"q{n}", f"a{n}") for n in range(2)]
+    await database.execute(
+        "UPDATE turns SET refused_blocks = :notes WHERE id = :turn_id", notes={"call:a": "[one]"}, turn_id=turns[0]
+    )
+    fork = (await api.http.post(f"/v1/threads/{thread_id}/fork", json={"turn_id": turns[0]})).json()["id"]
+    path = f"/v1/threads/{fork}/turns"
+    assert (await api.http.get(path)).json()["items"][0]["content_left_out"] == ["[one]"]
+    # The turn after the fork is not of the fork's conversation.
+    assert (await api.http.post(f"{path}/{turns[1]}/restore")).status_code == 404
+    answers = [await api.http.post(f"{path}/{turns[0]}/restore") for _ in range(2)]
+    assert [(answer.status_code, answer.json()) for answer in answers] == [
+        (200, {"restored": ["[one]"]}),
+        (200, {"restored": []}),
+    ]
+    assert (await api.http.get(path)).json()["items"][0]["content_left_out"] == []
 
 
 async def test_a_fork_continues_from_a_turn_and_copies_nothing(api: Api, worker: ManualWorker) -> None:

@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from nova_workers.config import Settings
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.engine import EngineCallbacks
+from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.runs import Submission
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.ledger.database import Database
@@ -88,10 +89,10 @@ async def test_a_refused_image_is_recorded_and_left_out_of_this_and_later_turns(
 async def test_only_the_kind_that_the_program_names_is_left_out(
     engine: ClaudeAgentEngine, server: ModelServer, refused: ContentBlock, answer: Status
 ) -> None:
-    left_out: list[tuple[ContentBlock, str]] = []
+    left_out: list[ContentBlock] = []
 
-    async def on_content_refused(block: ContentBlock, note: str) -> None:
-        left_out.append((block, note))
+    async def on_content_refused(given: tuple[LeftOut, ...]) -> None:
+        left_out.extend(each.block for each in given)
 
     _refuse(server, refused, answer)
     server.reply(text_response("Ok."))
@@ -100,7 +101,7 @@ async def test_only_the_kind_that_the_program_names_is_left_out(
         left_out.clear()
         result = await engine.run((text_block("look"), *content), options(), "sandbox", callbacks=callbacks)
         assert (result.text, result.error) == ("Ok.", None)
-        assert [block for block, _ in left_out] == [refused]
+        assert left_out == [refused]
         kept = PDF if refused is IMAGE else IMAGE
         assert kept["source"]["data"] in request_text(server)
         assert refused["source"]["data"] not in request_text(server)

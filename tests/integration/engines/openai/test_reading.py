@@ -204,11 +204,12 @@ async def test_an_image_that_the_provider_refuses_gives_way_to_a_note(
     assert "[Left out, since the model provider refused it: image." in server.conversation()[-1][1]
 
 
-async def test_a_refusal_for_its_policy_is_not_about_an_image(server: ModelServer, engine: OpenAIEngine) -> None:
+async def test_a_refusal_for_its_policy_names_no_image(server: ModelServer, engine: OpenAIEngine) -> None:
     refusal = Status(400, "x", "Your image request was blocked", detail="content_policy_violation")
-    result = await _turn(engine, server, refusal, DONE, message=(text_block("Look:"), IMAGE))
+    # The same request again, and without the image, which is sent again where that does not help.
+    result = await _turn(engine, server, refusal, refusal, refusal, DONE, message=(text_block("Look:"), IMAGE))
     assert result.error is not None
-    assert len(server.requests) == 1
+    assert len(server.requests) == 3
 
 
 async def test_a_call_that_only_reads_begins_while_the_response_streams(

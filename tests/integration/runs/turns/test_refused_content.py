@@ -12,6 +12,7 @@ import pytest
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.runs import Submission
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.ledger.threads.lineage import restore_content
 from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
 from tests.support.data import media_samples
@@ -120,3 +121,61 @@ async def test_a_refused_text_is_not_replaced(harness: Harness, server: ModelSer
     await harness.settle(harness.worker())
     row = await harness.run(run_id)
     assert (row["status"], row["error_retryable"], len(server.requests)) == ("failed", False, 1)
+
+
+UNFORESEEN = "That is not possible"
+
+
+async def _bricked(harness: Harness, server: ModelServer, worker: Any) -> str:
+    """Return a thread with the result of a tool that the provider took once, and refuses from now on."""
+    server.reply(Stream((Part("tool", ("toolu_1", "look", {})),)), Stream((Part("text", ["I looked."]),)))
+    first = await _send(harness, text_block("look"))
+    await harness.settle(worker)
+    assert await harness.status(first) == "succeeded"
+    server.reply(Stream((Part("text", ["Ok."]),)))
+    server.reply_when(
+        lambda _, body: "no tool 'look'" in json.dumps(body), Status(400, "invalid_request_error", UNFORESEEN)
+    )
+    return (await harness.run(first))["thread_id"]
+
+
+@proves("engine.refused-twice")
+async def test_a_thread_that_is_refused_goes_on_without_its_newest_result(harness: Harness, server: ModelServer):
+    worker = harness.worker()
+    thread_id = await _bricked(harness, server, worker)
+    asked = len(server.requests)
+    second = await _send(harness, text_block("and now?"), thread_id=thread_id)
+    await harness.settle(worker)
+    assert await harness.status(second) == "succeeded"
+    assert len(server.requests) == asked + 3
+    for events in (await events_of(harness, second), await replay_of(harness, second)):
+        (event,) = [event for event in events if event["type"] == "content_left_out"]
+        assert event["kind"] == "tool_result"
+        assert "It was the result of look." in event["note"]
+        assert UNFORESEEN in event["note"]
+    third = await _send(harness, text_block("still?"), thread_id=thread_id)
+    await harness.settle(worker)
+    assert await harness.status(third) == "succeeded"
+    assert len(server.requests) == asked + 4
+    assert "It was the result of look." in json.dumps(server.requests[-1])
+    await check_any_time(harness.database)
+
+
+@proves("engine.content-restored")
+async def test_restored_content_is_sent_again_and_left_out_again_where_it_is_refused(
+    harness: Harness, server: ModelServer
+):
+    worker = harness.worker()
+    thread_id = await _bricked(harness, server, worker)
+    second = await _send(harness, text_block("and now?"), thread_id=thread_id)
+    await harness.settle(worker)
+    turn_id: str = (await harness.run(second))["turn_id"]
+    async with harness.database.connection() as connection:
+        (note,) = await restore_content(connection, harness.tenant_id, thread_id, turn_id)
+    asked = len(server.requests)
+    third = await _send(harness, text_block("again"), thread_id=thread_id)
+    await harness.settle(worker)
+    assert await harness.status(third) == "succeeded"
+    assert len(server.requests) == asked + 3
+    (turn,) = await harness.database.fetch("SELECT refused_blocks FROM turns WHERE run_id = :run_id", run_id=third)
+    assert turn["refused_blocks"] == {"call:toolu_1": note}
