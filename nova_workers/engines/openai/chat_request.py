@@ -121,6 +121,9 @@ def _reasoning(turn: TurnRequest, content: Sequence[ContentBlock]) -> JsonObject
             origin = block[ORIGIN]
             if "details" in origin:
                 fields[DETAILS_FIELD] = origin["details"]
+            elif "tag" in origin:
+                text = "".join(block["text"] for block in content if block.get("type") == "text")
+                fields["content"] = f"<{origin['tag']}>\n{block['thinking']}\n</{origin['tag']}>\n\n{text}"
             elif "field" in origin:
                 fields[origin["field"]] = block["thinking"]
     return fields

@@ -2,11 +2,13 @@
 
 import re
 from collections.abc import Iterable
+from typing import Any
 
 import httpx2
 import openai
 
 from nova_workers.engines import bounds
+from nova_workers.engines.openai.untyped import word
 from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import (
@@ -80,11 +82,11 @@ def failure_of(error: Exception, secrets: Iterable[str] = ()) -> EngineFailure:
         if len(secret) >= _LEAST_HIDDEN_CHARS:
             text = text.replace(secret, "[redacted]")
     if isinstance(error, openai.APIError) and not isinstance(error, openai.APIConnectionError):
-        verdict, codes = _judge_api(error), (error.code, error.type)
+        verdict, codes = _judge_api(error), _codes(error)
         status = _status_of(error)
         if status == TOO_LARGE:
             return ContentRefused(text, named=False, too_large=True)
-        is_about_content = status in REFUSING and (error.param is None or bool(_CONTENT.match(error.param)))
+        is_about_content = status in REFUSING and (error.param is None or bool(_CONTENT.match(word(error.param))))
         return _failure(verdict, text, codes, is_about_content=is_about_content, retry_after=_retry_after_s(error))
     return _failure(_judge(error), text, ())
 
@@ -138,13 +140,21 @@ def _is_about_media(text: str, codes: str) -> bool:
 def _judge_api(error: openai.APIError) -> Verdict:
     if isinstance(error, openai.APIResponseValidationError):
         return OUT_OF_ORDER
-    for code in (error.code, error.type):
-        if code in _BY_CODE:
-            return _BY_CODE[code]
+    code, kind = _codes(error)
+    for each in (code, kind):
+        if each in _BY_CODE:
+            return _BY_CODE[each]
     status = _status_of(error)
     if status is not None:
         return of_status(status)
-    return INVALID if _is_invalid(error.type, error.message) else OUT_OF_ORDER
+    return INVALID if _is_invalid(kind, error.message) else OUT_OF_ORDER
+
+
+def _codes(error: openai.APIError) -> tuple[str, str]:
+    """Return code and type of a server's error, which are not always texts."""
+    given: tuple[Any, Any] = (error.code, error.type)
+    code, kind = map(word, given)
+    return code, kind
 
 
 def _status_of(error: openai.APIError) -> int | None:

@@ -3,12 +3,8 @@
 import asyncio
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import structlog
-from openai import AsyncStream
-from openai.types.chat import ChatCompletionChunk
-from openai.types.responses import ResponseStreamEvent
 
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
@@ -23,11 +19,13 @@ from nova_workers.engines.openai.names import ToolNames
 from nova_workers.engines.openai.provider import WireForm
 from nova_workers.engines.openai.responses_reader import ResponsesReader
 from nova_workers.engines.openai.responses_request import responses_body
+from nova_workers.engines.openai.stream import JsonStream, WireFailed
 from nova_workers.engines.openai.wire import Answered, Reader, TurnRequest
 from nova_workers.engines.resilience import CHARS_A_TOKEN, AttemptFailed, ModelLimits, Route, TokenEstimate
 from nova_workers.engines.spans import model_span
 from nova_workers.engines.tool_turns import OfferedTools
 from nova_workers.engines.turn import Ask, Draft, Response
+from nova_workers.engines.verdicts import found_in_reading
 from nova_workers.errors import EngineFailure
 
 __all__ = ["OpenAIResponder", "Reading"]
@@ -42,17 +40,16 @@ and a model may repeat itself for ever."""
 
 @dataclass(frozen=True, slots=True)
 class _WireFormat:
-    """One wire form: the endpoint, the SDK's type of its events, and how to write a request and read the response."""
+    """One wire form: the endpoint, and how to write a request and read the response."""
 
     path: str
-    event: Any
     body: Callable[[TurnRequest, Sequence[Message], int | None], JsonObject]
-    reader: Callable[[TurnRequest], Reader[Any]]
+    reader: Callable[[TurnRequest], Reader]
 
 
 _FORMATS: Mapping[WireForm, _WireFormat] = {
-    "chat": _WireFormat("/chat/completions", ChatCompletionChunk, chat_body, ChatReader),
-    "responses": _WireFormat("/responses", ResponseStreamEvent, responses_body, ResponsesReader),
+    "chat": _WireFormat("/chat/completions", chat_body, ChatReader),
+    "responses": _WireFormat("/responses", responses_body, ResponsesReader),
 }
 
 
@@ -102,30 +99,47 @@ class OpenAIResponder:
         return Response(answered.content, answered.ending, used, draft.model)
 
     async def _read(self, turn: TurnRequest, route: Route, ask: Ask, draft: Draft) -> Answered:
-        form = _FORMATS[turn.target.provider.api]
-        reader = form.reader(turn)
-        silence = asyncio.timeout(self._reading.first_byte_timeout_s)
-        events_left = _EVENTS + _EVENTS_A_TOKEN * turn.max_tokens(route.max_tokens)
+        reader = _FORMATS[turn.target.provider.api].reader(turn)
         try:
-            async with silence:
-                async with await self._open(form, route, form.body(turn, ask.messages, route.max_tokens)) as stream:
-                    waiting = True
-                    async for event in stream:
-                        reader.take(event, draft)
-                        events_left -= 1
-                        if waiting and reader.begun:
-                            waiting = False
-                            silence.reschedule(None)
-                            draft.begin()
-                        elif events_left < 0:
-                            raise _endless(turn.max_tokens(route.max_tokens))
-            return reader.answered()
-        except Exception as error:
-            raise self._failure(error, silence, route) from error
+            is_marked = await self._stream(turn, route, ask, draft, reader)
+            return reader.answered(is_marked=is_marked)
+        except EngineFailure as failure:
+            raise found_in_reading(failure) from failure.__cause__
         finally:
             # Also of a response that was stopped or broke off.
             draft.model = reader.model or turn.target.model
             draft.usage = self._usage(turn, reader, ask, draft)
+
+    async def _stream(self, turn: TurnRequest, route: Route, ask: Ask, draft: Draft, reader: Reader) -> bool:
+        """Let the reader take the response's stream; return whether that had its mark of the end."""
+        form = _FORMATS[turn.target.provider.api]
+        silence = asyncio.timeout(self._reading.first_byte_timeout_s)
+        events_left = _EVENTS + _EVENTS_A_TOKEN * turn.max_tokens(route.max_tokens)
+        body = form.body(turn, ask.messages, route.max_tokens)
+        try:
+            async with silence, await self._open(form, route, body) as stream:
+                waiting = True
+                async for event in stream:
+                    reader.take(event, draft)
+                    events_left -= 1
+                    if waiting and reader.begun:
+                        waiting = False
+                        silence.reschedule(None)
+                        draft.begin()
+                    elif events_left < 0:
+                        raise _endless(turn.max_tokens(route.max_tokens))
+            return stream.is_marked
+        except WireFailed as failed:
+            if reader.is_complete:
+                # What follows the end of a response cannot spoil it.
+                _log.info("model_stream_broke_after_its_end", model=route.model, error=str(failed)[:200])
+                return True
+            raise self._failure(failed.error, route) from failed.error
+        except TimeoutError:
+            if not silence.expired():
+                raise
+            timeout_s = self._reading.first_byte_timeout_s
+            raise broken(f"The model provider did not begin to answer within {timeout_s:g} s.") from None
 
     async def estimate_tokens(self, ask: Ask) -> int:
         """See `Provider.estimate_tokens`."""
@@ -139,11 +153,14 @@ class OpenAIResponder:
         """See `Provider.limits`."""
         return self._catalog.limits(model)
 
-    async def _open(self, form: _WireFormat, route: Route, body: JsonObject) -> AsyncStream[Any]:
-        # Not the resource's method: it takes only the fields that OpenAI knows, and copies the whole conversation.
-        return await self._clients.of(route.profile).post(
-            form.path, cast_to=form.event, body=body, stream=True, stream_cls=AsyncStream[form.event]
-        )
+    async def _open(self, form: _WireFormat, route: Route, body: JsonObject) -> JsonStream:
+        # Not the resource's method: it takes only the fields that OpenAI knows, and copies the whole conversation. Nor
+        # its types of events, which servers do not keep to.
+        client = self._clients.of(route.profile)
+        try:
+            return await client.post(form.path, cast_to=object, body=body, stream=True, stream_cls=JsonStream)
+        except Exception as error:
+            raise WireFailed(error) from error
 
     async def _turn(self, target: Target) -> TurnRequest:
         turn = self._turns.get(target.id)
@@ -160,10 +177,10 @@ class OpenAIResponder:
             )
         return turn
 
-    def _usage(self, turn: TurnRequest, reader: Reader[Any], ask: Ask, draft: Draft) -> TokenUsage:
+    def _usage(self, turn: TurnRequest, reader: Reader, ask: Ask, draft: Draft) -> TokenUsage:
         """Return what the provider counted; an estimate where a response began and the provider sent no counts."""
         tokens = reader.counted
-        if tokens is None or not tokens.total_tokens:
+        if tokens is None:
             if not reader.begun:
                 return TokenUsage()
             tokens = TokenUsage(
@@ -174,15 +191,11 @@ class OpenAIResponder:
         models = (reader.model or target.model, target.model)
         return self._catalog.prices(target).priced(tokens, models)
 
-    def _failure(self, error: Exception, silence: asyncio.Timeout, route: Route) -> EngineFailure:
-        """Return the contract's failure for an exception of the SDK."""
-        if isinstance(error, TimeoutError) and silence.expired():
-            error = broken(
-                f"The model provider did not begin to answer within {self._reading.first_byte_timeout_s:g} s."
-            )
+    def _failure(self, error: Exception, route: Route) -> EngineFailure:
+        """Return the contract's failure for an exception of the SDK. Raises it if it means no failure of the wire."""
         failure = failure_of(error, self._clients.secrets(route.profile))
         if failure.kind == "unknown":
-            _log.error("model_call_failed", model=route.model, exc_info=error)
+            raise error
         return failure
 
 

@@ -1,22 +1,14 @@
-"""Reads the stream of the Responses API."""
+"""Reads the stream of the Responses API. What has another type than expected counts as absent: no event raises."""
 
 from collections.abc import Iterator
-
-from openai.types.responses import (
-    Response,
-    ResponseFunctionToolCall,
-    ResponseOutputItem,
-    ResponseOutputMessage,
-    ResponseReasoningItem,
-    ResponseStreamEvent,
-)
 
 from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, text_block
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
 from nova_workers.engines.openai.content import origin_of
 from nova_workers.engines.openai.failures import broken, refusal, stream_failure
-from nova_workers.engines.openai.wire import Answered, TurnRequest, counted
+from nova_workers.engines.openai.untyped import counted, objects, word
+from nova_workers.engines.openai.wire import Answered, TurnRequest
 from nova_workers.engines.turn import Draft, Ending
 from nova_workers.engines.turn.intake import parse_input
 
@@ -32,70 +24,82 @@ class ResponsesReader:
 
     def __init__(self, turn: TurnRequest) -> None:
         self._turn = turn
-        self._items: dict[int, ResponseOutputItem] = {}
-        self._ended: Response | None = None
+        self._items: dict[int, JsonObject] = {}
+        self._ended: JsonObject | None = None
         self._summarized = False
         self.model = ""
         self.counted: TokenUsage | None = None
         self.begun = False
 
-    def take(self, event: ResponseStreamEvent, draft: Draft) -> None:
+    @property
+    def is_complete(self) -> bool:
+        """See `Reader.is_complete`."""
+        return self._ended is not None
+
+    def take(self, event: object, draft: Draft) -> None:
         """See `Reader.take`."""
-        if not self.begun:
-            self.begun = event.type.startswith(_OF_ANSWER)
-        match event.type:
+        given: JsonObject = event if isinstance(event, dict) else {}
+        kind = word(given.get("type"))
+        self.begun = self.begun or kind.startswith(_OF_ANSWER)
+        match kind:
             case "response.output_text.delta":
-                draft.token(event.delta)
+                draft.token(word(given.get("delta")))
             case "response.reasoning_summary_text.delta" | "response.reasoning_text.delta":
                 self._summarized = True
-                draft.reasoning(event.delta)
-            case "response.reasoning_summary_part.added":
-                if self._summarized:
-                    draft.reasoning(_BETWEEN_SUMMARIES)
+                draft.reasoning(word(given.get("delta")))
+            case "response.reasoning_summary_part.added" if self._summarized:
+                draft.reasoning(_BETWEEN_SUMMARIES)
             case "response.output_item.done":
-                self._items[event.output_index] = event.item
-                if isinstance(event.item, ResponseFunctionToolCall):
-                    draft.call(self._call(event.item))
-            case "response.completed" | "response.incomplete" | "response.failed":
-                self._end(event.response)
+                self._take_item(given, draft)
+            case "response.completed" | "response.incomplete" | "response.failed" | "response.done":
+                self._end(given.get("response"))
             case "error":
-                raise stream_failure(event.code, event.message)
+                raise stream_failure(word(given.get("code")), word(given.get("message")))
             case _:
                 pass
 
-    def answered(self) -> Answered:
+    def answered(self, *, is_marked: bool) -> Answered:
         """See `Reader.answered`."""
         ended = self._ended
         if ended is None:
             raise broken("The model provider closed the stream before the response was complete.")
-        if ended.status == "failed" or ended.error is not None:
-            error = ended.error
-            raise stream_failure(*(("", "it gave no reason") if error is None else (error.code, error.message)))
+        error = ended.get("error")
+        if ended.get("status") == "failed" or error:
+            failed: JsonObject = error if isinstance(error, dict) else {}
+            raise stream_failure(word(failed.get("code")), word(failed.get("message")) or "it gave no reason")
         ending: Ending = "end"
-        if ended.incomplete_details is not None:
-            if ended.incomplete_details.reason == "content_filter":
+        if details := ended.get("incomplete_details"):
+            if isinstance(details, dict) and details.get("reason") == "content_filter":
                 raise refusal("the provider's content filter stopped it")
             ending = "max_tokens"
-        items = [item for _, item in sorted(self._items.items())] or list(ended.output or ())
-        if ending == "end" and any(isinstance(item, ResponseFunctionToolCall) for item in items):
+        items = [item for _, item in sorted(self._items.items())] or list(objects(ended.get("output")))
+        if ending == "end" and any(item.get("type") == "function_call" for item in items):
             ending = "tools"
         return Answered(tuple(self._blocks(items, ending)), ending)
 
-    def _end(self, response: Response) -> None:
-        self._ended = response
-        self.model = bounds.name(response.model) or self.model
-        if response.usage is not None:
-            self.counted = counted(response.usage, read="input_tokens", produced="output_tokens")
+    def _take_item(self, event: JsonObject, draft: Draft) -> None:
+        item, index = event.get("item"), event.get("output_index")
+        if not isinstance(item, dict):
+            return
+        self._items[index if isinstance(index, int) else len(self._items)] = item
+        if item.get("type") == "function_call":
+            draft.call(self._call(item))
 
-    def _blocks(self, items: list[ResponseOutputItem], ending: Ending) -> list[ContentBlock]:
+    def _end(self, response: object) -> None:
+        ended: JsonObject = response if isinstance(response, dict) else {}
+        self._ended = ended
+        self.model = bounds.name(ended.get("model")) or self.model
+        self.counted = counted(ended.get("usage"), read="input_tokens", produced="output_tokens") or self.counted
+
+    def _blocks(self, items: list[JsonObject], ending: Ending) -> list[ContentBlock]:
         blocks: list[ContentBlock] = []
         for item in items:
-            match item:
-                case ResponseReasoningItem():
+            match item.get("type"):
+                case "reasoning":
                     blocks.append(self._thinking(item))
-                case ResponseOutputMessage():
+                case "message":
                     blocks += self._said(item)
-                case ResponseFunctionToolCall() if ending == "tools":
+                case "function_call" if ending == "tools":
                     blocks.append(self._call(item))
                 case _:
                     pass
@@ -104,28 +108,33 @@ class ResponsesReader:
             blocks.pop()
         return blocks
 
-    def _thinking(self, item: ResponseReasoningItem) -> ContentBlock:
-        texts = [part.text for part in item.summary or ()] or [part.text for part in item.content or ()]
+    def _thinking(self, item: JsonObject) -> ContentBlock:
+        summary, content = (
+            [word(part.get("text")) for part in objects(item.get(key))] for key in ("summary", "content")
+        )
         # Without either, the provider could not find the item again, since nothing is stored there.
-        returnable = item.encrypted_content or item.content
-        kept: JsonObject = {"item": item.to_dict(mode="json", exclude_none=True)} if returnable else {}
-        kept.get("item", {}).pop("status", None)
+        returnable = item.get("encrypted_content") or content
+        sent = {key: value for key, value in item.items() if value is not None and key != "status"}
+        kept: JsonObject = {"item": sent} if returnable else {}
         return {
             "type": "thinking",
-            "thinking": _BETWEEN_SUMMARIES.join(texts),
+            "thinking": _BETWEEN_SUMMARIES.join(summary or content),
             ORIGIN: origin_of(self._turn.target, **kept),
         }
 
-    def _said(self, item: ResponseOutputMessage) -> Iterator[ContentBlock]:
-        for part in item.content:
-            if part.type == "refusal":
-                raise refusal(part.refusal)
-            if part.text.strip():
-                block = text_block(part.text)
-                if item.phase is not None:
-                    block[ORIGIN] = origin_of(self._turn.target, phase=item.phase)
+    def _said(self, item: JsonObject) -> Iterator[ContentBlock]:
+        for part in objects(item.get("content")):
+            if part.get("type") == "refusal":
+                raise refusal(word(part.get("refusal")))
+            text = word(part.get("text"))
+            if text.strip():
+                block = text_block(text)
+                if phase := word(item.get("phase")):
+                    block[ORIGIN] = origin_of(self._turn.target, phase=phase)
                 yield block
 
-    def _call(self, item: ResponseFunctionToolCall) -> ContentBlock:
-        given = parse_input(item.arguments) if item.arguments.strip() else {}
-        return {"type": "tool_use", "id": item.call_id, "name": self._turn.names.own(item.name), "input": given}
+    def _call(self, item: JsonObject) -> ContentBlock:
+        arguments = item.get("arguments")
+        given = parse_input(arguments) if isinstance(arguments, str) and arguments.strip() else arguments or {}
+        call_id = word(item.get("call_id")) or word(item.get("id"))
+        return {"type": "tool_use", "id": call_id, "name": self._turn.names.own(word(item.get("name"))), "input": given}

@@ -2,12 +2,11 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.engines import bounds
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Target
 from nova_workers.engines.openai.names import ToolNames
@@ -16,9 +15,7 @@ from nova_workers.engines.tool_turns import unreachable_note
 from nova_workers.engines.turn import Draft, Ending
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = ["Answered", "Reader", "TurnRequest", "answer_schema", "counted"]
-
-_EventT_contra = TypeVar("_EventT_contra", contravariant=True)
+__all__ = ["Answered", "Reader", "TurnRequest", "answer_schema"]
 
 _ANSWER_TOKENS = 1_024
 """Tokens reserved for the answer besides the reasoning, since the limit covers both."""
@@ -91,60 +88,43 @@ class Answered:
     ending: Ending
 
 
-class Reader(Protocol[_EventT_contra]):
+class Reader(Protocol):
     """Assembles one response from its stream.
 
     Attributes:
         model: The model that answers, as the provider names it.
         counted: The provider's counts, once it sent them; their cost is not set.
         begun: Whether the model has begun to answer.
+        is_complete: Whether the provider has ended the response; what follows cannot spoil it.
     """
 
     model: str
     counted: TokenUsage | None
     begun: bool
 
-    def take(self, event: _EventT_contra, draft: Draft) -> None:
-        """Process an event, and forward its text.
+    @property
+    def is_complete(self) -> bool:
+        """See above."""
+        ...
+
+    def take(self, event: object, draft: Draft) -> None:
+        """Process an event, which is any JSON, and forward its text.
 
         Raises:
             EngineFailure: The event says that the response failed.
         """
         ...
 
-    def answered(self) -> Answered:
+    def answered(self, *, is_marked: bool) -> Answered:
         """Return the response, once the stream has ended.
+
+        Args:
+            is_marked: Whether the stream had its mark of the end: that of a connection which closes is no sign.
 
         Raises:
             EngineFailure: It is incomplete, or a refusal.
         """
         ...
-
-
-def counted(usage: object, *, read: str, produced: str) -> TokenUsage:
-    """Return a provider's counts as the contract's. These providers count cached tokens among those that were read.
-
-    Args:
-        usage: The SDK's value, in which servers leave out what they do not count.
-        read: Name of the count of tokens that the model read.
-        produced: Name of the count of those that it produced.
-    """
-    cached = _count(usage, f"{read}_details", "cached_tokens")
-    written = _count(usage, f"{read}_details", "cache_write_tokens")
-    return TokenUsage(
-        input_tokens=max(0, _count(usage, read) - cached - written),
-        output_tokens=_count(usage, produced),
-        cache_read_tokens=cached,
-        cache_write_tokens=written,
-        reasoning_tokens=_count(usage, f"{produced}_details", "reasoning_tokens"),
-        cost_usd=None,
-    )
-
-
-def _count(value: object, *path: str) -> int:
-    for name in path:
-        value = getattr(value, name, None)
-    return bounds.count(value)
 
 
 def answer_schema(schema: Mapping[str, Any], *, strict: bool) -> JsonObject:
