@@ -4,12 +4,15 @@ import asyncio
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 
+import structlog
 from fastapi import FastAPI
+from redis.exceptions import RedisError
 from starlette.middleware import Middleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.activity_cache import ActivityCache
 from api.boundary import BodyLimit, UnhandledErrors
+from api.direct_route import DirectRoute
 from api.errors import install_error_handlers, problem_response
 from api.guard.archives import ArchivePermits
 from api.guard.key_uses import KeyUses
@@ -53,9 +56,11 @@ from api.streaming.stream_permits import StreamPermits
 from api.streaming.waiting_orders import OrderFollower
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
+from nova_workers.contracts.http.wire import RunView
+from nova_workers.errors import Unavailable
 from nova_workers.http_server.connections import ConnectionLimits
 from nova_workers.ledger.orders.records import orders_not_running
-from nova_workers.ledger.visibility import see_all_tenants
+from nova_workers.ledger.visibility import all_tenants, one_tenant, see_all_tenants
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.lines import gather_lines, write_lines_at_once
 from nova_workers.observability.logging import configure_logging
@@ -64,6 +69,9 @@ from nova_workers.stopping import stop_tasks
 
 __all__ = ["build_app", "create_app"]
 
+_log = structlog.get_logger(__name__)
+
+_NO_TENANT = "ten_none"
 _WATCH_EVERY_S = 2.0
 _STREAMED = frozenset({archive.IMPORT_PATH})
 _DESCRIPTION = """
@@ -193,6 +201,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         asyncio.create_task(state.order_watch.run()),
         asyncio.create_task(state.permits.renew()),
         asyncio.create_task(state.key_uses.run()),
+        asyncio.create_task(_warm_up(services)),
     ]
     gather_lines()
     try:
@@ -210,3 +219,22 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         await stop_tasks(tasks)
         await state.key_uses.close()
         await services.aclose()
+
+
+async def _warm_up(services: ApiServices) -> None:
+    """Build the types that a message and its answer need, and connect to the servers, once and if they answer."""
+    for route in submissions.router.routes:
+        if isinstance(route, DirectRoute):
+            route.prepare()
+            # A type takes up to 20 ms; requests go on between two of them.
+            await asyncio.sleep(0)
+    RunView.model_rebuild()
+    try:
+        with all_tenants():
+            await services.database.open()
+        with one_tenant(_NO_TENANT):
+            await services.database.open()
+        await services.redis.ping()
+    except (Unavailable, RedisError):
+        # The first request connects, or reports why it cannot.
+        _log.info("api.not_connected_yet")

@@ -44,6 +44,11 @@ class DirectRoute(StrictRoute):
         self._by_fastapi = self.app
         self.app = self._serve
 
+    def prepare(self) -> None:
+        """Build the type of the body now, and not with the first request."""
+        for step in self._steps:
+            step.prepare()
+
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = StrictRequest(scope, receive)
         if self.body_field is not None:
@@ -90,6 +95,11 @@ class _Step:
         scopes = dict.fromkeys([*(dependant.parent_oauth_scopes or ()), *(dependant.own_oauth_scopes or ())])
         name = dependant.security_scopes_param_name
         self._fixed: Mapping[str, Any] = {} if name is None else {name: SecurityScopes(list(scopes))}
+
+    def prepare(self) -> None:
+        """Build the type of the body."""
+        if self._body is not None:
+            self._body.validate({}, {}, loc=())
 
     def read(self, request: StrictRequest) -> dict[str, Any]:
         """Return the arguments that the request has.

@@ -50,6 +50,8 @@ _WITHOUT = {
     "redis": ("opentelemetry.sdk.metrics", "cryptography"),
     # Reloads the program when its source changes.
     "uvicorn": ("watchfiles",),
+    # Another transport than the one that we use: 8 MB.
+    "anthropic": ("aiohttp",),
     # For each route FastAPI looks whether its types are models of pydantic 1, which it refuses.
     "api.app": ("pydantic.v1",),
 }

@@ -6,6 +6,8 @@ imported by name, in a thread, so that other turns go on meanwhile: see docs/dec
 
 from __future__ import annotations
 
+import asyncio
+import tempfile
 from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import Any
@@ -26,6 +28,8 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.deferred import Deferred
 from nova_workers.errors import NovaError
+from nova_workers.observability.tracing import unrecorded
+from nova_workers.program import import_sparingly
 
 __all__ = ["DeferredEngine", "DeferredToolServer", "Probe"]
 
@@ -36,28 +40,56 @@ Probe = Callable[[float], Awaitable[str | None]]
 class DeferredEngine:
     """Implements `Engine` and `ProbedEngine` by an engine that the first turn loads."""
 
-    def __init__(self, name: str, parts: EngineParts, *, module: str, probe: Probe | None = None) -> None:
+    def __init__(
+        self,
+        name: str,
+        parts: EngineParts,
+        *,
+        module: str,
+        sparingly: tuple[str, ...] = ("anthropic",),
+        probe: Probe | None = None,
+    ) -> None:
         """Load nothing.
 
         Args:
             name: The engine's name.
             parts: What it is built of.
-            module: Has a function ``build(name, parts)`` that returns it, and imports its libraries.
+            module: Has a function ``build(name, parts)`` that returns it, and imports its libraries. A function
+                ``rehearse(directory)``, if there is one, plays a turn without a provider; it blocks.
+            sparingly: Libraries of it that are imported without what they do not need (`import_sparingly`).
             probe: Tries its provider without them; None loads the engine and asks it.
         """
         self.name = name
         self._probe = probe
+        self._module = module
 
         def build() -> Engine:
+            import_sparingly(*sparingly)
             # The only import of an engine's libraries.
             engine: Engine = import_module(module).build(name, parts)
             return engine
 
         self._deferred = Deferred(f"the engine {name!r}", build)
 
+    @property
+    def is_loaded(self) -> bool:
+        """Whether the engine is loaded."""
+        return self._deferred.made is not None
+
     def load(self) -> None:
         """Load the engine now. Blocks."""
         self._deferred.make()
+
+    async def warm_up(self) -> None:
+        """Load the engine in a thread, and let its module play a turn without a provider, if it can.
+
+        Raises:
+            ConfigurationError: See `Deferred.get`.
+        """
+        await self._deferred.get()
+        rehearse = getattr(import_module(self._module), "rehearse", None)
+        if rehearse is not None:
+            await asyncio.to_thread(_unobserved, rehearse)
 
     async def run(  # noqa: PLR0917 - the contract's signature
         self,
@@ -99,8 +131,21 @@ class DeferredToolServer:
 
         self._deferred = Deferred("the tools of capabilities", build)
 
+    async def load(self) -> None:
+        """Load it in a thread.
+
+        Raises:
+            ConfigurationError: See `Deferred.get`.
+        """
+        await self._deferred.get()
+
     async def __call__(self, declared: DeclaredServer) -> InProcessMcpServer:
         """Return a server whose tools work for the run in the declaration."""
         serve = self._deferred.made or await self._deferred.get()
         server: InProcessMcpServer = await serve(declared)
         return server
+
+
+def _unobserved(rehearse: Callable[[str], None]) -> None:
+    with tempfile.TemporaryDirectory(prefix="nova-rehearsal-") as directory, unrecorded():
+        rehearse(directory)

@@ -51,7 +51,9 @@ def build_engines(
             name, parts, module=f"{_MODULES}.programs", probe=lambda _, usable=usable: usable()
         )
     if settings.environment != "production":
-        engines["scripted"] = DeferredEngine("scripted", parts, module=f"{_MODULES}.scripted", probe=_always_usable)
+        engines["scripted"] = DeferredEngine(
+            "scripted", parts, module=f"{_MODULES}.scripted", sparingly=(), probe=_always_usable
+        )
     if find_spec("claude_agent_sdk") is not None:
         engines["claude_agent"] = DeferredEngine(
             "claude_agent", parts, module=f"{_MODULES}.claude_agent", probe=_claude_probe(settings)

@@ -1,4 +1,4 @@
-"""The executor of runs, with everything that a turn needs."""
+"""The executor of runs, with everything that a turn needs; and the capabilities of a worker."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 from nova_workers.bootstrap.deferred import DeferredToolServer
 from nova_workers.bootstrap.orders import with_order_engine
 from nova_workers.bootstrap.windows import EngineWindows
-from nova_workers.capabilities import default_registry
+from nova_workers.capabilities import CapabilityRegistry, default_registry
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
@@ -33,7 +33,41 @@ from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
 
-__all__ = ["build_executor"]
+__all__ = ["build_capabilities", "build_executor"]
+
+
+def build_capabilities(
+    settings: Settings,
+    calls: CallTransactions,
+    tools: DeferredToolServer,
+    orchestrator: OrchestrationCapability,
+    orchestrations: OrchestrationControl,
+    *,
+    clock: Clock,
+    embedder: Embedder | None = None,
+) -> CapabilityRegistry:
+    """Return the registry of capabilities.
+
+    Args:
+        settings: The fleet's settings.
+        calls: Opens the transactions of tool calls.
+        tools: Serves the tools, with the same transactions.
+        orchestrator: The tools of agents of orchestrations, with the database of `calls`.
+        orchestrations: Starts orchestrations for other agents, likewise.
+        clock: The time.
+        embedder: Makes the vectors of message searches; without it they go by words alone.
+    """
+    capabilities = default_registry(
+        calls.database,
+        settings,
+        clock,
+        embedder=embedder,
+        dispatcher=calls.dispatcher,
+        orchestrations=orchestrations,
+        serve=tools,
+    )
+    capabilities.add(orchestrator)
+    return capabilities
 
 
 def build_executor(
@@ -52,10 +86,7 @@ def build_executor(
     metrics: Metrics,
     tracing: Tracing,
     orchestrated: OrchestratedRuns,
-    calls: CallTransactions,
-    orchestrator: OrchestrationCapability,
-    orchestrations: OrchestrationControl,
-    embedder: Embedder | None = None,
+    capabilities: CapabilityRegistry,
 ) -> RunExecutor:
     """Build the executor of a worker process.
 
@@ -74,21 +105,8 @@ def build_executor(
         metrics: Of the process.
         tracing: Of the process.
         orchestrated: What orchestrations do at transitions of their agents' runs.
-        calls: Opens the transactions of tool calls.
-        orchestrator: The tools of agents of orchestrations, with the database of `calls`.
-        orchestrations: Starts orchestrations for other agents, likewise.
-        embedder: Makes the vectors of message searches; without it they go by words alone.
+        capabilities: Those that agents may be granted.
     """
-    capabilities = default_registry(
-        calls.database,
-        settings,
-        clock,
-        embedder=embedder,
-        dispatcher=calls.dispatcher,
-        orchestrations=orchestrations,
-        serve=DeferredToolServer(calls),
-    )
-    capabilities.add(orchestrator)
     turns = TurnRunner(
         TurnAssembler(
             database,

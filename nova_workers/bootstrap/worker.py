@@ -12,15 +12,17 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis, connect_session
+from nova_workers.bootstrap.deferred import DeferredToolServer
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
 from nova_workers.bootstrap.engines import build_engines, find_shell
-from nova_workers.bootstrap.executor import build_executor
+from nova_workers.bootstrap.executor import build_capabilities, build_executor
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs, build_discovery, build_model_chooser
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.bootstrap.orders import build_order_ticker
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.dispatcher import BrokerDispatcher
+from nova_workers.capabilities import CapabilityRegistry
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
@@ -101,6 +103,8 @@ class WorkerServices:
     metrics: Metrics
     tracing: Tracing
     metrics_server: MetricsServer | None
+    tools: DeferredToolServer
+    capabilities: CapabilityRegistry
     _background: Background = field(default_factory=Background)
 
     async def start(self) -> None:
@@ -194,7 +198,17 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
     )
     chooser = build_model_chooser(database, redis, settings)
     calls = CallTransactions(database, dispatcher, canceller)
+    tools = DeferredToolServer(calls)
     starter = build_starter(calls.database, calls.dispatcher, calls.notifier, chooser, settings)
+    capabilities = build_capabilities(
+        settings,
+        calls,
+        tools,
+        build_orchestrator(calls.database, calls.dispatcher, calls.notifier, chooser, CommandRunner(shell)),
+        starter,
+        clock=clock,
+        embedder=provider,
+    )
     executor = build_executor(
         settings,
         database,
@@ -210,12 +224,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         metrics=metrics,
         tracing=tracing,
         orchestrated=TreeTransitions(dispatcher, canceller),
-        calls=calls,
-        orchestrator=build_orchestrator(
-            calls.database, calls.dispatcher, calls.notifier, chooser, CommandRunner(shell)
-        ),
-        orchestrations=starter,
-        embedder=provider,
+        capabilities=capabilities,
     )
     reconciler = Reconciler(
         database,
@@ -292,6 +301,8 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         metrics=metrics,
         tracing=tracing,
         metrics_server=_metrics_server(settings, metrics),
+        tools=tools,
+        capabilities=capabilities,
     )
 
 

@@ -1,6 +1,6 @@
 """The registry: resolves the names in an agent's configuration to the MCP servers of a run."""
 
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -156,6 +156,15 @@ class CapabilityRegistry:
                 return None
             found.update(self._granted(name, grant))
         return found
+
+    def tool_inputs(self, names: Collection[str]) -> tuple[type[BaseModel], ...]:
+        """Return the inputs of the tools of these capabilities. Names that are not known are left out."""
+        return tuple(
+            tool.input
+            for name, capability in self._capabilities.items()
+            if name in names
+            for tool in capability.tools or ()
+        )
 
     def _check_subagents(self, spec: AgentSpec) -> None:
         known = {tool for name, grant in spec.capabilities.items() for tool in self._granted(name, grant)}

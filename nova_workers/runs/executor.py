@@ -13,7 +13,7 @@ from structlog.contextvars import bound_contextvars
 from nova_workers.config import RunSettings
 from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, WorkerPool
 from nova_workers.errors import RunLost, Unavailable
-from nova_workers.ids import new_ulid
+from nova_workers.ids import new_id, new_ulid
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.claim import Capped, Elsewhere, claim_next, lock_caps
 from nova_workers.observability.redaction import hiding
@@ -86,6 +86,15 @@ class RunExecutor:
             self._parts.dispatcher.ring_runs([bell])
         finally:
             self._answering -= 1
+
+    async def rehearse(self) -> None:
+        """Answer for a thread that does not exist: so the lock's script is loaded, and the claim's statement prepared.
+
+        Raises:
+            Unavailable: The database does not answer.
+        """
+        bell = Doorbell(new_id("run"), new_id("thr"), "interactive")
+        await self._work_on(bell, most_waiting=self.slots)
 
     async def _serve_fairly(self, bell: Doorbell, tried: set[str]) -> None:
         """Execute a run of the most entitled thread; if another worker takes it first, try the next one."""

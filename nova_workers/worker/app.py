@@ -130,8 +130,9 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
             raise SystemExit(1) from error
 
     @signals.worker_ready.connect(weak=False)
-    def gather(**_: object) -> None:
+    def serve(**_: object) -> None:
         gather_lines()
+        process.warm_up()
 
     @broker_connected.connect(weak=False)
     def ring_lost(**_: object) -> None:

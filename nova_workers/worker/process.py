@@ -18,9 +18,11 @@ from nova_workers.observability.lines import write_lines_at_once
 from nova_workers.observability.metrics import Metrics
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
+from nova_workers.vocabulary import RUN_QUEUES
 from nova_workers.worker.loop import LoopThread
 from nova_workers.worker.presence import Presence, touch
 from nova_workers.worker.readiness import Readiness
+from nova_workers.worker.warming import Warming
 
 __all__ = ["WorkerProcess"]
 
@@ -49,6 +51,7 @@ class WorkerProcess:
         self._presence: Presence | None = None
         self._tasks: list[asyncio.Task[None]] = []
         self._ringing: asyncio.Task[None] | None = None
+        self._executes_runs = True
 
     @property
     def services(self) -> WorkerServices:
@@ -80,6 +83,10 @@ class WorkerProcess:
         """Ring for what the last connection may have lost. Called on Celery's own thread."""
         self.thread.loop.call_soon_threadsafe(self._ring_lost_soon)
 
+    def warm_up(self) -> None:
+        """Load in the background what the first turns need. Called on Celery's own thread, when the worker is ready."""
+        self.thread.loop.call_soon_threadsafe(self._warm_up)
+
     def begin_drain(self) -> None:
         """Start the drain. Runs in a signal handler, so it only sets flags and schedules work."""
         threading.Thread(target=self._watch_deadline, name="watchdog", daemon=True).start()
@@ -95,6 +102,8 @@ class WorkerProcess:
         services = build_worker(self._settings, self._metrics)
         self._services = services
         services.executor.slots = services.effects.slots = slots
+        # Of a pool, its name follows.
+        self._executes_runs = any(queue.partition(".")[0] in RUN_QUEUES for queue in queues)
         await services.start()
         exclude_from_collections()
         self._presence = Presence(
@@ -114,6 +123,11 @@ class WorkerProcess:
         readiness = Readiness(services.database, services.redis, services.metrics, self._settings.worker.heartbeat_dir)
         self._tasks.append(asyncio.create_task(readiness.run(), name="readiness"))
         _log.info("worker.started", worker_id=services.worker_id, queues=queues, slots=slots, sandbox=services.sandbox)
+
+    def _warm_up(self) -> None:
+        if not self._executes_runs:
+            return
+        self._tasks.append(asyncio.create_task(Warming(self.services).run(), name="warming"))
 
     def _drain(self) -> None:
         write_lines_at_once()

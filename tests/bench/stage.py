@@ -123,9 +123,9 @@ class Bench:
         """Run `nova up` on a home; it is up when the block begins."""
         return running_up(home)
 
-    def site(self) -> AbstractAsyncContextManager[Site]:
-        """Lend the fleet as users start it."""
-        return nova_up()
+    def site(self, given: Mapping[str, str] | None = None) -> AbstractAsyncContextManager[Site]:
+        """Lend the fleet as users start it, with settings that differ from the defaults."""
+        return nova_up(given)
 
     @asynccontextmanager
     async def stage(

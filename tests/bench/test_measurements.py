@@ -45,7 +45,7 @@ class _SharingBench(Bench):
     def up(self, home: Path) -> AbstractAsyncContextManager[object]:
         return nullcontext()
 
-    def site(self) -> AbstractAsyncContextManager[Site]:
+    def site(self, given: Mapping[str, str] | None = None) -> AbstractAsyncContextManager[Site]:
         assert self.shared_site is not None
         return nullcontext(self.shared_site)
 

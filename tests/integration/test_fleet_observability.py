@@ -126,6 +126,7 @@ async def test_a_run_is_in_traces_metrics_flower_and_logs(
         "OTEL_BSP_SCHEDULE_DELAY": "100",
     }
     async with Fleet(env, log_dir=tmp_path / "logs") as fleet, _flower(fleet.env, tmp_path / "flower.log") as flower:
+        await _check_loaded_engine(fleet)
         first = await fleet.client.runs.wait(StatelessRunCreate(message=SCRIPT))
         second = await fleet.client.runs.wait(StatelessRunCreate(message="Name this", thread_id=first.thread_id))
         assert (first.status, second.status) == ("succeeded", "succeeded")
@@ -134,6 +135,12 @@ async def test_a_run_is_in_traces_metrics_flower_and_logs(
         await _check_metrics(fleet, metrics_port)
         await _check_flower(flower, first.id, first.thread_id)
         await _check_logs(fleet, first.id)
+
+
+async def _check_loaded_engine(fleet: Fleet) -> None:
+    """Check that a worker loads the engine of its agents before there is any message."""
+    (line,) = await _until(lambda: _lines(fleet.workers[0], "worker.warm"), "the worker to load its engine")
+    assert line["engines"] == ["scripted"]
 
 
 async def _check_effects(fleet: Fleet, database: Database, thread_id: str) -> None:

@@ -1,5 +1,7 @@
 """Builds the engine `anthropic`."""
 
+import asyncio
+
 from nova_workers.bootstrap.anthropic import profiles_of
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.bootstrap.on_demand.connections import connections
@@ -8,11 +10,11 @@ from nova_workers.bootstrap.on_demand.resilience import resilience
 from nova_workers.bootstrap.pricing import model_price
 from nova_workers.bootstrap.windows import anthropic_windows
 from nova_workers.contracts.engine import Engine
-from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.anthropic import AnthropicEngine, rehearsal
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.resilience import Resilience
 
-__all__ = ["build", "resilience_of"]
+__all__ = ["build", "rehearse", "resilience_of"]
 
 
 def build(_: str, parts: EngineParts) -> Engine:
@@ -33,6 +35,11 @@ def build(_: str, parts: EngineParts) -> Engine:
         connections=connections(parts),
         trace_content=parts.settings.telemetry.trace_content,
     )
+
+
+def rehearse(directory: str) -> None:
+    """Play a turn without a provider, on a loop of its own. Blocks."""
+    asyncio.run(rehearsal.rehearse(directory))
 
 
 def resilience_of(parts: EngineParts) -> Resilience:

@@ -1,15 +1,17 @@
 """Builds the engine `openai`."""
 
+import asyncio
+
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.bootstrap.on_demand.connections import connections
 from nova_workers.bootstrap.on_demand.native import native_tools
 from nova_workers.bootstrap.on_demand.resilience import resilience
 from nova_workers.bootstrap.openai import openai_catalog
 from nova_workers.contracts.engine import Engine
-from nova_workers.engines.openai import OpenAIEngine
+from nova_workers.engines.openai import OpenAIEngine, rehearsal
 from nova_workers.engines.resilience import ANY_MODEL
 
-__all__ = ["build"]
+__all__ = ["build", "rehearse"]
 
 
 def build(_: str, parts: EngineParts) -> Engine:
@@ -27,3 +29,8 @@ def build(_: str, parts: EngineParts) -> Engine:
         native=native_tools(parts),
         connections=connections(parts),
     )
+
+
+def rehearse(directory: str) -> None:
+    """Play turns without a provider, on a loop of their own. Blocks."""
+    asyncio.run(rehearsal.rehearse(directory))

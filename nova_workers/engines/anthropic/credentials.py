@@ -25,6 +25,7 @@ class Clients:
         request_timeout_s: float,
         max_connections: int,
         trace_content: bool = False,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """Create the clients. They connect at their first request, on that request's loop.
 
@@ -36,7 +37,7 @@ class Clients:
             raise ConfigurationError(f"Two credential profiles of the model provider have the same name: {names!r}.")
         timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
         limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
-        self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits)
+        self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits, transport=transport)
         bound_responses(self._http, ResponseBounds.of_model(request_timeout_s))
         try:
             self._clients = {

@@ -21,6 +21,8 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+import httpx2
+
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import (
@@ -85,6 +87,7 @@ class AnthropicEngine:
         native: NativeTools | None = None,
         connections: ConnectionPool | None = None,
         trace_content: bool = False,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """Create the client. It connects in the first turn, on that turn's loop.
 
@@ -104,6 +107,7 @@ class AnthropicEngine:
             native: The native tools, offered by trust; None offers only the file tools.
             connections: The process's MCP connections, which the engine closes; None creates its own pool.
             trace_content: Whether spans of model calls record content.
+            transport: Sends the requests; None uses the SDK's own.
 
         Raises:
             ConfigurationError: The environment names credentials that cannot be read.
@@ -114,6 +118,7 @@ class AnthropicEngine:
             request_timeout_s=request_timeout_s,
             max_connections=max_connections,
             trace_content=trace_content,
+            transport=transport,
         )
         self._native = native or NativeTools()
         self._connections = connections or ConnectionPool()

@@ -33,11 +33,12 @@ class Clients:
         *,
         request_timeout_s: float,
         max_connections: int,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """Create the clients. They connect at their first request, on that request's loop."""
         timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
         limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
-        self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits)
+        self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits, transport=transport)
         bound_responses(self._http, ResponseBounds.of_model(request_timeout_s))
         self._by_profile: dict[str, _Access] = {}
         self._profiles: dict[str, tuple[str, ...]] = {}

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 
+import httpx2
+
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
@@ -56,6 +58,7 @@ class OpenAIEngine:
         resilience: Resilience | None = None,
         native: NativeTools | None = None,
         connections: ConnectionPool | None = None,
+        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
         """Create the clients. They connect in the first turn, on that turn's loop.
 
@@ -70,10 +73,14 @@ class OpenAIEngine:
             resilience: The process's shared cool-downs, breakers and rate limits; None shares nothing.
             native: The native tools, offered by trust; None offers only the file tools.
             connections: The process's MCP connections, which the engine closes; None creates its own pool.
+            transport: Sends the requests; None uses the SDK's own.
         """
         self._catalog = catalog
         self._clients = Clients(
-            catalog.providers.values(), request_timeout_s=request_timeout_s, max_connections=max_connections
+            catalog.providers.values(),
+            request_timeout_s=request_timeout_s,
+            max_connections=max_connections,
+            transport=transport,
         )
         self._fallbacks = fallbacks
         self._reading = Reading(max_tokens, first_byte_timeout_s)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.http.wire import AgentView
@@ -11,6 +13,7 @@ from nova_workers.ledger.stored import read_stored, to_store
 from nova_workers.ledger.workspace.former_ids import id_now, renamed
 
 __all__ = [
+    "PartsInUse",
     "count_agents",
     "create_agent",
     "delete_agent",
@@ -21,9 +24,12 @@ __all__ = [
     "list_agents",
     "list_versions",
     "lock_agent",
+    "parts_in_use",
     "replace_agent",
     "seed_defaults",
 ]
+
+_MOST_LOOKED_AT = 5_000
 
 # A deleted agent's id is free again. Its versions stay, since runs name them, so the new ones count on from there. A
 # former id is free once the agent that was renamed is deleted.
@@ -124,6 +130,15 @@ SELECT agent_id AS id, version, spec, created_by, renamed_from, created_at, crea
  LIMIT :limit
 """
 
+# Any agents will do, so the bound needs no order.
+_PARTS = f"""
+WITH looked_at AS MATERIALIZED (
+    SELECT spec FROM agents WHERE deleted_at IS NULL AND renamed_to IS NULL LIMIT {_MOST_LOOKED_AT}
+)
+SELECT ARRAY (SELECT DISTINCT spec ->> 'engine' FROM looked_at WHERE spec ->> 'engine' IS NOT NULL) AS engines,
+       ARRAY (SELECT DISTINCT jsonb_object_keys(spec -> 'capabilities') FROM looked_at) AS capabilities
+"""
+
 _SEED = """
 WITH made AS (
     INSERT INTO agents (tenant_id, id, version, spec)
@@ -134,6 +149,22 @@ WITH made AS (
 INSERT INTO agent_versions (tenant_id, agent_id, version, spec, created_by)
 SELECT tenant_id, id, version, spec, 'seed' FROM made
 """
+
+
+@dataclass(frozen=True, slots=True)
+class PartsInUse:
+    """Names of what agents have: engines, as far as agents name one, and capabilities."""
+
+    engines: frozenset[str]
+    capabilities: frozenset[str]
+
+
+async def parts_in_use(connection: Connection) -> PartsInUse:
+    """Return what the agents of all tenants have; of a fleet with very many, what some thousands of them have."""
+    row = await connection.fetchrow(_PARTS)
+    return PartsInUse(
+        frozenset(() if row is None else row["engines"]), frozenset(() if row is None else row["capabilities"])
+    )
 
 
 async def create_agent(

@@ -7,6 +7,7 @@ from tests.bench.figures import Result
 from tests.bench.rows.backfill import measure_backfill
 from tests.bench.rows.claims import measure_claims
 from tests.bench.rows.fairness import measure_fairness
+from tests.bench.rows.first import measure_first
 from tests.bench.rows.floor import measure_floor
 from tests.bench.rows.latency import measure_accept, measure_first_event, measure_wait
 from tests.bench.rows.memory import measure_memory
@@ -44,6 +45,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "orders": measure_orders,
     "rename": measure_rename,
     "start": measure_start,
+    "first": measure_first,
     "scaling": measure_scaling,
 }
 """By name, in the table's order."""

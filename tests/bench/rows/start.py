@@ -26,7 +26,8 @@ __all__ = ["measure_start"]
 _WARM_S = 7.0
 _API_IMPORT_S = 1.2
 _WORKER_IMPORT_S = 2.5
-_IDLE_MB: Mapping[str, float] = {"worker": 120.0, "api": 90.0}
+_IDLE_MB: Mapping[str, float] = {"api": 90.0}
+"""The worker's are in the row `first`: it loads its engine soon after the start."""
 _TRIED_S = 60.0
 """Longest wait for the first try of providers, which comes within 30 s."""
 

@@ -1,0 +1,101 @@
+"""A worker that is ready loads, in the background, what the first turns would load."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from structlog.testing import capture_logs
+
+from nova_workers.bootstrap.deferred import DeferredEngine
+from nova_workers.bootstrap.worker import WorkerServices, build_worker
+from nova_workers.capabilities.seam import input_schema
+from nova_workers.config import Settings
+from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.engines.anthropic import rehearsal as anthropic_rehearsal
+from nova_workers.engines.openai import rehearsal as openai_rehearsal
+from nova_workers.ledger.tenants.settings import ensure_tenant
+from nova_workers.ledger.workspace.agents import create_agent, delete_agent
+from nova_workers.stopping import stop_tasks
+from nova_workers.worker.warming import Warming
+from tests.support.waiting import until
+
+
+async def _warm(settings: Settings, **agents: AgentSpec) -> WorkerServices:
+    worker = build_worker(settings)
+    async with worker.database.connection() as connection:
+        await ensure_tenant(connection, "ten_warm", name="Warm")
+        for agent_id, spec in agents.items():
+            await create_agent(connection, "ten_warm", agent_id, spec, created_by="test")
+        if "deleted" in agents:
+            await delete_agent(connection, "ten_warm", "deleted")
+    await Warming(worker).run()
+    return worker
+
+
+def _loaded(worker: WorkerServices) -> set[str]:
+    return {name for name, engine in worker.engines.items() if isinstance(engine, DeferredEngine) and engine.is_loaded}
+
+
+async def test_without_agents_that_name_one_the_default_engine_is_loaded(settings: Settings) -> None:
+    worker = await _warm(settings.model_copy(update={"default_engine": "scripted"}), plain=AgentSpec(name="Plain"))
+    assert _loaded(worker) == {"scripted"}
+    await worker.aclose()
+
+
+async def test_engines_and_tools_that_agents_have_are_loaded_and_no_others(settings: Settings) -> None:
+    input_schema.cache_clear()
+    with capture_logs() as logs:
+        worker = await _warm(
+            settings.model_copy(update={"default_engine": "scripted"}),
+            asks=AgentSpec(name="Asks", engine="anthropic", capabilities={"notes": CapabilityGrant()}),
+            # No engine of this fleet: its turns fail with a message of their own.
+            other=AgentSpec(name="Other", engine="missing"),
+            deleted=AgentSpec(name="Deleted", engine="claude_agent", capabilities={"triggers": CapabilityGrant()}),
+        )
+    assert _loaded(worker) == {"scripted", "anthropic"}
+    assert [log["engines"] for log in logs if log["event"] == "worker.warm"] == [["anthropic", "missing", "scripted"]]
+    described = input_schema.cache_info().currsize
+    assert described > 0
+    for given in worker.capabilities.tool_inputs({"notes"}):
+        input_schema(given)
+    assert input_schema.cache_info().currsize == described, "The first turn describes no tool anew."
+    await worker.aclose()
+
+
+async def test_an_engine_that_cannot_be_loaded_does_not_keep_others_from_it(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nova_workers.bootstrap.engines._MODULES", "library_that_is_missing")
+    broken = build_worker(settings.model_copy(update={"default_engine": "scripted"}))
+    with capture_logs() as logs:
+        await Warming(broken).run()
+    events = [log["event"] for log in logs]
+    assert "worker.engine_not_loaded" in events
+    assert "worker.warm" in events
+    await broken.aclose()
+
+
+async def test_warming_waits_for_a_database_that_is_away(settings: Settings) -> None:
+    away = settings.model_copy(
+        update={"default_engine": "scripted", "database_url": SecretStr("postgresql://nova@127.0.0.1:9/none")}
+    )
+    worker = build_worker(away)
+    warming = asyncio.create_task(Warming(worker).run())
+    # What needs no database is loaded meanwhile.
+    await until(lambda: _loaded(worker) == {"scripted"})
+    assert not warming.done()
+    await stop_tasks([warming])
+    await worker.aclose()
+
+
+@pytest.mark.parametrize("rehearse", [anthropic_rehearsal.rehearse, openai_rehearsal.rehearse])
+async def test_a_rehearsal_plays_a_turn_without_a_provider(
+    rehearse: Callable[[str], Awaitable[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Not through a proxy that can reach no loopback address.
+    monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
+    assert await rehearse(str(tmp_path)) == "Ready."
