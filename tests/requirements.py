@@ -281,7 +281,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "mcp.permitted": "No program is started, and no address inside connected to, that the operator did not name.",
     # engines
     "engine.thinking": "A model's thinking is sent back to it unchanged, with its signature.",
-    "engine.output": "With an output schema the answer is a value that matches it, also in the ledger and over HTTP.",
+    "engine.output": "With an output schema a run has an answer that matches it, as a value, or it fails.",
     "engine.limits": "A turn ends cleanly at its bound on model calls, tokens or cost, and its run says at which.",
     "engine.overflow-in-turn": "A turn longer than the window continues after a summary of its first steps.",
     "engine.subagents": "A subagent's calls pass the policy of its turn, and count with the turn's own.",

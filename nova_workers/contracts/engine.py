@@ -280,7 +280,8 @@ class EngineResult:
             and the results of its other calls are in the journal, from which the turn continues.
         deferred_usage: Model usage by the tools of that step.
         tools_available: Names of the tools that the model was offered; None if no model was called.
-        output: With `EngineOptions.output_schema` and ``end_turn``: the answer as a value that matches the schema.
+        output: With `EngineOptions.output_schema` and ``end_turn``: the answer as a value that matches the schema. With
+            any other stop reason there is no such answer, and the run fails.
     """
 
     text: str

@@ -15,7 +15,7 @@ from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.launching import Launcher, new_session_id
 from nova_workers.engines.claude_agent.names import own_name
 from nova_workers.engines.claude_agent.process import Launch
-from nova_workers.engines.claude_agent.transcript import entries_of, fingerprint, kept, rebound
+from nova_workers.engines.claude_agent.transcript import entries_of, fingerprint, is_entry, kept, rebound
 from nova_workers.engines.resilience import Route
 from nova_workers.errors import EngineFailure
 
@@ -117,6 +117,9 @@ class SessionOpener:
             return None
         if history and stored.fingerprint != fingerprint(history):
             _log.info("session_out_of_date", session_id=self._resumed_id)
+            return None
+        if not all(map(is_entry, stored.entries)):
+            _log.warning("session_unreadable", session_id=self._resumed_id)
             return None
         return stored.entries
 

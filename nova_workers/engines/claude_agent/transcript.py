@@ -16,7 +16,7 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, Message, po
 from nova_workers.engines.claude_agent.names import own_name, program_name
 from nova_workers.engines.sent_content import sent_blocks, without_blank_text
 
-__all__ = ["entries_of", "fingerprint", "kept", "rebound", "to_own_names"]
+__all__ = ["entries_of", "fingerprint", "is_entry", "kept", "rebound", "to_own_names"]
 
 _STORED_TYPES = frozenset({"user", "assistant", "attachment", "system"})
 """Kinds of entries that form a conversation. Others are the program's notes on requests, queues and costs."""
@@ -70,6 +70,14 @@ def _sent(message: Message) -> list[ContentBlock]:
     if message.role == "assistant":
         return [_to_program_names(block) for block in without_blank_text(portable(message.content))]
     return [sent.block for sent in sent_blocks(message.content)]
+
+
+def is_entry(stored: object) -> bool:
+    """Return whether a stored value has the form of an entry. One in another is of no session that can be resumed."""
+    if not isinstance(stored, dict):
+        return False
+    entry: JsonObject = stored
+    return isinstance(entry.get("type"), str) and isinstance(entry.get("uuid"), str | None)
 
 
 def rebound(entries: Sequence[JsonObject], session_id: str) -> list[JsonObject]:

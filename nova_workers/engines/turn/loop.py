@@ -168,6 +168,9 @@ class Turn:
         self.conversation.extend(last.messages)
         self._index += 1
         if last.final:
+            if self._check is not None and await self._check.repair(self._tally.text) is not None:
+                # No further response may follow it.
+                raise EngineFailure("The answer does not fulfil the output schema.", kind="model_error", retryable=True)
             return "end_turn"
         self._steering = last.messages[2 if last.tool_calls else 1 :]
         await self._take_steering()

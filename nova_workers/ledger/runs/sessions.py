@@ -38,7 +38,9 @@ async def load_session(connection: Connection, tenant_id: str, engine: str, sess
     rows = await connection.fetch(_LOAD, tenant_id=tenant_id, engine=engine, session_id=session_id)
     if not rows or rows[0]["parent_id"] is not None:
         return None
-    entries: list[JsonObject] = [entry for row in rows for entry in row["entries"]]
+    # What is no list is one entry, of a form that its engine does not know.
+    lists = (each if isinstance(each := row["entries"], list) else [each] for row in rows)
+    entries: list[JsonObject] = [entry for each in lists for entry in each]
     return StoredSession(tuple(entries), rows[-1]["fingerprint"])
 
 

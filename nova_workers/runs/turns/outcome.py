@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Final, Literal
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
 from nova_workers.contracts.runs import FinishStatus
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import RunLost
+from nova_workers.errors import EngineErrorKind, RunLost
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.threads.lease import HeldRun
 from nova_workers.threads.transcript import INTERRUPTED
@@ -25,6 +25,13 @@ __all__ = [
     "out_of_time",
     "with_results",
 ]
+
+_UNANSWERED: Final[Mapping[str, tuple[EngineErrorKind, str]]] = {
+    "turns": ("model_error", "max_turns"),
+    "tokens": ("budget_exceeded", "token_budget"),
+    "cost": ("budget_exceeded", "cost_budget_usd"),
+}
+"""By the limit that ended the turn: the kind of the error, and the agent's setting."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,10 +64,25 @@ def judge(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> 
     if result.stop_reason == "tool_use" and run.stop_at_step and final_step is None:
         # With a final step the turn reached its limit at the same time. That step is not committed, so the run ends.
         return Outcome("requeue", "tool_use")
-    if result.error is not None or result.stop_reason in {"error", "timeout"}:
-        error = result.error or EngineError("timeout", "The turn took longer than its limit.", retryable=True)
-        return Outcome("failed", result.stop_reason, result.text, error, final_step, result)
-    return Outcome("succeeded", result.stop_reason, result.text, step=final_step, result=result)
+    error = result.error
+    if error is None and result.stop_reason in {"error", "timeout"}:
+        error = EngineError("timeout", "The turn took longer than its limit.", retryable=True)
+    elif error is None and result.stop_reason != "end_turn" and run.claim.agent.output_schema is not None:
+        # Only at the end of a turn has the engine checked the answer.
+        error = _unanswered(result)
+    status = "succeeded" if error is None else "failed"
+    return Outcome(status, result.stop_reason, result.text, error, final_step, result)
+
+
+def _unanswered(result: EngineResult) -> EngineError:
+    """Return the error of a run whose turn a limit ended before the answer that its output schema requires."""
+    kind, limit = _UNANSWERED.get(result.limit or "", ("model_error", "max_tokens"))
+    return EngineError(
+        kind,
+        f"The turn reached its limit ({limit}) before an answer that fulfils the output schema, so there is none. Give "
+        "the agent a higher limit, or less to do in one turn.",
+        retryable=False,
+    )
 
 
 def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:

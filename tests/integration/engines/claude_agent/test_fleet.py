@@ -105,6 +105,11 @@ async def test_a_session_is_seen_by_its_tenant_and_its_engine_only(harness: Harn
         assert await load_session(connection, "ten_other", "claude_agent", "s2") is None
         assert await load_session(connection, harness.tenant_id, "other", "s2") is None
         assert await load_session(connection, harness.tenant_id, "claude_agent", "gone") is None
+        # What another program wrote is left to the engine, which knows its entries.
+        await connection.execute("UPDATE engine_sessions SET entries = '7' WHERE id = 's2'")
+        unreadable = await load_session(connection, harness.tenant_id, "claude_agent", "s2")
+        assert unreadable is not None
+        assert unreadable.entries[-1:] == (7,)
         # An incomplete session is not used.
         await connection.execute("DELETE FROM engine_sessions WHERE id = 's1'")
         assert await load_session(connection, harness.tenant_id, "claude_agent", "s2") is None

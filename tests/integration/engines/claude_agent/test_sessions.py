@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
+
+import pytest
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import Message, text_block
@@ -55,14 +58,23 @@ async def test_a_session_continues_from_the_given_turn(
     assert conversation_of(server) == [("user", "a"), ("assistant", "A."), ("user", "c")]
 
 
+@pytest.mark.parametrize(
+    "entries",
+    [
+        ({"type": "nonsense"},),
+        (7, None, ["type"]),
+        ({"type": "user", "uuid": "u", "message": 7}, {"type": "assistant", "uuid": "v", "message": {"content": 3}}),
+    ],
+    ids=["unknown", "no objects", "no messages"],
+)
 async def test_an_unreadable_session_is_replaced_by_one_from_the_ledger(
-    make_engine: MakeEngine, server: ModelServer, sessions: Sessions
+    make_engine: MakeEngine, server: ModelServer, sessions: Sessions, entries: Any
 ) -> None:
     engine, history = make_engine(), (Message("user", (text_block("a"),)), Message("assistant", (text_block("A."),)))
     server.reply(text_response("A."), text_response("B."))
     first = await engine.run("a", options(sessions=sessions), "sandbox")
     assert first.session_id is not None
-    broken = replace(sessions.saved[first.session_id], entries=({"type": "nonsense"},))
+    broken = replace(sessions.saved[first.session_id], entries=entries)
     sessions.saved[first.session_id] = broken
     second = await engine.run("b", options(sessions=sessions, history=history), "sandbox", session_id=first.session_id)
     assert (second.text, second.error) == ("B.", None)

@@ -20,6 +20,8 @@ from tests.support.servers.model_server import ModelServer, Part, Stream, model_
 USAGE = {"input_tokens": 900, "output_tokens": 100}
 CALLS = Stream((Part("text", ["On"]), Part("tool", ("toolu_1", "memory_list", {}))), usage=USAGE)
 
+CUT = Stream((Part("text", ['{"city": "U']),), stop_reason="max_tokens", usage=USAGE)
+
 
 @pytest.fixture
 async def server(harness: Harness) -> AsyncIterator[ModelServer]:
@@ -73,6 +75,31 @@ async def test_an_answer_that_never_matches_its_schema_leaves_no_value(harness: 
     server.reply(Stream((Part("text", ["7"]),)))
     run = await _run(harness, output_schema={"type": "string"})
     assert (run.status, run.output) == ("failed", None)
+
+
+@pytest.mark.parametrize(
+    ("bound", "reply", "kind", "named"),
+    [
+        ({"max_tokens": 20}, CUT, "model_error", "max_tokens"),
+        ({"max_turns": 1}, CALLS, "model_error", "max_turns"),
+        ({"token_budget": 500}, CALLS, "budget_exceeded", "token_budget"),
+        ({"cost_budget_usd": 0.000001}, CALLS, "budget_exceeded", "cost_budget_usd"),
+        # The answer that is sent back reaches the limit as well.
+        ({"max_turns": 1}, Stream((Part("text", ["no JSON"]),)), "model_error", "max_turns"),
+        ({}, Stream((Part("text", ["7"]),), stop_reason="refusal"), "model_error", "refused"),
+    ],
+    ids=["cut", "turns", "tokens", "cost", "sent back", "refusal"],
+)
+@proves("engine.output")
+async def test_without_an_answer_that_matches_its_schema_a_run_fails(
+    harness: Harness, server: ModelServer, bound: dict[str, Any], reply: Stream, kind: str, named: str
+):
+    server.reply(reply)
+    spec = {"capabilities": {"memory": {}}, "model": "claude-sonnet-5-5", "output_schema": {"type": "object"}}
+    run = await _run(harness, **spec, **bound)
+    assert (run.status, run.output) == ("failed", None)
+    assert run.error is not None
+    assert (run.error.kind, named in run.error.message) == (kind, True)
 
 
 @pytest.mark.parametrize(
