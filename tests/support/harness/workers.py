@@ -9,7 +9,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.executor import build_executor
+from nova_workers.bootstrap.deferred import DeferredToolServer
+from nova_workers.bootstrap.executor import build_capabilities, build_executor
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock, SystemClock
@@ -114,9 +115,14 @@ class Worker:
             metrics=self.metrics,
             tracing=tracing,
             orchestrated=TreeTransitions(harness.bells, canceller),
-            calls=calls,
-            orchestrator=build_orchestrator(*tools, CommandRunner(ShellSettings())),
-            orchestrations=build_starter(*tools, harness.settings),
+            capabilities=build_capabilities(
+                harness.settings,
+                calls,
+                DeferredToolServer(calls),
+                build_orchestrator(*tools, CommandRunner(ShellSettings())),
+                build_starter(*tools, harness.settings),
+                clock=clock,
+            ),
         )
         self._background: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
