@@ -19,7 +19,7 @@ from nova_workers.engines.claude_agent.reading import usage_of
 from nova_workers.engines.codex.program import Codex
 from nova_workers.engines.gemini.program import Gemini
 from nova_workers.engines.openai.failures import stream_failure
-from nova_workers.engines.openai.wire import counted
+from nova_workers.engines.openai.untyped import counted
 from nova_workers.engines.prices import ModelPrice, PriceList
 from nova_workers.engines.programs.frames import Finished
 from nova_workers.engines.resilience import AttemptFailed
@@ -56,15 +56,15 @@ def _anthropic(value: Any) -> TokenUsage:
 
 
 def _openai(value: Any) -> TokenUsage:
-    details = SimpleNamespace(cached_tokens=value, cache_write_tokens=value, reasoning_tokens=value)
-    usage = SimpleNamespace(
-        prompt_tokens=value,
-        completion_tokens=value,
-        prompt_tokens_details=details,
-        completion_tokens_details=details,
-    )
+    details = {"cached_tokens": value, "cache_write_tokens": value, "reasoning_tokens": value}
+    usage = {
+        "prompt_tokens": value,
+        "completion_tokens": value,
+        "prompt_tokens_details": details,
+        "completion_tokens_details": details,
+    }
     tokens = counted(usage, read="prompt_tokens", produced="completion_tokens")
-    return PriceList(None, PRICE).priced(tokens, ("m",))
+    return PriceList(None, PRICE).priced(tokens or TokenUsage(), ("m",))
 
 
 def _claude_agent(value: Any) -> TokenUsage:
