@@ -24,6 +24,7 @@ from nova_workers.runs.attempt import ExecutorParts
 from nova_workers.runs.executor import RunExecutor
 from nova_workers.runs.fairness import FairQueue
 from nova_workers.runs.orchestrated import OrchestratedRuns
+from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.runs.turns.assembly import TurnAssembler
 from nova_workers.runs.turns.compaction import Compactor
 from nova_workers.runs.turns.directories import AgentDirectories
@@ -87,6 +88,7 @@ def build_executor(
     tracing: Tracing,
     orchestrated: OrchestratedRuns,
     capabilities: CapabilityRegistry,
+    suspects: SuspectRuns | None = None,
 ) -> RunExecutor:
     """Build the executor of a worker process.
 
@@ -106,6 +108,7 @@ def build_executor(
         tracing: Of the process.
         orchestrated: What orchestrations do at transitions of their agents' runs.
         capabilities: Those that agents may be granted.
+        suspects: Executes suspect runs; None lets this process execute them.
     """
     turns = TurnRunner(
         TurnAssembler(
@@ -129,7 +132,7 @@ def build_executor(
             worker_id=worker_id,
             database=database,
             locks=locks,
-            fair_queue=FairQueue(database, dispatcher, pool=pool),
+            fair_queue=FairQueue(database, dispatcher, pool=pool, suspects=suspects),
             keeper=keeper,
             publisher=publisher,
             dispatcher=dispatcher,
@@ -140,5 +143,6 @@ def build_executor(
             tracing=tracing,
             effects=effects,
             orchestrated=orchestrated,
+            suspects=suspects,
         )
     )

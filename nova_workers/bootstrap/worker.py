@@ -51,6 +51,7 @@ from nova_workers.runs.executor import RunExecutor
 from nova_workers.runs.lost_workers import LostWorkers
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
+from nova_workers.runs.suspects import SingleRunProcess, SuspectRuns
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.shell_sandbox import SandboxKind
@@ -86,6 +87,7 @@ class WorkerServices:
     executor: RunExecutor
     reconciler: Reconciler
     lost_workers: LostWorkers
+    suspects: SuspectRuns
     task_scheduler: TaskScheduler
     trigger_ticker: TriggerTicker
     model_rankings: RankingRefresher
@@ -161,12 +163,13 @@ class WorkerServices:
             await asyncio.to_thread(self.metrics_server.close)
 
 
-def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerServices:
+def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_single_run: bool = False) -> WorkerServices:
     """Build a worker's services. Nothing is connected before `WorkerServices.start`.
 
     Args:
         settings: The settings of the process.
         metrics: Those of the process; None makes some.
+        is_single_run: Whether the process executes one run, and so may execute a suspect itself.
 
     Raises:
         ConfigurationError: A setting cannot be used.
@@ -209,6 +212,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         clock=clock,
         embedder=provider,
     )
+    suspects = SuspectRuns(SingleRunProcess.start, dispatcher, metrics)
     executor = build_executor(
         settings,
         database,
@@ -225,6 +229,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
         tracing=tracing,
         orchestrated=TreeTransitions(dispatcher, canceller),
         capabilities=capabilities,
+        suspects=None if is_single_run else suspects,
     )
     reconciler = Reconciler(
         database,
@@ -258,6 +263,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None) -> WorkerSe
             worker_id=worker_id,
             every_s=settings.runs.lost_workers_every_s,
         ),
+        suspects=suspects,
         model_rankings=RankingRefresher(database, settings.orchestration),
         model_judge=ModelJudge(
             database,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.content import ContentBlock
@@ -27,6 +27,7 @@ from nova_workers.vocabulary import (
 
 __all__ = [
     "COMMON_POOL",
+    "SHARED_LOSSES",
     "Accepted",
     "CancelReason",
     "CancelRequest",
@@ -78,6 +79,10 @@ class WorkerPool:
 
 
 COMMON_POOL = WorkerPool()
+
+SHARED_LOSSES: Final = 2
+"""With so many losses since its last committed step a run is suspect: what ended its workers may have been the run. It
+executes in a process of its own from then on, so that a further loss is its own and harms no other run."""
 
 
 def pool_queue(queue: str, pool: str) -> str:
@@ -173,7 +178,7 @@ class Claim:
     fence: int
     attempt: int
     losses: int
-    """Leases of this run that expired."""
+    """Workers that were lost with this run since its last committed step."""
     max_attempts_spent: bool
     cancel_reason: CancelReason | None
     """Set if the run was canceled before this claim: end it without a model call."""

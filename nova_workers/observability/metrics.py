@@ -111,6 +111,12 @@ class Metrics:
             ["outcome"],
             registry=registry,
         )
+        self.suspects = Counter(
+            "nova_suspect_processes_total",
+            "Child processes of a worker for a run that lost other workers. outcome: ended, or lost (it died).",
+            ["outcome"],
+            registry=registry,
+        )
         self.doorbells = Counter(
             "nova_doorbells_total",
             "Doorbells. outcome: rung, lost (the reconciler rings again) or rerung.",

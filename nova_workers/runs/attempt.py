@@ -30,6 +30,7 @@ from nova_workers.runs.orchestrated import AfterTransition, OrchestratedRuns
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.persist import persist
 from nova_workers.runs.reports import RunReports
+from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.runs.suspend import new_waits
 from nova_workers.runs.turns.facts import turn_facts
 from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored, with_results
@@ -66,6 +67,8 @@ class ExecutorParts:
     effects: tuple[PlannedEffect, ...]
     """Post-run work, in order."""
     orchestrated: OrchestratedRuns
+    suspects: SuspectRuns | None
+    """Executes suspect runs; None where this process may do so."""
 
 
 class AttemptRunner:

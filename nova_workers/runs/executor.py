@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from dataclasses import replace
 
 import structlog
 from redis.exceptions import RedisError
@@ -15,7 +16,7 @@ from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, WorkerPool
 from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ids import new_id, new_ulid
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.runs.claim import Capped, Elsewhere, claim_next, lock_caps
+from nova_workers.ledger.runs.claim import Capped, Elsewhere, Suspect, claim_next, lock_caps
 from nova_workers.observability.redaction import hiding
 from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.attempt import AttemptRunner, ExecutorParts
@@ -44,11 +45,24 @@ class RunExecutor:
         self._pool = parts.fair_queue.pool
         self.draining = False
         """Set while the process drains: it passes doorbells on to other workers."""
+        self._makes_way = False
         self._grace_is_over = False
         self.slots = 0
         """Worker slots of the process; 0 if unknown."""
         self._answering = 0
         self._unlocking: set[asyncio.Task[None]] = set()
+
+    def drain(self) -> None:
+        """Claim nothing more, and requeue every run at its next step boundary. Returns at once."""
+        self.draining = True
+        for run in self._parts.keeper.held:
+            run.stop_at_step = True
+
+    def make_way(self) -> None:
+        """Requeue a run, once it is not suspect any more, at its next step boundary. Returns at once."""
+        self._makes_way = True
+        for run in self._parts.keeper.held:
+            run.make_way()
 
     def stop_in_mid_step(self) -> None:
         """Stop and requeue every run within its step: the grace of the drain is over. Returns at once."""
@@ -96,21 +110,35 @@ class RunExecutor:
         bell = Doorbell(new_id("run"), new_id("thr"), "interactive")
         await self._work_on(bell, most_waiting=self.slots)
 
+    async def answer_alone(self, bell: Doorbell) -> None:
+        """Execute the next run of a doorbell's thread, also a suspect, and no other run."""
+        try:
+            await self._work_on(bell, once=True)
+        except Unavailable as error:
+            _log.warning("doorbell.waits", run_id=bell.run_id, error=error.message)
+            await asyncio.sleep(_RING_AGAIN_S)
+            self._parts.dispatcher.ring_runs([bell])
+
     async def _serve_fairly(self, bell: Doorbell, tried: set[str]) -> None:
         """Execute a run of the most entitled thread; if another worker takes it first, try the next one."""
-        for _ in range(_TRIES):
+        tries = 0
+        while tries < _TRIES:
             async with self._parts.fair_queue.next(bell, tried) as chosen:
                 if chosen.thread_id in tried or await self._work_on(chosen):
                     return
                 tried.add(chosen.thread_id)
+            # A thread that begins with a suspect is not chosen again, and does not use up this doorbell.
+            suspects = self._parts.suspects
+            tries += suspects is None or chosen.thread_id not in suspects.thread_ids
 
-    async def _work_on(self, bell: Doorbell, *, most_waiting: int | None = None) -> bool | None:
+    async def _work_on(self, bell: Doorbell, *, most_waiting: int | None = None, once: bool = False) -> bool | None:
         """Execute the next run of a thread.
 
         Args:
             bell: The thread's doorbell.
             most_waiting: Do nothing while more doorbells wait on the queue. With fewer, each is served at once, so
                 there is nothing to choose. None does not look.
+            once: Ring for what came meanwhile, in place of executing it too.
 
         Returns:
             Whether there was a run: False also if another worker holds the thread. None if more doorbells wait.
@@ -135,6 +163,8 @@ class RunExecutor:
                     following = await self._next_under_cap(capped) or following
             finally:
                 signaled = await self._unlock(bell, token)
+            if signaled and once:
+                following = following or bell
             if following is not None:
                 # Through the broker, not in this slot: one thread's long queue must not delay other threads. The run is
                 # of the same tenant, and so of this pool.
@@ -185,7 +215,8 @@ class RunExecutor:
     async def _claimed(self, bell: Doorbell, token: str) -> AsyncGenerator[HeldRun | None]:
         """Claim the next run of a thread and hold it within the block; yield None if there is none for this worker.
 
-        A run that another pool of workers executes is announced to that pool.
+        A run that another pool of workers executes is announced to that pool, and a suspect is left to a process of
+        its own.
 
         Within the block, log lines and spans carry the run's ids and its redactor is current. A lost run ends the block
         without an error.
@@ -193,17 +224,25 @@ class RunExecutor:
         parts = self._parts
         requested_s = parts.clock.monotonic_s()
         claim = await claim_run(
-            parts.database, bell.thread_id, worker_id=parts.worker_id, runs=parts.settings.runs, pool=self._pool
+            parts.database,
+            bell.thread_id,
+            worker_id=parts.worker_id,
+            runs=parts.settings.runs,
+            pool=self._pool,
+            with_suspects=parts.suspects is None,
         )
         if isinstance(claim, Elsewhere):
             parts.dispatcher.ring_runs([bell.in_pool(claim.pool)])
-            claim = None
-        if claim is None:
+        elif isinstance(claim, Suspect) and parts.suspects is not None:
+            parts.suspects.execute(replace(bell, run_id=claim.run_id))
+        if not isinstance(claim, Claim):
             yield None
             return
         run = parts.keeper.keep(claim, token, requested_s=requested_s)
         # The drain may have begun, and its grace may have ended, while the claim was on its way.
         run.stop_at_step = self.draining
+        if self._makes_way:
+            run.make_way()
         if self._grace_is_over:
             run.abort.abort("drain")
         with (
@@ -235,19 +274,25 @@ class RunExecutor:
 
 
 async def claim_run(
-    database: Database, thread_id: str, *, worker_id: str, runs: RunSettings, pool: WorkerPool = COMMON_POOL
-) -> Claim | Elsewhere | None:
+    database: Database,
+    thread_id: str,
+    *,
+    worker_id: str,
+    runs: RunSettings,
+    pool: WorkerPool = COMMON_POOL,
+    with_suspects: bool = True,
+) -> Claim | Elsewhere | Suspect | None:
     """Claim the next run of a thread.
 
     Returns:
-        The claim; or that it is another pool's; None if no run is queued, another run is active, or a pause or a full
-        cap prevents it.
+        The claim; that the next run is for another pool, or for a process of its own; None if no run is queued, another
+        run is active, or a pause or a full cap prevents it.
 
     Raises:
         Unavailable: The database does not answer.
     """
 
-    async def claim_on(connection: Connection, *, caps_locked: bool) -> Claim | Capped | Elsewhere | None:
+    async def claim_on(connection: Connection, *, caps_locked: bool) -> Claim | Capped | Elsewhere | Suspect | None:
         return await claim_next(
             connection,
             thread_id,
@@ -255,6 +300,7 @@ async def claim_run(
             lease_ttl_s=runs.lease_ttl_s,
             max_attempts=runs.max_attempts,
             pool=pool,
+            with_suspects=with_suspects,
             caps_locked=caps_locked,
         )
 

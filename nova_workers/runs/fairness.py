@@ -15,6 +15,7 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import COMMON_POOL, Doorbell, WorkerPool
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import Entitled, Served, find_entitled
+from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.vocabulary import RUN_QUEUES
 
 __all__ = ["FairQueue", "FairScheduler"]
@@ -55,14 +56,23 @@ class FairScheduler:
 class FairQueue:
     """Chooses the thread to serve next, where more doorbells wait than this process has free slots."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, *, pool: WorkerPool = COMMON_POOL) -> None:
+    def __init__(
+        self,
+        database: Database,
+        dispatcher: Dispatcher,
+        *,
+        pool: WorkerPool = COMMON_POOL,
+        suspects: SuspectRuns | None = None,
+    ) -> None:
         """Choose among the tenants of a pool of workers.
 
         Args:
             database: The ledger.
             dispatcher: Gets the doorbells of another pool that another thread's run was served for.
             pool: The pool.
+            suspects: Executes suspect runs, which then need no slot; None chooses them like any other.
         """
+        self._suspects = suspects
         self._database = database
         self._dispatcher = dispatcher
         self.pool = pool
@@ -75,12 +85,13 @@ class FairQueue:
         """Choose the thread to serve in the slot that a doorbell occupies.
 
         Other slots of this process do not choose the same thread while the block lasts. If no thread is entitled, or
-        the doorbell's own thread only has a run to end, yield the doorbell itself.
+        the doorbell's own thread has a run that needs no slot, yield the doorbell itself.
 
         Args:
             bell: The doorbell.
             tried: Threads that had nothing to claim.
         """
+        elsewhere = frozenset[str]() if self._suspects is None else self._suspects.thread_ids
         async with self._choosing:
             async with self._database.connection() as connection:
                 entitled = await find_entitled(
@@ -88,10 +99,11 @@ class FairQueue:
                     bell.run_queue,
                     self._scheduler.served,
                     pool=self.pool,
-                    excluded_threads=tried | self._chosen,
+                    excluded_threads=tried | self._chosen | elsewhere,
                     doorbell_thread_id=None if bell.thread_id in tried else bell.thread_id,
+                    with_suspects=self._suspects is None,
                 )
-            if entitled is None or entitled.ends_first:
+            if entitled is None or entitled.needs_no_slot:
                 chosen = bell
             else:
                 chosen = entitled.bell

@@ -84,6 +84,14 @@ class LostWorkers:
                 _log.exception("lost_workers.crashed")
             await asyncio.sleep(self._every_s)
 
+    async def hold(self) -> None:
+        """Take the lock now, before `run` does, so that no claim comes before it. Best effort."""
+        try:
+            if not await self._session.is_shared():
+                await self.look()
+        except Unavailable as error:
+            _log.warning("lost_workers.cannot_look", error=error.message)
+
     async def look(self) -> int:
         """Look once, and return how many runs were recovered.
 

@@ -13,7 +13,7 @@ from redis.exceptions import RedisError
 from nova_workers.clock import Clock
 from nova_workers.config import RunSettings
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.contracts.runs import CancelReason, Claim
+from nova_workers.contracts.runs import SHARED_LOSSES, CancelReason, Claim
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.leases import renew_leases
@@ -43,12 +43,26 @@ class HeldRun:
     """When another worker may have taken the run although its lease had not expired."""
     stop_at_step: bool = False
     """Set by a drain: requeue the run at its next step boundary."""
+    is_cleared: bool = True
+    """Whether the run is not suspect, or not any more."""
+    makes_way: bool = False
+    """Whether to requeue it at its next step boundary once it is cleared."""
     ending: bool = False
     """The end is being written: a lease that is not renewed now does not count as lost."""
 
     def is_trusted(self, now_s: float) -> bool:
         """Return whether no other worker can hold the run at a time of the monotonic clock."""
         return now_s - self.renewed_s <= self.trusted_s
+
+    def clear(self) -> None:
+        """Note that a step was committed which shows that the run did not end its workers."""
+        self.is_cleared = True
+        self.stop_at_step = self.stop_at_step or self.makes_way
+
+    def make_way(self) -> None:
+        """Requeue the run at its next step boundary once it is cleared."""
+        self.makes_way = True
+        self.stop_at_step = self.stop_at_step or self.is_cleared
 
     @property
     def is_doubted(self) -> bool:
@@ -88,7 +102,14 @@ class LeaseKeeper:
             requested_s: Monotonic time before the claim was sent; the lease began no earlier.
         """
         trusted_s = self._settings.lease_ttl_s * 2 / 3
-        run = HeldRun(claim, token, AbortSignal(), renewed_s=requested_s, trusted_s=trusted_s)
+        run = HeldRun(
+            claim,
+            token,
+            AbortSignal(),
+            renewed_s=requested_s,
+            trusted_s=trusted_s,
+            is_cleared=claim.losses < SHARED_LOSSES,
+        )
         if claim.cancel_reason is not None:
             run.abort.abort(claim.cancel_reason)
         former = self._held.get(claim.run_id)

@@ -36,6 +36,7 @@ class Presence:
         slots: int,
         sandbox: str | None,
         busy: Callable[[], int],
+        suspects: Callable[[], int],
         draining: Callable[[], bool],
         heartbeat_dir: Path | None,
     ) -> None:
@@ -46,6 +47,7 @@ class Presence:
         self._slots = slots
         self._sandbox = sandbox
         self._busy = busy
+        self._suspects = suspects
         self._draining = draining
         self._heartbeat_dir = heartbeat_dir
 
@@ -72,6 +74,7 @@ class Presence:
             "slots": self._slots,
             "sandbox": self._sandbox,
             "busy": self._busy(),
+            "suspects": self._suspects(),
             "draining": self._draining(),
             "seen_at": now.isoformat(),
         }

@@ -95,6 +95,7 @@ class WorkerProcess:
     def stop(self) -> None:
         """Close the services and the loop, after every Celery task has ended."""
         write_lines_at_once()
+        self.thread.call(self.services.suspects.ended())
         self.thread.call(self._close(), _CLOSE_S)
         self.thread.stop(_CLOSE_S)
 
@@ -114,6 +115,7 @@ class WorkerProcess:
             slots=slots,
             sandbox=services.sandbox,
             busy=lambda: len(services.keeper.held),
+            suspects=lambda: services.suspects.executing,
             draining=lambda: services.executor.draining,
             heartbeat_dir=self._settings.worker.heartbeat_dir,
         )
@@ -132,14 +134,13 @@ class WorkerProcess:
     def _drain(self) -> None:
         write_lines_at_once()
         services = self.services
-        services.executor.draining = True
+        services.executor.drain()
+        services.suspects.drain()
         services.effects.drain()
         services.model_judge.drain()
         services.backfill.drain()
         services.retention.drain()
         services.deliveries.drain()
-        for run in services.keeper.held:
-            run.stop_at_step = True
         grace_s = self._settings.worker.drain_grace_s
         _log.info("worker.draining", runs=len(services.keeper.held), grace_s=grace_s)
         asyncio.get_running_loop().call_later(grace_s, services.executor.stop_in_mid_step)

@@ -50,6 +50,7 @@ async def test_after_a_busy_day_every_key_has_a_ttl(harness: Harness):
         slots=1,
         sandbox=None,
         busy=lambda: 0,
+        suspects=lambda: 0,
         draining=lambda: False,
         heartbeat_dir=None,
     )

@@ -152,7 +152,9 @@ def _show(session: Session, view: FleetView) -> None:
                 (
                     f"{worker.host}:{worker.pid}",
                     bar(worker.busy, worker.slots),
-                    f"{worker.busy}/{worker.slots}" + (" draining" if worker.draining else ""),
+                    f"{worker.busy}/{worker.slots}"
+                    + (f" + {worker.suspects} alone" if worker.suspects else "")
+                    + (" draining" if worker.draining else ""),
                     ", ".join(worker.queues),
                     stamp(worker.seen_at),
                 )

@@ -63,6 +63,8 @@ class WorkerView(View):
     queues: list[str]
     slots: int
     busy: int
+    suspects: int = 0
+    """Suspect runs that it executes in processes of their own, which are not among the busy slots."""
     draining: bool
     sandbox: str | None = None
     """What confines commands there: ``bubblewrap``, ``namespaces`` or ``landlock``; null is nothing."""

@@ -8,7 +8,7 @@ from datetime import timedelta
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.orchestration import OrchestrationPlace
-from nova_workers.contracts.runs import COMMON_POOL, Claim, DailyBudgets, WorkerPool
+from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Claim, DailyBudgets, WorkerPool
 from nova_workers.errors import NewerValue
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
@@ -17,12 +17,14 @@ from nova_workers.ledger.runs.finish import requeue_claimed
 from nova_workers.ledger.stored import read_stored
 
 __all__ = [
+    "ANY_LOSSES",
     "PAUSED",
     "PAUSED_BY_PEOPLE",
     "TENANT_BUDGET",
     "TENANT_POOL",
     "Capped",
     "Elsewhere",
+    "Suspect",
     "claim_next",
     "lock_caps",
 ]
@@ -119,7 +121,7 @@ def _claiming(has_room: str) -> str:
     The lock on the thread's row and `active_run_id IS NULL` let one claim through; the fence grows in the same
     statement, so every later write can distinguish this claim from all before. Order: a run that was begun, then one
     that interrupted, then by seq. Queued runs of a deleted thread are claimed to be canceled, so that none stays queued
-    forever. Runs that are only to be ended need no room.
+    forever. Runs that are only to be ended need no room, and no process of their own.
 
     The queued runs are found by the parameter: joined to `thread`, a plan that was made while few runs were queued
     reads those of all threads.
@@ -135,7 +137,9 @@ WITH thread AS (
      WHERE id = :thread_id AND active_run_id IS NULL
        FOR UPDATE
 ), next AS (
-    SELECT r.id, r.tenant_id, r.queued_at, r.cancel_requested_at IS NOT NULL OR t.deleted AS over,
+    SELECT r.id, r.tenant_id, r.queued_at,
+           r.cancel_requested_at IS NOT NULL OR t.deleted OR r.losses >= :max_attempts AS over,
+           r.losses >= :most_losses AS suspect,
            (SELECT {TENANT_POOL} FROM tenants w WHERE w.id = r.tenant_id) AS pool
       FROM runs r, thread t
      WHERE r.thread_id = :thread_id AND r.status = 'queued'
@@ -152,7 +156,7 @@ WITH thread AS (
       FROM next n, thread t, agents a, tenants w
      WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
        AND (n.over OR n.pool = :pool)
-       AND (n.over OR {has_room})
+       AND (n.over OR (NOT n.suspect AND {has_room}))
     RETURNING {_CLAIMED}, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
               t.orchestration_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
@@ -168,7 +172,8 @@ WITH thread AS (
 ), query AS (
     {_QUERY}
 )
-SELECT n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool AS next_is_ours, n.pool AS next_pool,
+SELECT n.id AS next_id, n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool AS next_is_ours, n.pool AS next_pool,
+       n.suspect AND NOT n.over AS next_is_suspect,
        c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
        c.fence, c.attempt, c.losses, c.losses >= :max_attempts AS spent,
        c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
@@ -188,6 +193,9 @@ SELECT n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool AS next_is_ours, 
                            AND v.version = c.agent_version
 """
 
+
+ANY_LOSSES = 2**31 - 1
+"""More losses than a run can have."""
 
 _UNCAPPED = "(w.max_running IS NULL AND a.max_running IS NULL)"
 _BELOW_CAPS = """
@@ -234,6 +242,13 @@ class Elsewhere:
     pool: str
 
 
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The next run lost so many workers that it is executed in a process of its own."""
+
+    run_id: str
+
+
 async def lock_caps(connection: Connection, tenant_id: str) -> None:
     """Serialize claims under a tenant's caps until the transaction ends."""
     await connection.execute(_LOCK_CAPS, tenant_id=tenant_id)
@@ -247,12 +262,14 @@ async def claim_next(
     lease_ttl_s: float,
     max_attempts: int,
     pool: WorkerPool = COMMON_POOL,
+    with_suspects: bool = True,
     caps_locked: bool = False,
-) -> Claim | Capped | Elsewhere | None:
+) -> Claim | Capped | Elsewhere | Suspect | None:
     """Claim a thread's next run, in one statement, and read what the worker needs for it.
 
     Args:
         pool: The pool of the worker. Runs that are only to be ended are claimed by any.
+        with_suspects: Whether the process executes this run alone, and so may claim a suspect.
         caps_locked: Whether the transaction already holds `lock_caps` of the tenant.
 
     Returns:
@@ -269,6 +286,7 @@ async def claim_next(
         turn_id=new_id("turn"),
         message_id=new_id("msg"),
         max_attempts=max_attempts,
+        most_losses=ANY_LOSSES if with_suspects else SHARED_LOSSES,
         pool=pool.name,
         trust_pools=dict(pool.by_trust),
     )
@@ -276,6 +294,8 @@ async def claim_next(
         return None
     if not row["next_is_ours"]:
         return Elsewhere(row["next_pool"])
+    if row["next_is_suspect"]:
+        return Suspect(row["next_id"])
     if row["id"] is None:
         return None if caps_locked else Capped(row["next_tenant_id"])
     details: Row | None = None

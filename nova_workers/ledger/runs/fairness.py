@@ -10,9 +10,9 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import timedelta
 
-from nova_workers.contracts.runs import COMMON_POOL, Doorbell, WorkerPool
+from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Doorbell, WorkerPool
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.runs.claim import PAUSED, TENANT_POOL
+from nova_workers.ledger.runs.claim import ANY_LOSSES, PAUSED, TENANT_POOL
 
 __all__ = ["Entitled", "Served", "find_entitled", "take_doorbells_under_caps"]
 
@@ -81,8 +81,9 @@ SELECT h.id FROM threads h WHERE h.id IN ({_FRONT_THREADS}) AND h.active_run_id 
 # served agents. A tenant that already has its share of the running runs, rounded up, comes last; of the others the one
 # with the least dealt for its weight is next. Tenants are examined in that order until one has a free thread. Within a
 # tenant: priority, then the agent with the fewest running runs, the longest not served, and the oldest run. Runs behind
-# the first 256 of an agent are examined only if none of those is on a free thread. `ends_first`: the doorbell's thread
-# has a canceled run, which needs only to be ended.
+# the first 256 of an agent are examined only if none of those is on a free thread. `needs_no_slot`: the thread of the
+# doorbell has a canceled run, which needs only to be ended, or a suspect, which executes in a process of its own. A
+# suspect is chosen by its own doorbell only, unless this process may execute it.
 _ENTITLED = f"""
 WITH {_OPEN}, tenant AS MATERIALIZED (
     SELECT o.tenant_id, o.weight,
@@ -97,7 +98,7 @@ WITH {_OPEN}, tenant AS MATERIALIZED (
 SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
        EXISTS (SELECT FROM runs c
                 WHERE c.thread_id = :doorbell_thread_id AND c.status = 'queued'
-                  AND c.cancel_requested_at IS NOT NULL) AS ends_first,
+                  AND (c.cancel_requested_at IS NOT NULL OR c.losses >= :most_losses)) AS needs_no_slot,
        (SELECT {TENANT_POOL} FROM threads h JOIN tenants w ON w.id = h.tenant_id
          WHERE h.id = :doorbell_thread_id) AS doorbell_pool
   FROM tenant t
@@ -108,7 +109,7 @@ SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
               (SELECT q.id, q.thread_id, q.priority, q.queued_at
                  FROM (SELECT q.id, q.thread_id, q.priority, q.queued_at
                          FROM runs q
-                        WHERE {_LINE}
+                        WHERE {_LINE} AND q.losses < :most_losses
                         ORDER BY q.priority DESC, q.queued_at
                         LIMIT {_FRONT}) q
                 WHERE NOT q.thread_id = ANY(:excluded_threads::text[]) AND {_FREE}
@@ -117,7 +118,8 @@ SELECT t.tenant_id, t.weight, t.dealt, best.agent_id, best.id, best.thread_id,
               UNION ALL
               (SELECT q.id, q.thread_id, q.priority, q.queued_at
                  FROM runs q
-                WHERE {_LINE} AND q.thread_id NOT IN ({_FRONT_THREADS} UNION ALL {_RUNNING_THREADS})
+                WHERE {_LINE} AND q.losses < :most_losses
+                  AND q.thread_id NOT IN ({_FRONT_THREADS} UNION ALL {_RUNNING_THREADS})
                   AND NOT q.thread_id = ANY(:excluded_threads::text[]) AND {_FREE}
                 ORDER BY q.priority DESC, q.queued_at
                 LIMIT 1)
@@ -184,8 +186,8 @@ class Entitled:
     weight: int
     dealt: float
     """What its tenant had been dealt before this run."""
-    ends_first: bool
-    """The doorbell's thread has a canceled run, which needs only to be ended and so goes first."""
+    needs_no_slot: bool
+    """The doorbell's thread has a run that is canceled, or executes in a process of its own, and so goes first."""
     doorbell_pool: str | None = None
     """The pool of workers that the doorbell's thread needs; None without a doorbell."""
 
@@ -199,6 +201,7 @@ async def find_entitled(
     tenant_id: str | None = None,
     excluded_threads: Collection[str] = (),
     doorbell_thread_id: str | None = None,
+    with_suspects: bool = True,
 ) -> Entitled | None:
     """Return the run that goes next on a queue.
 
@@ -208,6 +211,7 @@ async def find_entitled(
         tenant_id: Only of this tenant.
         excluded_threads: Threads to leave out.
         doorbell_thread_id: The thread of the doorbell.
+        with_suspects: Whether a run that lost many workers may be chosen like any other.
 
     Returns:
         None if every queued run is behind a held thread, a pause or a full cap.
@@ -227,6 +231,7 @@ async def find_entitled(
         excluded_threads=list(excluded_threads),
         doorbell_thread_id=doorbell_thread_id,
         last_tenant_id=served.last,
+        most_losses=ANY_LOSSES if with_suspects else SHARED_LOSSES,
     )
     if row is None:
         return None
@@ -237,7 +242,7 @@ async def find_entitled(
         row["agent_id"],
         row["weight"],
         row["dealt"],
-        row["ends_first"],
+        row["needs_no_slot"],
         row["doorbell_pool"],
     )
 

@@ -8,7 +8,7 @@ from typing import Final, Literal
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
-from nova_workers.contracts.runs import FinishStatus
+from nova_workers.contracts.runs import SHARED_LOSSES, Claim, FinishStatus
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineErrorKind, RunLost
 from nova_workers.ledger.runs.resume import Journal
@@ -93,14 +93,19 @@ def ended_before_start(run: HeldRun, journal: Journal) -> Outcome | None:
     if claim.cancel_reason is not None:
         return Outcome("canceled", "aborted", text, step=step)
     if claim.max_attempts_spent:
-        error = EngineError(
-            "worker_lost",
-            f"The run lost its worker {claim.losses} times and is not tried again. "
-            "If it crashed the workers, check their memory; otherwise send the message again.",
-            retryable=True,
-        )
-        return Outcome("failed", "error", text, error, step)
+        return Outcome("failed", "error", text, EngineError("worker_lost", _why_lost(claim), retryable=True), step)
     return None
+
+
+def _why_lost(claim: Claim) -> str:
+    alone = claim.losses - SHARED_LOSSES
+    where = f", {alone} times alone in a process of its own," if alone > 0 else ""
+    cause = (
+        "It probably ends the process; check its tools and its memory."
+        if alone > 0
+        else ("If it crashed the workers, check their memory; otherwise send the message again.")
+    )
+    return f"The run lost its worker {claim.losses} times{where} and is not tried again. {cause}"
 
 
 def failed(error: EngineError, journal: Journal) -> Outcome:

@@ -345,6 +345,8 @@ class TurnRecorder(TurnListener):
             return absorbed
 
         absorbed = await persist(self._database, self._run.abort, write)
+        if clears:
+            self._run.clear()
         self._events.emit(live.Usage.of(spent))
         self._events.emit(live.Step(index=step.index))
         self._told.replace()

@@ -74,6 +74,7 @@ async def test_a_machine_without_a_sandbox_is_named_with_what_to_do(
         queues=QUEUES,
         slots=1,
         busy=lambda: 0,
+        suspects=lambda: 0,
         draining=lambda: False,
         sandbox=kind,
         heartbeat_dir=None,

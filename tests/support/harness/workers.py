@@ -37,6 +37,7 @@ from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
+from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.runs.waiting import Waiting
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
@@ -84,7 +85,7 @@ class Doorbells:
 class Worker:
     """One worker of the harness. Create it with `Harness.worker`."""
 
-    def __init__(self, harness: Harness, name: str, *, clock: Clock) -> None:
+    def __init__(self, harness: Harness, name: str, *, clock: Clock, suspects: SuspectRuns | None) -> None:
         self.name = name
         self.faults = FaultInjector()
         self.metrics = Metrics(CollectorRegistry())
@@ -123,6 +124,7 @@ class Worker:
                 build_starter(*tools, harness.settings),
                 clock=clock,
             ),
+            suspects=suspects,
         )
         self._background: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -154,9 +156,7 @@ class Worker:
 
     def drain(self) -> None:
         """Begin to drain, as on SIGTERM."""
-        self.executor.draining = True
-        for run in self.keeper.held:
-            run.stop_at_step = True
+        self.executor.drain()
 
     def stop_in_mid_step(self) -> None:
         """End the drain's grace."""
@@ -287,9 +287,10 @@ class Harness:
         keeper: bool = False,
         control: bool = False,
         clock: Clock | None = None,
+        suspects: SuspectRuns | None = None,
     ) -> Worker:
-        """Add a worker."""
-        worker = Worker(self, f"wkr_{len(self.workers)}", clock=clock or SystemClock())
+        """Add a worker. Without `suspects` it executes suspect runs like any other."""
+        worker = Worker(self, f"wkr_{len(self.workers)}", clock=clock or SystemClock(), suspects=suspects)
         worker.start(publisher=publisher, keeper=keeper, control=control)
         self.workers.append(worker)
         return worker

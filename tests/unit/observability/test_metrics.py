@@ -58,6 +58,7 @@ def test_the_names_of_our_metrics(metrics: Metrics) -> None:
             "nova_runs_suspended counter",
             "nova_server_serves gauge",
             "nova_sse_streams_open gauge",
+            "nova_suspect_processes counter",
             "nova_tokens counter",
             "nova_tool_calls counter",
             "nova_trigger_firings counter",

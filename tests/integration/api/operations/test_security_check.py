@@ -36,6 +36,7 @@ def _presence(redis: Redis, worker_id: str, sandbox: str) -> Presence:
         slots=1,
         sandbox=sandbox,
         busy=lambda: 0,
+        suspects=lambda: 0,
         draining=lambda: False,
         heartbeat_dir=None,
     )
