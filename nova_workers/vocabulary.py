@@ -128,11 +128,13 @@ QueuedReason = Literal[
     "behind_in_thread",
     "tenant_full",
     "agent_full",
+    "suspect",
     "redis_unavailable",
     "no_worker",
     "worker",
 ]
 """Why a queued run does not run yet; the first that applies. ``full``: as many runs at once as it may have.
+``suspect``: it lost workers, and waits for a process of its own;
 ``redis_unavailable``: Redis, which calls the workers, does not answer;
 ``no_worker``: no worker of its queue is alive; ``worker``: only a free slot is missing."""
 

@@ -144,6 +144,11 @@ def _row(run: RunView) -> tuple[str, ...]:
     return (run.id, run.status, run.agent_id, short(message), stamp(run.created_at), age(took_s(run)), cost)
 
 
+def _losses(run: RunView) -> str:
+    lost = f"lost {run.losses} {'worker' if run.losses == 1 else 'workers'} since its last step"
+    return f"{lost}: suspect, executes in a process of its own" if run.suspect else lost
+
+
 def _show(session: Session, run: RunView) -> None:
     if session.out.json:
         session.out.document(run)
@@ -163,7 +168,7 @@ def _show(session: Session, run: RunView) -> None:
             ("agent", run.agent_id + (f" version {run.agent_version}" if run.agent_version else "")),
             ("turn", run.turn_id or ""),
             ("joined", run.merged_into or ""),
-            ("attempt", str(run.attempt)),
+            ("attempt", str(run.attempt) + (f", {_losses(run)}" if run.losses else "")),
             ("queue", run.queue),
             ("source", run.source),
             ("cancel asked", stamp(run.cancel_requested_at)),

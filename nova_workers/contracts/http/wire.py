@@ -251,6 +251,10 @@ class RunView(View):
     start_at: datetime | None = None
     """Not before this time."""
     attempt: int
+    losses: int = 0
+    """Workers that it lost since its last committed step. The step that the lost worker was in does not count."""
+    suspect: bool = False
+    """Open runs only: it lost so many workers that it executes in a process of its own until it commits a step."""
     position: int | None = None
     """Queued only: its position in the thread's queue; 0 is next."""
     waiting_for: str | None = None

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from nova_workers.contracts.http.fleet import MAX_QUEUED_COUNTED, QueuedGroup
+from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.ledger.database import Connection
 
 __all__ = ["count_queued"]
 
 # The oldest queued runs, of one tenant or of all, so that the cost is bounded however long the backlog is. What holds
 # an agent's runs back, its pauses and caps, is read once for each agent. The order in a thread is that of the claim.
-_COUNT = """
+_COUNT = f"""
 WITH oldest AS (
-    SELECT r.tenant_id, r.agent_id, r.thread_id, r.queue, r.queued_at,
+    SELECT r.tenant_id, r.agent_id, r.thread_id, r.queue, r.queued_at, r.losses,
            row_number() OVER (PARTITION BY r.thread_id ORDER BY r.attempt = 0, NOT r.front, r.seq) AS place
       FROM (SELECT * FROM runs
              WHERE status = 'queued' AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
@@ -43,6 +44,7 @@ SELECT o.queue,
             WHEN g.paused IS NOT NULL THEN g.paused || '_paused'
             WHEN t.active_run_id IS NOT NULL THEN 'thread_busy'
             WHEN o.place > 1 THEN 'behind_in_thread'
+            WHEN g.is_full IS NULL AND o.losses >= {SHARED_LOSSES} THEN 'suspect'
             ELSE COALESCE(g.is_full, 'worker') END AS reason,
        count(*)::int AS runs,
        GREATEST(EXTRACT(EPOCH FROM now() - min(o.queued_at))::float8, 0) AS oldest_age_s

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunView, UsageView
+from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import WaitView, describe_waits
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
@@ -29,9 +30,9 @@ __all__ = [
 
 _OWN = """
        r.id, r.thread_id, r.agent_id, r.agent_version, r.status, r.queue, r.on_busy, r.source, r.model,
-       r.max_turns, r.priority, r.trigger_id, r.meta, r.attempt, r.cancel_requested_at, r.turn_id, r.merged_into,
-       r.stop_reason, r.limit_reached, r.result_text, r.output, r.error_kind, r.error_message, r.error_retryable,
-       r.created_at, r.start_at, r.started_at, r.finished_at, r.seq,
+       r.max_turns, r.priority, r.trigger_id, r.meta, r.attempt, r.losses, r.cancel_requested_at, r.turn_id,
+       r.merged_into, r.stop_reason, r.limit_reached, r.result_text, r.output, r.error_kind, r.error_message,
+       r.error_retryable, r.created_at, r.start_at, r.started_at, r.finished_at, r.seq,
        u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens,
        u.cost_usd::float8 AS cost_usd
 """
@@ -265,6 +266,8 @@ def _view(row: Row) -> RunView:
         metadata=row["meta"],
         start_at=row["start_at"],
         attempt=row["attempt"],
+        losses=row["losses"],
+        suspect=row["status"] not in ENDED_RUNS and row["losses"] >= SHARED_LOSSES,
         position=row["position"],
         waiting_for=_waiting_for(row),
         waits=[WaitView.model_validate(wait) for wait in row["waits"] or ()],
@@ -328,4 +331,8 @@ def _why_queued(row: Row) -> str:
     if row["position"]:
         return f"{row['position']} earlier in the thread's line"
     full = row["full_cap"]
-    return FREE_WORKER if full is None else f"room: its {full} has as many runs at once as it may"
+    if full is not None:
+        return f"room: its {full} has as many runs at once as it may"
+    if row["losses"] >= SHARED_LOSSES:
+        return f"a process of its own, since it lost its worker {row['losses']} times"
+    return FREE_WORKER

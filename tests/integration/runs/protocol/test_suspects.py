@@ -11,6 +11,8 @@ from nova_workers.contracts.runs import SHARED_LOSSES, Accepted, Claim, Doorbell
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.runs.claim import Suspect, claim_next
 from nova_workers.ledger.runs.fleet import Switch, pause
+from nova_workers.ledger.runs.queued import count_queued
+from nova_workers.ledger.runs.reads import get_run
 from nova_workers.runs.suspects import SuspectRuns
 from tests.requirements import proves
 from tests.support.harness.invariants import check_settled, thread_state
@@ -230,3 +232,18 @@ async def test_a_run_that_ended_its_own_processes_fails_with_how_often_it_was_al
     assert "5 times" in row["error_message"]
     assert "3 times alone in a process of its own" in row["error_message"]
     assert children.run_ids == []
+
+
+@proves("recover.suspect")
+async def test_a_suspect_is_shown_as_such_until_it_is_cleared(harness: Harness):
+    run = await _suspect(harness)
+    async with harness.database.connection() as connection:
+        queued = await get_run(connection, harness.tenant_id, run.run_id)
+        groups = await count_queued(connection, harness.tenant_id)
+    assert (queued.suspect, queued.losses) == (True, SHARED_LOSSES)
+    assert queued.waiting_for == "a process of its own, since it lost its worker 2 times"
+    assert [(group.reason, group.runs) for group in groups] == [("suspect", 1)]
+    await harness.settle(harness.worker())
+    async with harness.database.connection() as connection:
+        ended = await get_run(connection, harness.tenant_id, run.run_id)
+    assert (ended.status, ended.suspect, ended.losses) == ("succeeded", False, SHARED_LOSSES)
