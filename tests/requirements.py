@@ -235,6 +235,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "requests.once": "A request with an Idempotency-Key that is repeated makes, starts or sends one thing.",
     "unavailable.finds-out": "A submission whose commit is not confirmed is looked for, and answered with its run.",
     "unavailable.says-what": "An error about an unavailable database says whether anything may have been written.",
+    "unavailable.written": "Once a request is committed, no later failure makes its answer an error.",
     "tenants.second-wall": "A statement of the API that forgets its tenant sees and changes no row of another.",
     "processes.connections": "A process holds no more connections to Postgres and Redis than its documentation says.",
     "tenants.pooler": "Through a pooler whose clients share sessions, tenants stay apart and a fleet works.",

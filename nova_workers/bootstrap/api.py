@@ -19,6 +19,7 @@ from nova_workers.config import Settings
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.effects.setup import remote_embeddings
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics
@@ -36,6 +37,7 @@ from nova_workers.orders.policies.registry import Policies
 from nova_workers.orders.reviews import OrderReviews
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.secrets import OrderSecrets
+from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
@@ -77,6 +79,7 @@ class ApiServices:
     dispatcher: BrokerDispatcher
     submitter: Submitter
     scheduled: Scheduled
+    work: Work
     canceller: Canceller
     waiting: Waiting
     capabilities: DeferredRegistry
@@ -118,6 +121,7 @@ class ApiServices:
         """Stop and disconnect."""
         await self.agent_moves.close()
         await self.scheduled.close()
+        await self.work.close()
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
         await self.dispatcher.close()
@@ -139,7 +143,8 @@ def build_api(settings: Settings) -> ApiServices:
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     control = ControlChannel(redis)
     dispatcher = BrokerDispatcher(redis, metrics)
-    canceller = Canceller(database, control, publisher, dispatcher)
+    notifier = CancelApplier(database, control, publisher, dispatcher)
+    work = Work(database, dispatcher, notifier)
     scheduled = Scheduled(database, dispatcher, publisher)
     embeddings = remote_embeddings(settings.effects)
     capabilities = DeferredRegistry(
@@ -147,9 +152,7 @@ def build_api(settings: Settings) -> ApiServices:
     )
     catalog, configs = build_catalog(database, redis, settings), build_configs(database, settings)
     models = RankedModels(catalog)
-    orchestrations = Orchestrations(
-        database, dispatcher, canceller, models, idempotency_ttl_s=settings.runs.idempotency_ttl_s
-    )
+    orchestrations = Orchestrations(database, work, models, idempotency_ttl_s=settings.runs.idempotency_ttl_s)
     starter = OrchestrationStarter(orchestrations, configs)
     vault = Vault.of(settings.secrets.texts())
     ceilings = CeilingRules.of(settings)
@@ -167,12 +170,11 @@ def build_api(settings: Settings) -> ApiServices:
         hub=StreamHub(redis, ForeignMessages(metrics)),
         publisher=publisher,
         dispatcher=dispatcher,
-        submitter=Submitter(
-            database, dispatcher, canceller, scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s
-        ),
+        submitter=Submitter(work, scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s),
         scheduled=scheduled,
-        canceller=canceller,
-        waiting=Waiting(database, dispatcher, canceller),
+        work=work,
+        canceller=Canceller(work),
+        waiting=Waiting(database, work),
         capabilities=capabilities,
         agents=Agents(database, capabilities, ceilings),
         agent_moves=AgentMoves(database, dispatcher),
@@ -181,7 +183,7 @@ def build_api(settings: Settings) -> ApiServices:
         model_catalog=catalog,
         orchestrations=orchestrations,
         orchestration_starter=starter,
-        external_masters=ExternalMasters(database, dispatcher, canceller, models),
+        external_masters=ExternalMasters(database, work, models),
         order_policies=order_policies,
         order_secrets=order_secrets,
         order_door=OrderDoor(database, order_policies, order_secrets, ceilings),
@@ -189,7 +191,7 @@ def build_api(settings: Settings) -> ApiServices:
         order_reviews=OrderReviews(database, order_keys, order_notifier),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
-        triggers=TriggerFirer(database, dispatcher, metrics, notifier=canceller, planner=starter),
+        triggers=TriggerFirer(database, dispatcher, metrics, notifier=notifier, planner=starter),
         secrets=Secrets(database, vault),
         webhooks=build_webhooks(database, settings),
         history=History(database, embeddings),

@@ -6,6 +6,7 @@ from nova_workers.bootstrap.model_choice import build_configs
 from nova_workers.config import Settings
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher, ShellRunner
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.service import Orchestrations
@@ -33,5 +34,5 @@ def build_starter(
     database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, models: ModelChooser, settings: Settings
 ) -> OrchestrationStarter:
     """Return what starts orchestrations in a worker."""
-    orchestrations = Orchestrations(database, dispatcher, notifier, models)
+    orchestrations = Orchestrations(database, Work(database, dispatcher, notifier), models)
     return OrchestrationStarter(orchestrations, build_configs(database, settings))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from nova_workers.config import Settings
-from nova_workers.contracts.ports import Dispatcher
+from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from nova_workers.outbound.requests import Outbound
-from nova_workers.runs.cancel import Canceller
 from nova_workers.triggers.firing import TriggerTicker
 from nova_workers.triggers.gate_addresses import gate_rules
 from nova_workers.triggers.gates import Gates
@@ -22,11 +21,11 @@ def build_trigger_ticker(
     settings: Settings,
     metrics: Metrics,
     *,
-    canceller: Canceller,
+    notifier: CancelNotifier,
     planner: TreePlanner,
 ) -> TriggerTicker:
     """Build the ticker that fires triggers. Gates may reach only what agents' tools may fetch."""
     triggers = settings.triggers
     rules = gate_rules(settings.tools, timeout_s=triggers.gate_timeout_s)
     gates = Gates(database, Outbound(rules), at_once=triggers.gates_at_once)
-    return TriggerTicker(database, dispatcher, triggers, metrics, canceller=canceller, gates=gates, planner=planner)
+    return TriggerTicker(database, dispatcher, triggers, metrics, notifier=notifier, gates=gates, planner=planner)

@@ -34,6 +34,7 @@ from nova_workers.engines.commands import CommandRunner
 from nova_workers.errors import ConfigurationError
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.loop import watch_loop
 from nova_workers.observability.metrics import Metrics, MetricsServer
@@ -45,7 +46,7 @@ from nova_workers.orchestration.models.refreshing import RankingRefresher
 from nova_workers.orchestration.tick import OrchestrationTicker
 from nova_workers.orchestration.transitions import TreeTransitions
 from nova_workers.orders.tick import OrderTicker
-from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.executor import RunExecutor
 from nova_workers.runs.lost_workers import LostWorkers
@@ -184,7 +185,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
     locks = ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s)
     keeper = LeaseKeeper(database, locks, settings.runs, clock, metrics)
     control = ControlChannel(redis)
-    canceller = Canceller(database, control, publisher, dispatcher)
+    notifier = CancelApplier(database, control, publisher, dispatcher)
     shell = find_shell(settings)
     engines = build_engines(settings, redis, clock, metrics, shell)
     # Shared by indexing and search: the local model is a process of 180 MB.
@@ -200,7 +201,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         dispatcher=dispatcher,
     )
     chooser = build_model_chooser(database, redis, settings)
-    calls = CallTransactions(database, dispatcher, canceller)
+    calls = CallTransactions(database, dispatcher, notifier)
     tools = DeferredToolServer(calls)
     starter = build_starter(calls.database, calls.dispatcher, calls.notifier, chooser, settings)
     capabilities = build_capabilities(
@@ -227,7 +228,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         clock=clock,
         metrics=metrics,
         tracing=tracing,
-        orchestrated=TreeTransitions(dispatcher, canceller),
+        orchestrated=TreeTransitions(dispatcher, notifier),
         capabilities=capabilities,
         suspects=None if is_single_run else suspects,
     )
@@ -238,8 +239,8 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         settings.runs,
         metrics,
         locks=locks,
-        waiting=Waiting(database, dispatcher, canceller),
-        canceller=canceller,
+        waiting=Waiting(database, Work(database, dispatcher, notifier)),
+        cancels=notifier,
         scheduled=Scheduled(database, dispatcher, publisher),
     )
     return WorkerServices(
@@ -275,7 +276,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         ),
         model_discovery=build_discovery(database, settings, clock),
         provider_probes=ProviderProbes(redis, engines, settings.orchestration, clock),
-        orchestrations=OrchestrationTicker(database, dispatcher, canceller, clock),
+        orchestrations=OrchestrationTicker(database, dispatcher, notifier, clock),
         orders=build_order_ticker(settings, database, redis, dispatcher),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(
@@ -284,13 +285,13 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
             metrics,
             clock=clock,
             also=(
-                TenantEnd(database, redis, canceller, settings.workspace_root).step,
+                TenantEnd(database, redis, notifier, settings.workspace_root).step,
                 AgentMoves(database, dispatcher).step,
             ),
         ),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         trigger_ticker=build_trigger_ticker(
-            database, dispatcher, settings, metrics, canceller=canceller, planner=starter
+            database, dispatcher, settings, metrics, notifier=notifier, planner=starter
         ),
         effects=EffectRunner(
             database,

@@ -297,6 +297,10 @@ class _CallNotifier:
 
         call.follow(apply)
 
+    async def apply_interrupt(self, run_id: str) -> None:
+        """Interrupt a run. No tool does."""
+        await self._inner.apply_interrupt(run_id)
+
     def announce_tree(self, news: TreeNews) -> None:
         """Publish what changed in an orchestration."""
         _follow(lambda: self._inner.announce_tree(news))

@@ -10,7 +10,8 @@ from typing import NamedTuple, Protocol
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
-from nova_workers.contracts.orchestration import Origin, Started
+from nova_workers.contracts.http.started import Started
+from nova_workers.contracts.orchestration import Origin
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 
@@ -54,6 +55,10 @@ class CancelNotifier(Protocol):
 
     async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
         """Notify the workers that hold the runs, and announce the runs that ended at once."""
+        ...
+
+    async def apply_interrupt(self, run_id: str) -> None:
+        """Interrupt the active run of a thread at once, as a committed message requested."""
         ...
 
     def announce_tree(self, news: TreeNews) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from nova_workers.contracts.orchestration import AgentDescriptor, Started
-from nova_workers.contracts.orchestration.events import TreeNews
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
-from nova_workers.contracts.runs import Doorbell
+from nova_workers.contracts.http.orchestrations import OrchestrationView
+from nova_workers.contracts.http.started import Started
+from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
@@ -18,14 +17,16 @@ from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.ledger.orchestrations.spawning import NewTree
-from nova_workers.ledger.orchestrations.trees import orchestration_of_run
+from nova_workers.ledger.orchestrations.trees import get_orchestration, orchestration_of_run
 from nova_workers.ledger.runs.submit import find_accepted
+from nova_workers.ledger.work import UnitOfWork, Work
+from nova_workers.ledger.write_record import name_outcome
 from nova_workers.orchestration.activation import activate, prompt_agent
 from nova_workers.orchestration.finding import find_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.planning import NewOrchestration, plan_tree
 from nova_workers.orchestration.routing import TreeChange, kill_branch
-from nova_workers.orchestration.transitions import after_change, apply_change
+from nova_workers.orchestration.transitions import after_change, follow
 from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ENDED_AGENTS
 
@@ -38,16 +39,14 @@ class Orchestrations:
     def __init__(
         self,
         database: Database,
-        dispatcher: Dispatcher,
-        notifier: CancelNotifier,
+        work: Work,
         models: ModelChooser,
         *,
         idempotency_ttl_s: float = 86_400.0,
     ) -> None:
         self._idempotency_ttl_s = idempotency_ttl_s
         self._database = database
-        self._dispatcher = dispatcher
-        self._notifier = notifier
+        self._work = work
         self._models = models
 
     async def plan(self, new: NewOrchestration) -> NewTree:
@@ -71,8 +70,9 @@ class Orchestrations:
             # Found again by the id that an idempotency key is bound to: it is no run.
             tree = replace(tree, start_key=_external_key(run_id))
 
-        async def write() -> _Begun:
-            async with self._database.transaction() as connection:
+        async def write() -> Started:
+            async with self._work.begin() as tx:
+                connection = tx.connection
                 key, before = new.idempotency_key, None
                 if key is not None and not await take_idempotency_key(
                     connection,
@@ -87,35 +87,32 @@ class Orchestrations:
                     found = await spawning.find_started(connection, new.tenant_id, tree.start_key)
                     before = None if found is None else Started(*found, replayed=True)
                 if before is not None:
-                    return _Begun(before)
+                    return before
                 inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
                 if inserted is None:
                     raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
                 orchestration_id, master_id, bell = inserted
-                news = await changed_now(connection, orchestration_id)
-                return _Begun(Started(orchestration_id, master_id, run_id), bell, news)
+                tx.announce(await changed_now(connection, orchestration_id))
+                tx.ring([] if bell is None else [bell])
+                view = await get_orchestration(connection, new.tenant_id, orchestration_id)
+                return Started(orchestration_id, master_id, run_id, view=view)
 
-        begun = await write_once(
+        return await write_once(
             write,
             lambda: self._find_begun(new.tenant_id, run_id, tree.start_key),
             doubt=lambda: doubtful("the orchestration", new.idempotency_key),
         )
-        # In this order: a worker that answers the doorbell announces what the agent does next.
-        if begun.news is not None:
-            self._notifier.announce_tree(begun.news)
-        if begun.bell is not None:
-            self._dispatcher.ring_runs([begun.bell])
-        return begun.started
 
-    async def _find_begun(self, tenant_id: str, run_id: str, start_key: str | None) -> _Begun | None:
+    async def _find_begun(self, tenant_id: str, run_id: str, start_key: str | None) -> Started | None:
         """Return what was started with the id of its master's run, or with a key."""
-        async with self._database.transaction() as connection:
-            ids = await orchestration_of_run(connection, tenant_id, run_id)
+        async with self._work.begin() as tx:
+            ids = await orchestration_of_run(tx.connection, tenant_id, run_id)
             if ids is None and start_key is not None:
-                found = await spawning.find_started(connection, tenant_id, start_key)
+                found = await spawning.find_started(tx.connection, tenant_id, start_key)
                 ids = None if found is None else found[:2]
-            accepted = await find_accepted(connection, tenant_id, run_id)
-        return None if ids is None else _Begun(Started(*ids, run_id), None if accepted is None else accepted.doorbell)
+            accepted = await find_accepted(tx.connection, tenant_id, run_id)
+            tx.ring([] if ids is None or accepted is None else [accepted.doorbell])
+        return None if ids is None else Started(*ids, run_id)
 
     async def find_replay(self, tenant_id: str, idempotency_key: str, body_hash: bytes | None) -> Started | None:
         """Return what a request with this key started before, if it did.
@@ -153,36 +150,32 @@ class Orchestrations:
         """
         run_id = new_id("run")
 
-        async def write() -> _Begun:
-            async with self._database.transaction() as connection:
-                tree = await lock_tree(connection, tenant_id, orchestration_id)
+        async def write() -> Started:
+            async with self._work.begin() as tx:
+                tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
                 if idempotency_key is not None and not await take_idempotency_key(
-                    connection,
+                    tx.connection,
                     tenant_id,
                     idempotency_key,
                     body_hash=body_hash,
                     run_id=run_id,
                     ttl_s=self._idempotency_ttl_s,
                 ):
-                    before = await _find_replay(connection, tenant_id, idempotency_key, body_hash)
+                    before = await _find_replay(tx.connection, tenant_id, idempotency_key, body_hash)
                     if before is not None:
-                        return _Begun(before)
-                return await _continue(connection, tree, task, run_id)
+                        return before
+                return await _continue(tx, tree, task, run_id)
 
-        begun = await write_once(
+        name_outcome(f"/v1/orchestrations/{orchestration_id}", orchestration_id=orchestration_id, run_id=run_id)
+        return await write_once(
             write,
             lambda: self._find_begun(tenant_id, run_id, None),
             doubt=lambda: doubtful("the follow-up task", idempotency_key, run_id=run_id),
         )
-        if begun.bell is not None:
-            self._dispatcher.ring_runs([begun.bell])
-        if begun.after is not None:
-            await apply_change(self._dispatcher, self._notifier, begun.after)
-        return begun.started
 
     async def prompt(
         self, tenant_id: str, orchestration_id: str, agent: str, text: str, *, request: RequestKey | None = None
-    ) -> tuple[AgentDescriptor, bool]:
+    ) -> tuple[OrchestrationView | None, bool]:
         """Send a person's message to an agent: it ends its `wait_for_message`, or restarts it if it has ended.
 
         Args:
@@ -193,7 +186,8 @@ class Orchestrations:
             request: The request's idempotency key: the message of a repeated request is sent once.
 
         Returns:
-            The agent, and whether an earlier request with the key sent the message.
+            The orchestration as the message left it, unless it was not clear at once whether it was sent; and whether
+            an earlier request with the key sent it.
 
         Raises:
             NotFound: No such orchestration or agent.
@@ -202,80 +196,71 @@ class Orchestrations:
             Unavailable: The database does not answer. Where the reply to the commit was lost, it may have been sent.
         """
         sent_id = new_id("omsg")
-        sent: _Prompted | None = None
+        follows: AfterTransition | None = None
 
-        async def write() -> _Prompted:
-            nonlocal sent
-            async with self._database.transaction() as connection:
-                change = TreeChange(connection, await lock_tree(connection, tenant_id, orchestration_id))
-                target = await find_agent(connection, change.tree, agent)
-                earlier = await take_key(connection, tenant_id, request, sent_id)
-                if earlier not in {None, sent_id}:
-                    return _Prompted(target)
-                if sent is None or earlier is None:
+        async def write() -> tuple[OrchestrationView, bool]:
+            nonlocal follows
+            async with self._work.begin() as tx:
+                change = TreeChange(tx.connection, await lock_tree(tx.connection, tenant_id, orchestration_id))
+                target = await find_agent(tx.connection, change.tree, agent)
+                earlier = await take_key(tx.connection, tenant_id, request, sent_id)
+                is_replay = earlier not in {None, sent_id}
+                if earlier is None:
                     await prompt_agent(change, target, text, send_key=sent_id)
-                    sent = _Prompted(target, await after_change(change))
-            return sent
+                    follows = await after_change(change)
+                if not is_replay and follows is not None:
+                    follow(tx, follows)
+                return await get_orchestration(tx.connection, tenant_id, orchestration_id), is_replay
 
-        async def find() -> _Prompted | None:
-            async with self._database.transaction() as connection:
-                tree = await lock_tree(connection, tenant_id, orchestration_id)
-                return None if await messages.find_sent(connection, tree, sent_id) is None else sent
+        async def find() -> tuple[OrchestrationView | None, bool] | None:
+            async with self._work.begin() as tx:
+                tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
+                if await messages.find_sent(tx.connection, tree, sent_id) is None:
+                    return None
+                if follows is not None:
+                    follow(tx, follows)
+            return None, False
 
-        prompted = await write_once(
+        name_outcome(f"/v1/orchestrations/{orchestration_id}", orchestration_id=orchestration_id)
+        return await write_once(
             write,
             find,
             doubt=lambda: doubtful("the message", request and request.key, orchestration_id=orchestration_id),
         )
-        if prompted.after is not None:
-            await apply_change(self._dispatcher, self._notifier, prompted.after)
-        return prompted.target, prompted.after is None
 
-    async def kill(self, tenant_id: str, orchestration_id: str, agent: str | None, why: str) -> list[str]:
-        """Kill an agent and everything below it, the whole tree without `agent`; return the agents that it ended.
+    async def kill(
+        self, tenant_id: str, orchestration_id: str, agent: str | None, why: str
+    ) -> tuple[list[str], OrchestrationView]:
+        """Kill an agent and everything below it, the whole tree without `agent`.
 
         Repeating it changes nothing. Partial output is kept.
+
+        Returns:
+            The agents that it ended, and the orchestration as that left it.
 
         Raises:
             NotFound: No such orchestration or agent.
         """
-        async with self._database.transaction() as connection:
-            tree = await lock_tree(connection, tenant_id, orchestration_id)
-            change = TreeChange(connection, tree)
-            target = await find_agent(connection, tree, agent or tree.master_id)
+        async with self._work.begin() as tx:
+            tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
+            change = TreeChange(tx.connection, tree)
+            target = await find_agent(tx.connection, tree, agent or tree.master_id)
             killed = await kill_branch(change, target, why=why)
-            after = await after_change(change)
-        await apply_change(self._dispatcher, self._notifier, after)
-        return killed
+            follow(tx, await after_change(change))
+            return killed, await get_orchestration(tx.connection, tenant_id, orchestration_id)
 
 
-@dataclass(frozen=True, slots=True)
-class _Begun:
-    """An orchestration that was started or continued, and what follows the commit."""
-
-    started: Started
-    bell: Doorbell | None = None
-    news: TreeNews | None = None
-    after: AfterTransition | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Prompted:
-    """An agent that got a message, and what follows the commit; nothing if an earlier request sent it."""
-
-    target: AgentDescriptor
-    after: AfterTransition | None = None
-
-
-async def _continue(connection: Connection, tree: LockedTree, task: str, run_id: str) -> _Begun:
-    change = TreeChange(connection, tree)
-    master = await _agent(connection, tree, tree.master_id)
+async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) -> Started:
+    change = TreeChange(tx.connection, tree)
+    master = await _agent(tx.connection, tree, tree.master_id)
     if master.state not in ENDED_AGENTS:
         raise AgentSpawnError(
             f"The master of orchestration {tree.id!r} is {master.state}. Send it a message, or wait for its end."
         )
     await activate(change, master, task, run_id=run_id)
-    return _Begun(Started(tree.id, master.id, run_id), after=await after_change(change))
+    follow(tx, await after_change(change))
+    view = await get_orchestration(tx.connection, tree.tenant_id, tree.id)
+    return Started(tree.id, master.id, run_id, view=view)
 
 
 async def _find_replay(connection: Connection, tenant_id: str, key: str, body_hash: bytes | None) -> Started | None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
-from nova_workers.contracts.orchestration import Origin, Started
+from nova_workers.contracts.http.started import Started
+from nova_workers.contracts.orchestration import Origin
 from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.planning import NewOrchestration, narrowed_limits
@@ -68,7 +69,8 @@ class OrchestrationStarter:
 
     async def kill(self, tenant_id: str, orchestration_id: str, agent: str | None, why: str) -> list[str]:
         """Kill an agent with all below it; see `Orchestrations.kill`."""
-        return await self._orchestrations.kill(tenant_id, orchestration_id, agent, why)
+        killed, _ = await self._orchestrations.kill(tenant_id, orchestration_id, agent, why)
+        return killed
 
     async def _resolve(
         self,

@@ -14,13 +14,14 @@ from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.changes import changed_now, news_of_agents
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
+from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.activation import activate_with_prompts
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, report_end
 from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
 
-__all__ = ["TreeTransitions", "after_change", "apply_change"]
+__all__ = ["TreeTransitions", "after_change", "apply_change", "follow"]
 
 _log = structlog.get_logger(__name__)
 
@@ -123,6 +124,14 @@ async def apply_change(dispatcher: Dispatcher, notifier: CancelNotifier, after: 
         await notifier.apply_requests(after.cancels)
     except Exception:
         _log.exception("orchestration.cancels_not_applied")
+
+
+def follow(tx: UnitOfWork, after: AfterTransition) -> None:
+    """Let what follows a change of a tree follow the commit of a unit of work."""
+    if after.news is not None:
+        tx.announce(after.news)
+    tx.ring(after.bells)
+    tx.cancel(after.cancels)
 
 
 async def after_change(change: TreeChange) -> AfterTransition:

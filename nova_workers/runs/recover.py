@@ -19,7 +19,7 @@ from nova_workers.ledger.runs.leases import recover_expired, take_overdue_doorbe
 from nova_workers.ledger.runs.workers import recover_runs_of
 from nova_workers.ledger.upkeep import overdue as upkeep
 from nova_workers.observability.metrics import Metrics
-from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.waiting import Waiting
 from nova_workers.threads.lock import ThreadLocks
@@ -65,7 +65,7 @@ class Reconciler:
         *,
         locks: ThreadLocks,
         waiting: Waiting,
-        canceller: Canceller,
+        cancels: CancelApplier,
         scheduled: Scheduled,
     ) -> None:
         self._database = database
@@ -73,7 +73,7 @@ class Reconciler:
         self._redis = redis
         self._dispatcher = dispatcher
         self._waiting = waiting
-        self._canceller = canceller
+        self._cancels = cancels
         self._scheduled = scheduled
         self._settings = settings
         self._metrics = metrics
@@ -92,7 +92,7 @@ class Reconciler:
         if effects_due:
             self._dispatcher.ring_effects()
         # Last, so that a failure here does not prevent the recovery above.
-        await self._canceller.release_stuck()
+        await self._cancels.release_stuck()
         await self._waiting.sweep()
         return Reconciled(recovered, rerung, effects_due)
 

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.idempotency import find_key, take_idempotency_key
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.runs import submit as ledger
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.ledger.write_record import name_outcome
-from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.scheduled import Scheduled
 
 __all__ = ["Submitter"]
@@ -26,18 +25,8 @@ _AFTER_S = 0.01
 class Submitter:
     """Accepts messages. A returned run is committed, so it survives a broker failure."""
 
-    def __init__(
-        self,
-        database: Database,
-        dispatcher: Dispatcher,
-        canceller: Canceller,
-        scheduled: Scheduled,
-        *,
-        idempotency_ttl_s: float,
-    ) -> None:
-        self._database = database
-        self._dispatcher = dispatcher
-        self._canceller = canceller
+    def __init__(self, work: Work, scheduled: Scheduled, *, idempotency_ttl_s: float) -> None:
+        self._work = work
         self._scheduled = scheduled
         self._idempotency_ttl_s = idempotency_ttl_s
 
@@ -62,35 +51,37 @@ class Submitter:
         """
         run_id = run_id or new_id("run")
         name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
-        accepted = await self._insert(submission, run_id)
+        accepted = await write_once(
+            lambda: self._write(submission, run_id),
+            lambda: self._find(submission, run_id),
+            doubt=lambda: doubtful("the message", submission.idempotency_key, run_id=run_id),
+        )
         if accepted.replayed:
             name_outcome(f"/v1/runs/{accepted.run_id}", run_id=accepted.run_id)
-            return accepted
-        if accepted.interrupted_run_id is not None:
-            await self._canceller.apply_interrupt(accepted.interrupted_run_id)
-        if accepted.start_at is None:
-            self._dispatcher.ring_runs([accepted.doorbell])
-        else:
+        elif accepted.start_at is not None:
             delay_s = (accepted.start_at - accepted.created_at).total_seconds()
             self._scheduled.start_after(accepted.thread_id, delay_s + _AFTER_S)
         return accepted
 
-    async def _insert(self, submission: Submission, run_id: str) -> Accepted:
-        async def write() -> Accepted:
-            if submission.idempotency_key is None and submission.on_busy not in {"reject", "interrupt"}:
-                # The hot path: one statement, one round trip.
-                async with self._database.connection() as connection:
-                    return await self._insert_on(connection, submission, run_id)
-            async with self._database.transaction() as connection:
-                return await self._insert_guarded(connection, submission, run_id)
+    async def _write(self, submission: Submission, run_id: str) -> Accepted:
+        if submission.idempotency_key is None and submission.on_busy not in {"reject", "interrupt"}:
+            # The hot path: one statement, one round trip.
+            async with self._work.begin_statement() as tx:
+                accepted = await self._insert_on(tx.connection, submission, run_id)
+                _follow(tx, accepted)
+        else:
+            async with self._work.begin() as tx:
+                accepted = await self._insert_guarded(tx.connection, submission, run_id)
+                _follow(tx, accepted)
+        return accepted
 
-        async def find() -> Accepted | None:
-            async with self._database.connection() as connection:
-                return await ledger.find_accepted(connection, submission.tenant_id, run_id)
-
-        return await write_once(
-            write, find, doubt=lambda: doubtful("the message", submission.idempotency_key, run_id=run_id)
-        )
+    async def _find(self, submission: Submission, run_id: str) -> Accepted | None:
+        """Return the run of a submission whose commit was not confirmed, if it is there."""
+        async with self._work.begin_statement() as tx:
+            accepted = await ledger.find_accepted(tx.connection, submission.tenant_id, run_id)
+            if accepted is not None:
+                _follow(tx, accepted)
+        return accepted
 
     async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
         key = submission.idempotency_key
@@ -160,6 +151,16 @@ class Submitter:
             return NotFound(f"No agent {submission.agent_id!r}. {hint}", kind="agent")
         when = f"{deleted_at:%Y-%m-%d %H:%M} UTC"
         return Gone(f"Agent {submission.agent_id!r} was deleted at {when}. {hint}", kind="agent")
+
+
+def _follow(tx: UnitOfWork, accepted: Accepted) -> None:
+    """Say what follows the commit of an accepted message."""
+    if accepted.replayed:
+        return
+    if accepted.interrupted_run_id is not None:
+        tx.interrupt(accepted.interrupted_run_id)
+    if accepted.start_at is None:
+        tx.ring([accepted.doorbell])
 
 
 def _another_use(key: str, made_id: str) -> IdempotencyMismatch:

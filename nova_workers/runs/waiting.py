@@ -8,16 +8,17 @@ from datetime import timedelta
 import structlog
 
 from nova_workers.contracts.content import storable, text_block
-from nova_workers.contracts.ports import Dispatcher
-from nova_workers.contracts.runs import CancelRequest, Doorbell
+from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound, Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.permissions import allow_always
 from nova_workers.ledger.runs.cancel import request_cancel, run_status
+from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.waits import records as ledger
 from nova_workers.ledger.waits.records import Resolution, Wait
-from nova_workers.runs.cancel import Canceller
+from nova_workers.ledger.work import UnitOfWork, Work
+from nova_workers.ledger.write_record import name_outcome
 from nova_workers.runs.parents import child_resolution
 from nova_workers.tools import lasting_call
 
@@ -37,13 +38,12 @@ class _Changed(Exception):
 class Waiting:
     """Resolves the waits of runs. One object per process."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, canceller: Canceller) -> None:
+    def __init__(self, database: Database, work: Work) -> None:
         self._database = database
-        self._dispatcher = dispatcher
-        self._canceller = canceller
+        self._work = work
 
-    async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> None:
-        """Answer a wait of a run.
+    async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> RunView:
+        """Answer a wait of a run, and return the run.
 
         Args:
             tenant_id: The run's tenant.
@@ -57,9 +57,13 @@ class Waiting:
             IllegalTransition: The wait was answered before, or the run does not wait.
             InvalidInput: The answer does not fit the request.
         """
-        while not await self._try_answer(await self._find(tenant_id, run_id, wait_id), answer):
+        while True:
+            wait = await self._find(tenant_id, run_id, wait_id)
+            name_outcome(f"/v1/runs/{run_id}", run_id=run_id, wait_id=wait.id)
+            run = await self._try_answer(wait, answer)
+            if run is not None:
+                return run
             # It ended since it was read, which the next read refuses, or it was passed to an agent, which happens once.
-            pass
 
     async def sweep(self, *, thorough: bool = False) -> int:
         """End every wait whose deadline has passed or whose child run has ended; return how many. May run concurrently.
@@ -77,22 +81,18 @@ class Waiting:
             )
         return await self._end_each(due, self._time_out) + await self._end_each(ended, self._end_with_child)
 
-    async def _try_answer(self, wait: Wait, answer: Answer) -> bool:
-        """Answer a wait. False if it is not as it was read; then nothing changed."""
+    async def _try_answer(self, wait: Wait, answer: Answer) -> RunView | None:
+        """Answer a wait. None if it is not as it was read; then nothing changed."""
         resolution = _answered(wait, answer)
         try:
-            async with self._database.transaction() as connection:
+            async with self._work.begin() as tx:
                 if answer.remember:
-                    await _remember(connection, wait, answer)
-                abandoned = await _abandon_child(connection, wait)
-                ended, bell = await ledger.resolve_wait(connection, wait, resolution)
-                if not ended:
+                    await _remember(tx.connection, wait, answer)
+                if not await _end(tx, wait, resolution):
                     raise _Changed
+                return await get_run(tx.connection, wait.tenant_id, wait.run_id)
         except _Changed:
-            return False
-        self._ring(bell)
-        await self._canceller.apply_requests(abandoned)
-        return True
+            return None
 
     async def _find(self, tenant_id: str, run_id: str, wait_id: str | None) -> Wait:
         async with self._database.connection() as connection:
@@ -128,40 +128,33 @@ class Waiting:
 
     async def _end_with_child(self, wait: Wait) -> None:
         """End a wait with the result of its child run."""
-        async with self._database.transaction() as connection:
-            _, bell = await ledger.resolve_wait(connection, wait, child_resolution(wait))
-        self._ring(bell)
+        async with self._work.begin() as tx:
+            _, bell = await ledger.resolve_wait(tx.connection, wait, child_resolution(wait))
+            tx.ring([] if bell is None else [bell])
 
     async def _time_out(self, wait: Wait) -> None:
         request = wait.request
         if isinstance(request, AskUser) and request.escalate_to is not None and wait.child_run_id is None:
-            async with self._database.transaction() as connection:
-                bell = await ledger.escalate(connection, wait, request.escalate_to, _escalated(request))
+            async with self._work.begin() as tx:
+                bell = await ledger.escalate(tx.connection, wait, request.escalate_to, _escalated(request))
+                tx.ring([] if bell is None else [bell])
             if bell is not None:
                 _log.info("wait.escalated", run_id=wait.run_id, wait_id=wait.id, agent_id=request.escalate_to)
-                self._ring(bell)
                 return
-        async with self._database.transaction() as connection:
-            abandoned = await _abandon_child(connection, wait)
-            ended, bell = await ledger.resolve_wait(connection, wait, _timed_out(wait))
+        async with self._work.begin() as tx:
+            ended = await _end(tx, wait, _timed_out(wait))
         if ended:
             _log.info("wait.timed_out", run_id=wait.run_id, wait_id=wait.id, kind=request.kind)
-        self._ring(bell)
-        await self._canceller.apply_requests(abandoned)
-
-    def _ring(self, bell: Doorbell | None) -> None:
-        if bell is not None:
-            self._dispatcher.ring_runs([bell])
 
 
-async def _abandon_child(connection: Connection, wait: Wait) -> list[CancelRequest]:
-    """Cancel the child run of a wait that ends in this transaction.
-
-    Call it first: a child's end locks the child's rows before those of its parent.
-    """
-    if wait.child_run_id is None:
-        return []
-    return await request_cancel(connection, wait.tenant_id, [wait.child_run_id])
+async def _end(tx: UnitOfWork, wait: Wait, resolution: Resolution) -> bool:
+    """End a wait, and cancel its child run. False if it is not as it was read."""
+    if wait.child_run_id is not None:
+        # First: a child's end locks the child's rows before those of its parent.
+        tx.cancel(await request_cancel(tx.connection, wait.tenant_id, [wait.child_run_id]))
+    ended, bell = await ledger.resolve_wait(tx.connection, wait, resolution)
+    tx.ring([] if bell is None else [bell])
+    return ended
 
 
 async def _remember(connection: Connection, wait: Wait, answer: Answer) -> None:

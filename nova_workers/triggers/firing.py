@@ -82,7 +82,7 @@ class TriggerTicker:
         settings: TriggerSettings,
         metrics: Metrics,
         *,
-        canceller: CancelNotifier,
+        notifier: CancelNotifier,
         gates: Gates,
         planner: TreePlanner,
     ) -> None:
@@ -90,7 +90,7 @@ class TriggerTicker:
         self._dispatcher = dispatcher
         self._settings = settings
         self._metrics = metrics
-        self._canceller = canceller
+        self._notifier = notifier
         self._gates = gates
         self._planner = planner
         self._occurrences = Occurrences()
@@ -242,10 +242,10 @@ class TriggerTicker:
         """Ring doorbells, send cancellations and count, after a batch was committed."""
         # In this order: a worker that answers a doorbell announces what its agent does next.
         for news in batch.begun.news:
-            self._canceller.announce_tree(news)
+            self._notifier.announce_tree(news)
         self._dispatcher.ring_runs(batch.begun.bells)
         if batch.canceled:
-            await self._canceller.apply_requests(batch.canceled)
+            await self._notifier.apply_requests(batch.canceled)
         fired = len(batch.begun.bells)
         ticked.fired += fired
         if fired:

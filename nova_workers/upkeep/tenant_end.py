@@ -15,12 +15,12 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.contracts.ports import CancelNotifier
 from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.cancel import request_cancel, select_open
 from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.tenants import ending as ledger
-from nova_workers.runs.cancel import Canceller
 
 __all__ = ["TenantEnd"]
 
@@ -35,18 +35,18 @@ _log = structlog.get_logger(__name__)
 class TenantEnd:
     """Deletes ended tenants step by step."""
 
-    def __init__(self, database: Database, redis: Redis, canceller: Canceller, workspace_root: Path) -> None:
+    def __init__(self, database: Database, redis: Redis, notifier: CancelNotifier, workspace_root: Path) -> None:
         """Keep what is handed in.
 
         Args:
             database: Of the ledger.
             redis: Where live events are.
-            canceller: Tells workers of runs that are to stop.
+            notifier: Tells workers of runs that are to stop.
             workspace_root: Where agents' directories are, a directory a tenant.
         """
         self._database = database
         self._redis = redis
-        self._canceller = canceller
+        self._notifier = notifier
         self._workspace_root = workspace_root
 
     async def step(self) -> bool:
@@ -78,7 +78,7 @@ class TenantEnd:
     async def _cancel(self, tenant_id: str, run_ids: list[str]) -> bool:
         async with self._database.transaction() as connection:
             requests = await request_cancel(connection, tenant_id, run_ids)
-        await self._canceller.apply_requests(requests)
+        await self._notifier.apply_requests(requests)
         return any(request.ended for request in requests)
 
     async def _give_to_purge(self, threads: list[str]) -> bool:

@@ -7,7 +7,6 @@ from typing import get_args
 
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantCreated, TenantPatch, TenantView
-from nova_workers.contracts.runs import Doorbell
 from nova_workers.errors import Conflict, Forbidden, InvalidInput
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
@@ -15,6 +14,7 @@ from nova_workers.ledger.runs import fleet
 from nova_workers.ledger.tenants import settings as ledger
 from nova_workers.ledger.tenants.ending import begin_end
 from nova_workers.ledger.tenants.keys import create_key
+from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.triggers.schedules import time_zone
 
@@ -44,11 +44,8 @@ async def change_tenant(database: Database, tenant_id: str, patch: TenantPatch, 
         return await _change(connection, tenant_id, patch)
 
 
-async def operate_tenant(database: Database, tenant_id: str, change: TenantChange) -> tuple[TenantView, list[Doorbell]]:
+async def operate_tenant(work: Work, tenant_id: str, change: TenantChange) -> TenantView:
     """Change the fields that an operator sets, and pause or resume the tenant.
-
-    Returns:
-        The tenant, and the doorbells to ring because it was resumed.
 
     Raises:
         InvalidInput: The name is empty, or there is no such time zone.
@@ -56,16 +53,15 @@ async def operate_tenant(database: Database, tenant_id: str, change: TenantChang
     """
     if "name" in change.model_fields_set and not change.name:
         raise InvalidInput("name: it cannot be empty.", field="name")
-    bells: list[Doorbell] = []
     switch = fleet.Switch("tenant", tenant_id)
-    async with database.transaction() as connection:
-        await _change(connection, tenant_id, change)
+    async with work.begin() as tx:
+        await _change(tx.connection, tenant_id, change)
         if "paused" in change.model_fields_set:
             if change.paused:
-                await fleet.pause(connection, switch, None)
+                await fleet.pause(tx.connection, switch, None)
             else:
-                bells = await fleet.resume(connection, switch)
-        return await ledger.get_tenant(connection, tenant_id), bells
+                tx.ring(await fleet.resume(tx.connection, switch))
+        return await ledger.get_tenant(tx.connection, tenant_id)
 
 
 async def _change(connection: Connection, tenant_id: str, patch: TenantPatch) -> TenantView:

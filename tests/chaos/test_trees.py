@@ -7,9 +7,11 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from nova_workers.contracts.orchestration import AgentDescriptor, Started
+from nova_workers.contracts.http.started import Started
+from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.agents import agents_of
+from nova_workers.ledger.work import Work
 from nova_workers.orchestration.models.availability import FleetAvailability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels
@@ -33,6 +35,9 @@ class _NoNotifier:
     async def apply_requests(self, requests: Sequence[object]) -> None:
         """Do nothing."""
 
+    async def apply_interrupt(self, run_id: str) -> None:
+        """Do nothing."""
+
     def announce_tree(self, news: object) -> None:
         """Do nothing."""
 
@@ -52,7 +57,7 @@ async def _start(fleet: Fleet, database: Database) -> Started:
     task = script(call("spawn_children_parallel", children=children), complete("All parts are done."))
     assert fleet.tenant_id is not None
     models = RankedModels(ModelCatalog(database, FleetAvailability({"scripted"})))
-    service = Orchestrations(database, Doorbells(), _NoNotifier(), models)
+    service = Orchestrations(database, Work(database, Doorbells(), _NoNotifier()), models)
     return await service.start(NewOrchestration(fleet.tenant_id, "nova", task))
 
 

@@ -18,6 +18,7 @@ from nova_workers.contracts.http.fleet import (
     QueuedView,
 )
 from nova_workers.errors import InvalidInput
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs import fleet as ledger
 from nova_workers.ledger.runs.queued import count_queued
 from nova_workers.ledger.visibility import see_all_tenants
@@ -36,17 +37,18 @@ async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
 
     Workers are shown to operators only.
     """
-    return await _view(caller, state)
+    _see_what_it_may(caller)
+    async with state.services.database.connection() as connection:
+        view = await _read(connection, caller)
+    return await _with_workers(view, caller, state)
 
 
 @router.get("/queued", responses=problems())
 async def get_queued(caller: AnyCaller, state: State) -> QueuedView:
     """Get why queued runs wait: how many of each queue for which reason."""
-    sees_all = caller.may("operator")
-    if sees_all:
-        see_all_tenants()
+    _see_what_it_may(caller)
     async with state.services.database.connection() as connection:
-        groups = await count_queued(connection, None if sees_all else caller.tenant_id)
+        groups = await count_queued(connection, None if caller.may("operator") else caller.tenant_id)
     return QueuedView(groups=await name_missing_workers(state.services.redis, groups))
 
 
@@ -54,23 +56,22 @@ async def get_queued(caller: AnyCaller, state: State) -> QueuedView:
 async def pause_fleet(body: FleetPause, caller: AnyCaller, state: State) -> FleetView:
     """Start no new runs in the scope. Running ones continue, queued ones stay queued."""
     switch = _switch(body, caller)
-    async with state.services.database.connection() as connection:
-        if switch.agent_id is not None:
-            await agents.get_agent(connection, caller.tenant_id, switch.agent_id)
-        await ledger.pause(connection, switch, body.reason)
-    return await _view(caller, state)
+    async with state.services.work.begin() as tx:
+        await _check(tx.connection, switch)
+        await ledger.pause(tx.connection, switch, body.reason)
+        view = await _read(tx.connection, caller)
+    return await _with_workers(view, caller, state)
 
 
 @router.post("/resume", responses=problems(404, 410, body=True))
 async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> FleetView:
     """End a pause of the scope. Resuming a scope that is not paused changes nothing."""
     switch = _switch(body, caller)
-    async with state.services.database.connection() as connection:
-        if switch.agent_id is not None:
-            await agents.get_agent(connection, caller.tenant_id, switch.agent_id)
-        bells = await ledger.resume(connection, switch)
-    state.services.dispatcher.ring_runs(bells)
-    return await _view(caller, state)
+    async with state.services.work.begin() as tx:
+        await _check(tx.connection, switch)
+        tx.ring(await ledger.resume(tx.connection, switch))
+        view = await _read(tx.connection, caller)
+    return await _with_workers(view, caller, state)
 
 
 @router.get("/providers", responses=problems())
@@ -92,26 +93,31 @@ async def clear_providers(body: ProvidersClear, caller: OperatorCaller, state: S
 def _switch(body: FleetPause, caller: Caller) -> ledger.Switch:
     """Return the switch of a request, if the caller may change it."""
     caller.need("operator" if body.scope == "fleet" else "agents")
-    if body.scope == "fleet":
-        see_all_tenants()
+    _see_what_it_may(caller)
     if (body.scope == "agent") != (body.agent_id is not None):
         raise InvalidInput("agent_id goes with the scope 'agent', and only with it.", field="agent_id")
     return ledger.Switch(body.scope, caller.tenant_id, body.agent_id)
 
 
-async def _view(caller: Caller, state: ApiState) -> FleetView:
-    sees_all = caller.may("operator")
-    tenant_id = None if sees_all else caller.tenant_id
-    if sees_all:
+def _see_what_it_may(caller: Caller) -> None:
+    """Show the statements of the request the rows of all tenants, if the caller is an operator."""
+    if caller.may("operator"):
         see_all_tenants()
-    async with state.services.database.connection() as connection:
-        depth = await ledger.fleet_depth(connection, tenant_id)
-        switches = await ledger.list_switches(connection, tenant_id)
+
+
+async def _check(connection: Connection, switch: ledger.Switch) -> None:
+    if switch.agent_id is not None:
+        await agents.get_agent(connection, switch.tenant_id, switch.agent_id)
+
+
+async def _read(connection: Connection, caller: Caller) -> FleetView:
+    tenant_id = None if caller.may("operator") else caller.tenant_id
+    depth = await ledger.fleet_depth(connection, tenant_id)
+    switches = await ledger.list_switches(connection, tenant_id)
+    return FleetView(runs=dict(depth.runs), queues=list(depth.queues), workers=None, switches=switches)
+
+
+async def _with_workers(view: FleetView, caller: Caller, state: ApiState) -> FleetView:
     workers = await live_workers(state.services.redis)
-    return FleetView(
-        runs=dict(depth.runs),
-        queues=list(depth.queues),
-        workers=(workers or []) if sees_all else None,
-        redis_answers=workers is not None,
-        switches=switches,
-    )
+    shown = (workers or []) if caller.may("operator") else None
+    return view.model_copy(update={"workers": shown, "redis_answers": workers is not None})

@@ -53,9 +53,7 @@ async def get_tenant(tenant_id: TenantIdPath, caller: OperatorCaller, state: Sta
 @router.patch("/{tenant_id}", responses=problems(404, 409, body=True))
 async def patch_tenant(tenant_id: TenantIdPath, body: TenantChange, caller: OperatorCaller, state: State) -> TenantView:
     """Change the given settings. While `paused` is true, no new runs of the tenant start."""
-    tenant, bells = await workspace.operate_tenant(state.services.database, tenant_id, body)
-    state.services.dispatcher.ring_runs(bells)
-    return tenant
+    return await workspace.operate_tenant(state.services.work, tenant_id, body)
 
 
 @router.delete("/{tenant_id}", status_code=202, responses=problems(404, 409, 422))

@@ -23,7 +23,6 @@ from nova_workers.contracts.http.orchestrations import (
 from nova_workers.contracts.http.wire import IDEMPOTENCY_KEY_PATTERN
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.ids import new_id
-from nova_workers.ledger.orchestrations.trees import get_orchestration
 from nova_workers.orchestration.tools.external import MasterAnswer
 
 __all__ = ["router"]
@@ -94,9 +93,9 @@ async def complete_orchestration(
     orchestration_id: OrchestrationIdPath, body: MasterComplete, caller: RunsCaller, state: State
 ) -> OrchestrationView:
     """End an orchestration as its external master, with its result. Children that still work are killed."""
-    await state.services.external_masters.complete(caller.tenant_id, orchestration_id, body.summary, body.artifacts)
-    async with state.services.database.connection() as connection:
-        return await get_orchestration(connection, caller.tenant_id, orchestration_id)
+    return await state.services.external_masters.complete(
+        caller.tenant_id, orchestration_id, body.summary, body.artifacts
+    )
 
 
 def _may_answer(event: JsonObject) -> bool:

@@ -4,7 +4,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
+import structlog
 from fastapi import APIRouter, Depends, Request, Response
+from redis.exceptions import RedisError
 
 from api.acceptance import CLIENT_GONE, longest_wait_s, until_gone
 from api.auth import Caller, RunsCaller
@@ -15,10 +17,14 @@ from api.state import ApiState, state_of
 from api.streaming.tree_delivery import TreeTarget
 from api.submitting import IdempotencyKey, hash_of
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue, OrchestrationCreate, OrchestrationView
-from nova_workers.contracts.orchestration import Started
+from nova_workers.contracts.http.started import Started
+from nova_workers.errors import Unavailable
 from nova_workers.ledger.orchestrations.trees import get_orchestration
+from nova_workers.ledger.write_record import name_outcome
 
 __all__ = ["router"]
+
+_log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"], route_class=StrictRoute)
 
@@ -57,12 +63,25 @@ class _Request:
             body_hash=None if idempotency_key is None else hash_of(self.request.url.path, body),
         )
 
-    async def answer(
-        self, orchestration_id: str, status: int = 200, headers: Mapping[str, str] | None = None
-    ) -> Response:
-        """Respond with the orchestration as it stands."""
-        view = await self._view(orchestration_id)
-        return _json(view, status, headers)
+    async def answer(self, started: Started, status: int = 200) -> Response:
+        """Respond with the orchestration as the request left it."""
+        _name(started)
+        view = started.view or await self._view(started.orchestration_id)
+        return _json(view, status, _headers(started))
+
+    async def answer_started_at_end(self, started: Started, timeout_s: float | None) -> Response:
+        """Respond as `answer_at_end` does to a request that started or continued it; if that fails, as at its start."""
+        _name(started)
+        try:
+            return await self.answer_at_end(started.orchestration_id, timeout_s, _headers(started))
+        except (Unavailable, RedisError) as error:
+            if started.view is None:
+                raise
+            # It was started, whatever happens later.
+            _log.warning(
+                "http_request.answered_as_accepted", orchestration_id=started.orchestration_id, error=str(error)
+            )
+            return _json(started.view, 202, _headers(started))
 
     async def answer_at_end(
         self, orchestration_id: str, timeout_s: float | None, headers: Mapping[str, str] | None = None
@@ -102,7 +121,7 @@ async def start_orchestration(
 ) -> Response:
     """Start a tree of agents: its master's run is queued. The tenant's stored configuration applies, as it is now."""
     started = await request.start(body, idempotency_key)
-    return await request.answer(started.orchestration_id, 201, _headers(started))
+    return await request.answer(started, 201)
 
 
 @router.post("/wait", response_model=OrchestrationView, responses={**_UNFINISHED, **_ERRORS})
@@ -114,7 +133,7 @@ async def start_orchestration_and_wait(
 ) -> Response:
     """Start a tree of agents and get it once it has ended; 202 if that takes too long. It continues either way."""
     started = await request.start(body, idempotency_key)
-    return await request.answer_at_end(started.orchestration_id, timeout_s, _headers(started))
+    return await request.answer_started_at_end(started, timeout_s)
 
 
 @router.get(
@@ -136,7 +155,7 @@ async def continue_orchestration(
 ) -> Response:
     """Give an ended master a follow-up task. It keeps its identity, its conversation and its children."""
     continued = await request.continue_(orchestration_id, body, idempotency_key)
-    return await request.answer(orchestration_id, headers=_headers(continued))
+    return await request.answer(continued)
 
 
 @router.post(
@@ -153,7 +172,11 @@ async def continue_orchestration_and_wait(
 ) -> Response:
     """Give an ended master a follow-up task and get the orchestration once it has ended; 202 if that takes too long."""
     continued = await request.continue_(orchestration_id, body, idempotency_key)
-    return await request.answer_at_end(orchestration_id, timeout_s, _headers(continued))
+    return await request.answer_started_at_end(continued, timeout_s)
+
+
+def _name(started: Started) -> None:
+    name_outcome(f"/v1/orchestrations/{started.orchestration_id}", orchestration_id=started.orchestration_id)
 
 
 def _headers(started: Started) -> dict[str, str]:

@@ -6,13 +6,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from api.auth import Caller, RunsCaller
+from api.auth import RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, OrchestrationIdPath
 from api.repeats import RepeatableRequest
-from api.state import ApiState, State
+from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
     AgentHistory,
@@ -163,8 +163,8 @@ async def kill_orchestration(
     orchestration_id: OrchestrationIdPath, body: AgentKill, caller: RunsCaller, state: State
 ) -> OrchestrationView:
     """Kill an agent and all below it, or the whole tree. Partial output is kept; killing twice changes nothing."""
-    await state.services.orchestrations.kill(caller.tenant_id, orchestration_id, body.agent_id, body.reason)
-    return await _changed(orchestration_id, caller, state)
+    _, view = await state.services.orchestrations.kill(caller.tenant_id, orchestration_id, body.agent_id, body.reason)
+    return view
 
 
 @router.post("/{orchestration_id}/agents/{agent}/prompt", responses=problems(404, 409, body=True))
@@ -178,13 +178,11 @@ async def prompt_orchestration_agent(
     repeats: RepeatableRequest,
 ) -> OrchestrationView:
     """Send an agent a message: it ends its `wait_for_message`, and restarts a master that has ended."""
-    _, is_replay = await state.services.orchestrations.prompt(
+    view, is_replay = await state.services.orchestrations.prompt(
         caller.tenant_id, orchestration_id, agent, body.text, request=repeats.bound_to(body)
     )
     repeats.mark(is_replay)
-    return await _changed(orchestration_id, caller, state)
-
-
-async def _changed(orchestration_id: str, caller: Caller, state: ApiState) -> OrchestrationView:
+    if view is not None:
+        return view
     async with state.services.database.connection() as connection:
         return await ledger.get_orchestration(connection, caller.tenant_id, orchestration_id)

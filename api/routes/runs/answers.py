@@ -13,7 +13,6 @@ from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, WaitKind, WaitView
-from nova_workers.ledger.runs import reads as run_reads
 from nova_workers.ledger.waits.records import Wait, list_waits
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
@@ -54,9 +53,7 @@ async def list_open_waits(
 @router.post("/runs/{run_id}/answers", responses=problems(404, 409, body=True))
 async def answer_run(run_id: RunIdPath, body: RunAnswer, caller: RunsCaller, state: State) -> RunView:
     """Answer a waiting run's question, or permit or refuse a call. The first answer counts."""
-    await state.services.waiting.answer(caller.tenant_id, run_id, body.wait_id, body)
-    async with state.services.database.connection() as connection:
-        return await run_reads.get_run(connection, caller.tenant_id, run_id)
+    return await state.services.waiting.answer(caller.tenant_id, run_id, body.wait_id, body)
 
 
 def _view(wait: Wait) -> WaitView:

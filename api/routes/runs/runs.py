@@ -96,8 +96,8 @@ async def get_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunVie
 async def edit_run(run_id: RunIdPath, body: RunEdit, caller: RunsCaller, state: State) -> RunView:
     """Replace the message of a run that is still queued."""
     content = content_of(body.message, max_chars=state.services.settings.api.max_message_chars)
-    await state.services.canceller.edit(caller.tenant_id, run_id, content)
-    return await get_run(run_id, caller, state)
+    run = await state.services.canceller.edit(caller.tenant_id, run_id, content)
+    return await name_missing_worker(state.services.redis, run)
 
 
 @router.delete("/{run_id}", status_code=204, responses=problems(404, 409))
@@ -109,5 +109,5 @@ async def withdraw_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> N
 @router.post("/{run_id}/cancel", responses=problems(404, 409))
 async def cancel_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
     """Cancel a run. A running one stops in a moment and keeps its partial text; canceling twice changes nothing."""
-    await state.services.canceller.cancel(caller.tenant_id, run_id)
-    return await get_run(run_id, caller, state)
+    run = await state.services.canceller.cancel(caller.tenant_id, run_id)
+    return await name_missing_worker(state.services.redis, run)

@@ -15,7 +15,7 @@ from nova_workers.contracts.orchestration.agents import (
 )
 from nova_workers.contracts.orchestration.history import HistoryEntry, Rationale
 from nova_workers.contracts.orchestration.limits import OrchestrationLimits, TreeSpending
-from nova_workers.contracts.orchestration.starts import ORCHESTRATIONS, Origin, Started
+from nova_workers.contracts.orchestration.starts import ORCHESTRATIONS, Origin
 
 __all__ = [
     "MAX_PROMPT_CHARS",
@@ -34,6 +34,5 @@ __all__ = [
     "Rationale",
     "RoutedMessage",
     "SpawnRequest",
-    "Started",
     "TreeSpending",
 ]

@@ -1,10 +1,10 @@
-"""The start of an orchestration: what started it, and what was started."""
+"""The start of an orchestration by an agent."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["ORCHESTRATIONS", "Origin", "Started"]
+__all__ = ["ORCHESTRATIONS", "Origin"]
 
 ORCHESTRATIONS = "orchestrations"
 """The capability by which an agent starts orchestrations. Agents of an orchestration do not have it."""
@@ -23,17 +23,3 @@ class Origin:
     run_id: str
     key: str | None = None
     report_thread_id: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class Started:
-    """An orchestration that was started or continued, and its master's run.
-
-    Attributes:
-        replayed: It existed already, under the same idempotency key.
-    """
-
-    orchestration_id: str
-    master_id: str
-    run_id: str
-    replayed: bool = False

@@ -243,7 +243,7 @@ async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str)
         transaction: A transaction, so that all of it happens or nothing.
 
     Returns:
-        Cancel requests of its open runs, for `Canceller.requested` after the commit.
+        Cancel requests of its open runs, to apply after the commit.
 
     Raises:
         NotFound: There is no such thread.

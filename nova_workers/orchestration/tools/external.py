@@ -14,20 +14,21 @@ from typing import Any
 from pydantic import ValidationError
 
 from nova_workers.capabilities.seam import CapabilityContext, input_schema
-from nova_workers.contracts.http.orchestrations import MasterTool
+from nova_workers.contracts.http.orchestrations import MasterTool, OrchestrationView
 from nova_workers.contracts.orchestration import (
     AgentDescriptor,
     AgentResult,
     OrchestrationLimits,
     OrchestrationPlace,
 )
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.errors import InvalidInput, NotFound, OrchestrationError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations.external import end_wait, find_external_master, record_wait
 from nova_workers.ledger.orchestrations.locking import lock_tree, lock_tree_of_external
+from nova_workers.ledger.orchestrations.trees import get_orchestration
+from nova_workers.ledger.work import Work
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.matching import Match, match
 from nova_workers.orchestration.models.choosing import ModelChooser
@@ -38,7 +39,7 @@ from nova_workers.orchestration.tools.experts import expert_tools
 from nova_workers.orchestration.tools.intelligence import intelligence_tools
 from nova_workers.orchestration.tools.observing import observing_tools
 from nova_workers.orchestration.tools.seam import Declarations
-from nova_workers.orchestration.transitions import after_change, apply_change
+from nova_workers.orchestration.transitions import after_change, follow
 from nova_workers.orchestration.views import AgentViews
 from nova_workers.validation import place_of
 from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
@@ -60,13 +61,11 @@ class MasterAnswer:
 class ExternalMasters:
     """Acts for external masters. One object per process."""
 
-    def __init__(
-        self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, models: ModelChooser
-    ) -> None:
+    def __init__(self, database: Database, work: Work, models: ModelChooser) -> None:
         self._database = database
-        self._dispatcher = dispatcher
-        self._notifier = notifier
-        actions, views = AgentActions(database, dispatcher, notifier, models), AgentViews(database, models)
+        self._work = work
+        actions = AgentActions(database, work.dispatcher, work.notifier, models)
+        views = AgentViews(database, models)
         declared: Declarations = (
             *conversation_tools(actions),
             *child_tools(actions),
@@ -119,7 +118,8 @@ class ExternalMasters:
         Raises:
             OrchestrationError: The master has ended.
         """
-        async with self._database.transaction() as connection:
+        async with self._work.begin() as tx:
+            connection = tx.connection
             master = await find_external_master(connection, tenant_id, orchestration_id)
             tree = await lock_tree_of_external(connection, tenant_id, orchestration_id, run_id=master.run_id)
             change = TreeChange(connection, tree)
@@ -133,8 +133,7 @@ class ExternalMasters:
                 await activations.move(connection, [master.id], waiting, ("RUNNING",), run_id=master.run_id)
                 change.tree = await lock_tree(connection, tenant_id, orchestration_id)
                 await break_deadlocks(change, await deliver(change))
-            after = await after_change(change)
-        await apply_change(self._dispatcher, self._notifier, after)
+            follow(tx, await after_change(change))
         return None if found is None else MasterAnswer(found.text, found.failed)
 
     async def _deliver(self, change: TreeChange, master: AgentDescriptor, found: Match, key: str) -> None:
@@ -142,17 +141,22 @@ class ExternalMasters:
         await end_wait(change.connection, change.tree.id, key)
         await activations.move(change.connection, [master.id], "RUNNING", _WAITING, run_id=master.run_id)
 
-    async def complete(self, tenant_id: str, orchestration_id: str, summary: str, artifacts: Mapping[str, Any]) -> None:
-        """End an orchestration with a result. Children that still work are killed. Repeating it changes nothing.
+    async def complete(
+        self, tenant_id: str, orchestration_id: str, summary: str, artifacts: Mapping[str, Any]
+    ) -> OrchestrationView:
+        """End an orchestration with a result, and return it. Children that still work are killed.
+
+        Repeating it changes nothing.
 
         Raises:
             NotFound: No such orchestration in this tenant.
             OrchestrationError: The master is not external, or was killed.
         """
-        async with self._database.transaction() as connection:
+        async with self._work.begin() as tx:
+            connection = tx.connection
             master = await find_external_master(connection, tenant_id, orchestration_id)
             if master.state == "COMPLETED":
-                return
+                return await get_orchestration(connection, tenant_id, orchestration_id)
             tree = await lock_tree_of_external(connection, tenant_id, orchestration_id, run_id=master.run_id)
             change = TreeChange(connection, tree)
             await activations.set_summary(connection, master.id, master.run_id, summary, artifacts)
@@ -163,8 +167,8 @@ class ExternalMasters:
                 raise OrchestrationError(f"The master of orchestration {orchestration_id!r} has ended.")
             result = AgentResult(master.id, success=True, summary=summary, artifacts=artifacts)
             await report_end(change, ended.agent, result, has_children=ended.has_active_children)
-            after = await after_change(change)
-        await apply_change(self._dispatcher, self._notifier, after)
+            follow(tx, await after_change(change))
+            return await get_orchestration(connection, tenant_id, orchestration_id)
 
     async def _seen(self, master: AgentDescriptor) -> None:
         """Record the request of a call that changed nothing, such as one that only reads."""

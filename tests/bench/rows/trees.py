@@ -10,7 +10,9 @@ from prometheus_client import CollectorRegistry
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.events import StreamEnd, Thinking
-from nova_workers.contracts.orchestration import OrchestrationLimits, Started
+from nova_workers.contracts.http.started import Started
+from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.orchestration.models.availability import FleetAvailability
 from nova_workers.orchestration.models.catalog import ModelCatalog
@@ -30,6 +32,9 @@ SELECT run_id FROM orchestration_agents WHERE orchestration_id = :id AND parent_
 
 
 class _NoNotifier:
+    async def apply_interrupt(self, run_id: str) -> None:
+        """Do nothing."""
+
     def announce_tree(self, news: object) -> None:
         """Do nothing."""
 
@@ -71,8 +76,7 @@ async def _service(stage: Stage) -> AsyncGenerator[Orchestrations]:
     try:
         yield Orchestrations(
             stage.database,
-            dispatcher,
-            _NoNotifier(),
+            Work(stage.database, dispatcher, _NoNotifier()),
             RankedModels(ModelCatalog(stage.database, FleetAvailability({"scripted"}))),
         )
     finally:

@@ -15,7 +15,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
-from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.control import ControlChannel
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.triggers.firing import TriggerTicker
@@ -95,9 +95,9 @@ async def measure_triggers(bench: Bench) -> Result:
 def _ticker(database: Database, redis: Redis) -> TriggerTicker:
     settings, metrics, silence = Settings(), Metrics(CollectorRegistry()), _Silence()
     publisher = EventPublisher(redis, flush_ms=20, clock=SystemClock())
-    canceller = Canceller(database, ControlChannel(redis), publisher, silence)
-    planner = build_starter(database, silence, canceller, build_model_chooser(database, redis, settings), settings)
-    return build_trigger_ticker(database, silence, settings, metrics, canceller=canceller, planner=planner)
+    notifier = CancelApplier(database, ControlChannel(redis), publisher, silence)
+    planner = build_starter(database, silence, notifier, build_model_chooser(database, redis, settings), settings)
+    return build_trigger_ticker(database, silence, settings, metrics, notifier=notifier, planner=planner)
 
 
 async def _timed(ticker: TriggerTicker) -> float:

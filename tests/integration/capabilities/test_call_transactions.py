@@ -168,7 +168,7 @@ class _Hand:
         self.harness = harness
         self.faults = FaultInjector()
         database = FaultInjectingDatabase(harness.database, self.faults)
-        calls = self.transactions = CallTransactions(database, harness.bells, harness.canceller)
+        calls = self.transactions = CallTransactions(database, harness.bells, harness.notifier)
         parts = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.registry: CapabilityRegistry = default_registry(
             calls.database,

@@ -183,7 +183,7 @@ async def test_a_worker_that_lost_a_run_does_not_move_its_agent(forest: Forest) 
         held = await claim_next(connection, thread_id, worker_id="new", lease_ttl_s=30, max_attempts=5)
         assert isinstance(lost, Claim)
         assert isinstance(held, Claim)
-        transitions = TreeTransitions(harness.bells, harness.canceller)
+        transitions = TreeTransitions(harness.bells, harness.notifier)
         for late in (transitions.starting, transitions.running):
             await late(connection, lost)
         assert await forest.states(started) == ["PENDING"]

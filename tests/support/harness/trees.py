@@ -6,7 +6,8 @@ from typing import Any
 
 import orjson
 
-from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits, Started
+from nova_workers.contracts.http.started import Started
+from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.planning import NewOrchestration

@@ -23,6 +23,7 @@ from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ids import new_id
 from nova_workers.keys import CONTROL_CHANNEL
 from nova_workers.ledger.database import Database, Row
+from nova_workers.ledger.work import Work
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
@@ -32,6 +33,7 @@ from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.service import Orchestrations
 from nova_workers.orchestration.tick import OrchestrationTicker
 from nova_workers.orchestration.transitions import TreeTransitions
+from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.recover import Reconciler
@@ -96,8 +98,8 @@ class Worker:
         self.publisher = EventPublisher(self.redis, flush_ms=harness.settings.streams.flush_ms, clock=clock)
         self._control = ControlChannel(self.redis)
         # With the publisher of the runs, as in a process: the events of a run come before what they change in a tree.
-        canceller = Canceller(database, self._control, self.publisher, harness.bells)
-        calls = CallTransactions(database, harness.bells, canceller)
+        notifier = CancelApplier(database, self._control, self.publisher, harness.bells)
+        calls = CallTransactions(database, harness.bells, notifier)
         tools = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
@@ -115,7 +117,7 @@ class Worker:
             clock=clock,
             metrics=self.metrics,
             tracing=tracing,
-            orchestrated=TreeTransitions(harness.bells, canceller),
+            orchestrated=TreeTransitions(harness.bells, notifier),
             capabilities=build_capabilities(
                 harness.settings,
                 calls,
@@ -212,12 +214,12 @@ class Harness:
         self.metrics = Metrics(CollectorRegistry())
         self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())
         control = ControlChannel(redis)
-        self.canceller = Canceller(database, control, self.publisher, self.bells)
+        self.notifier = CancelApplier(database, control, self.publisher, self.bells)
+        self.work = Work(database, self.bells, self.notifier)
+        self.canceller = Canceller(self.work)
         self.scheduled = Scheduled(database, self.bells, self.publisher)
-        self.submitter = Submitter(
-            database, self.bells, self.canceller, self.scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s
-        )
-        self.waiting = Waiting(database, self.bells, self.canceller)
+        self.submitter = Submitter(self.work, self.scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s)
+        self.waiting = Waiting(database, self.work)
         self.reconciler = Reconciler(
             database,
             redis,
@@ -226,17 +228,16 @@ class Harness:
             self.metrics,
             locks=ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s),
             waiting=self.waiting,
-            canceller=self.canceller,
+            cancels=self.notifier,
             scheduled=self.scheduled,
         )
         self.orchestrations = Orchestrations(
             database,
-            self.bells,
-            self.canceller,
+            self.work,
             self.models,
             idempotency_ttl_s=settings.runs.idempotency_ttl_s,
         )
-        self.ticker = OrchestrationTicker(database, self.bells, self.canceller, SystemClock())
+        self.ticker = OrchestrationTicker(database, self.bells, self.notifier, SystemClock())
         self.workers: list[Worker] = []
         self._publishing: asyncio.Task[None] | None = None
 

@@ -13,6 +13,8 @@ from nova_workers.contracts.waits import Answer
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.ledger.waits.records import escalate, find_due_waits
+from nova_workers.ledger.work import Work
+from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.waiting import Waiting
@@ -572,8 +574,7 @@ async def _begin_escalation(fleet: Harness, *, hold: str = "") -> tuple[Accepted
     faults = FaultInjector()
     faults.hold(hold)
     database = FaultInjectingDatabase(fleet.database, faults)
-    canceller = Canceller(database, ControlChannel(fleet.redis), fleet.publisher, fleet.bells)
-    return run, faults, Waiting(database, fleet.bells, canceller)
+    return run, faults, Waiting(database, _work(fleet, database))
 
 
 async def _resume_approved_call(fleet: Harness, worker: Worker) -> Accepted:
@@ -637,8 +638,13 @@ def _dying(fleet: Harness, fault: Fault, statement: str, nth: int = 1) -> tuple[
     faults = FaultInjector()
     faults.plan(fault, statement, nth=nth)
     database = FaultInjectingDatabase(fleet.database, faults)
-    canceller = Canceller(database, ControlChannel(fleet.redis), fleet.publisher, fleet.bells)
-    return canceller, Waiting(database, fleet.bells, canceller)
+    work = _work(fleet, database)
+    return Canceller(work), Waiting(database, work)
+
+
+def _work(fleet: Harness, database: FaultInjectingDatabase) -> Work:
+    notifier = CancelApplier(database, ControlChannel(fleet.redis), fleet.publisher, fleet.bells)
+    return Work(database, fleet.bells, notifier)
 
 
 async def _child_of(fleet: Harness, run_id: str) -> str:
