@@ -11,13 +11,28 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.vocabulary import ToolCallStatus
 
 __all__ = [
+    "INTERRUPTED",
+    "NOT_ANSWERED",
+    "NOT_BEGUN",
+    "NOT_PERMITTED_YET",
+    "NO_RESULT",
     "EngineEvent",
     "StepRecord",
     "StepVerdict",
     "ToolAuthorization",
     "ToolCall",
     "ToolCallStatus",
+    "not_permitted",
 ]
+
+# What the model gets as the result of a call that has none of its own: what is known of it, and no more.
+INTERRUPTED = (
+    "This call was interrupted before it ended. Whether it had an effect is not known; check before repeating it."
+)
+NOT_BEGUN = "The turn was stopped before this call began. It had no effect."
+NOT_PERMITTED_YET = "The turn was stopped before this call was permitted. It did not begin, and had no effect."
+NOT_ANSWERED = "The turn was stopped before this call had its answer."
+NO_RESULT = "The result of this call was not recorded. Whether it had an effect is not known."
 
 
 StepVerdict = Literal["continue", "stop"]
@@ -92,3 +107,8 @@ class ToolAuthorization:
     reason: str | None = None
     deferral: JsonObject | None = None
     """For a call that is not allowed yet: what it waits for. The turn then stops for it, if it can."""
+
+
+def not_permitted(reason: str | None) -> str:
+    """Return the result of a call that the caller does not allow."""
+    return f"{(reason or 'Not permitted').rstrip('. ')}. This call was not permitted, and did not begin."

@@ -7,14 +7,13 @@ contain only what was sent and answered, and a turn is always rendered alike.
 from collections.abc import Sequence
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block
+from nova_workers.contracts.steps import NO_RESULT
 from nova_workers.ledger.threads.history import HistoryTurn
 
-__all__ = ["INTERRUPTED", "STOPPED", "conversation", "messages_of", "repair"]
+__all__ = ["STOPPED", "conversation", "messages_of", "repair"]
 
 STOPPED = "(stopped by user)"
 _ERROR_CHARS = 500
-
-INTERRUPTED = "[The tool call was interrupted before it ended. It may or may not have taken effect.]"
 
 
 def conversation(turns: Sequence[HistoryTurn]) -> tuple[Message, ...]:
@@ -50,7 +49,7 @@ def _ending(turn: HistoryTurn) -> str | None:
 def repair(messages: Sequence[Message]) -> tuple[Message, ...]:
     """Return the messages with a result for every tool_use, and without messages that are empty.
 
-    A missing result is replaced by a note that the call was interrupted, at the start of the next user message as the
+    A missing result is replaced by a note that it is not known, at the start of the next user message as the
     API requires; existing results stay. The function is idempotent.
     """
     repaired: list[Message] = []
@@ -88,4 +87,4 @@ def _missing(pending: Sequence[str], message: Message) -> tuple[ContentBlock, ..
 
 
 def _interrupted(call_id: str) -> ContentBlock:
-    return {"type": "tool_result", "tool_use_id": call_id, "content": INTERRUPTED, "is_error": True}
+    return {"type": "tool_result", "tool_use_id": call_id, "content": NO_RESULT, "is_error": True}

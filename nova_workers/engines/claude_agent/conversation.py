@@ -18,6 +18,7 @@ from claude_agent_sdk.types import HookEvent, HookInput, SyncHookJSONOutput
 from mcp.server import Server
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
+from nova_workers.contracts.steps import not_permitted
 from nova_workers.engines.claude_agent.failures import is_media_refusal
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.names import BRIDGE, own_name
@@ -165,7 +166,7 @@ class Conversation:
         if about.get("agent_id"):
             self._parts.gate.pass_by(str(call_id))
             verdict = await self._parts.subagents.authorize(own_name(about["tool_name"]), about["tool_input"])
-            refusal = None if verdict.allowed else verdict.reason or "Not allowed"
+            refusal = None if verdict.allowed else not_permitted(verdict.reason)
         else:
             refusal = await self._parts.gate.verdict(str(call_id))
             if refusal is None and about["tool_name"] == "Agent":

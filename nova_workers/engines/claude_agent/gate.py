@@ -23,6 +23,7 @@ class _Call:
     outcome: ToolOutcome | None = None
     answered: asyncio.Event = field(default_factory=asyncio.Event)
     answer: ToolOutcome | None = None
+    begun: bool = False
 
 
 class CallGate:
@@ -41,6 +42,7 @@ class CallGate:
         """Wait until the call may run (None) or is refused (the reason)."""
         call = self._call(call_id)
         await call.verdict.wait()
+        call.begun = call.refusal is None
         return call.refusal
 
     def pass_by(self, call_id: str) -> None:
@@ -79,6 +81,14 @@ class CallGate:
         if not call.verdict.is_set():
             call.refusal = reason
             call.verdict.set()
+
+    def has_begun(self, call_id: str) -> bool:
+        """Return whether the call may have begun. True for a call that did not go through the program.
+
+        The program makes calls that change something one by one.
+        """
+        call = self._calls.get(call_id)
+        return call is None or call.begun
 
     async def news(self, call_id: str) -> ToolOutcome | JsonObject:
         """Wait for the program: for the outcome of its own call, or for the arguments of a call of our tool."""

@@ -106,7 +106,9 @@ class ClaudeTurn:
         release = abort.subscribe(lambda _: self._freeze()) if abort is not None else None
         try:
             with Interruption(abort, self._options.timeout_s) as interruption:
-                turn = Turn(responder, tools, self._options, self._listener, interruption)
+                turn = Turn(
+                    responder, tools, self._options, self._listener, interruption, has_begun=self._gate.has_begun
+                )
                 result = await turn.play(content, provider=provider)
             self._freeze()
             result = replace(result, tools_available=self._opener.offered)

@@ -20,7 +20,7 @@ from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, Mcp
 from nova_workers.engines.mcp.connection import MakeTransport, OnProgress, ServerConnection
 from nova_workers.shell_sandbox import ShellSandbox
 
-__all__ = ["ConnectionPool", "Lease", "PooledConnection"]
+__all__ = ["CallLost", "ConnectionPool", "Lease", "PooledConnection"]
 
 _log = structlog.get_logger(__name__)
 
@@ -181,6 +181,10 @@ class ConnectionPool:
         self._avoided[key] = _Avoided(reason, now_s + self._avoid_s)
 
 
+class CallLost(ConnectionError):
+    """The connection was lost during a call, which may have had an effect."""
+
+
 class Lease:
     """A turn's use of one server: connects when needed, and again if the connection was lost."""
 
@@ -232,7 +236,8 @@ class Lease:
         A blocked server costs only one timeout: the turn's later calls to it fail at once.
 
         Raises:
-            ConnectionError: The server does not answer.
+            ConnectionError: The server does not answer, so that the call was not made.
+            CallLost: The connection was lost during the call.
             TimeoutError: The tool did not answer in time.
             MCPError: The server refused.
         """
@@ -242,13 +247,13 @@ class Lease:
         timeout_s = None if isinstance(self.server, InProcessMcpServer) else self.server.timeout_s
         try:
             return await held.connection.call(tool, arguments, timeout_s, on_progress, call_id=call_id)
-        except ConnectionError:
+        except ConnectionError as error:
             if held.connection.not_answering is not None:
                 self._given_up = held.connection.not_answering
                 self._pool.retire(held)
                 if self._held is held:
                     self._put_back()
-            raise
+            raise CallLost(str(error)) from error
 
     async def release(self) -> None:
         """Return the connection to the pool. A connection to an in-process server is closed before this returns."""

@@ -17,7 +17,7 @@ from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.contracts.summaries import one_line
 from nova_workers.engines.mcp.blocks import from_mcp
 from nova_workers.engines.mcp.connection import OnProgress
-from nova_workers.engines.mcp.pool import ConnectionPool, Lease
+from nova_workers.engines.mcp.pool import CallLost, ConnectionPool, Lease
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
@@ -141,7 +141,10 @@ class Toolbox:
                     result = await entry.lease.call(entry.tool, call.params, on_progress)
         except (MCPError, ConnectionError, TimeoutError) as error:
             # The address or the command may contain a secret that the model must not see.
-            raise ToolFailure(hide(f"{call.tool_name} failed: {error}"), tool=call.tool_name) from error
+            problem = hide(f"{call.tool_name} failed: {error}")
+            if isinstance(error, CallLost | TimeoutError):
+                problem = f"{problem.rstrip('.')}. Whether it had an effect is not known."
+            raise ToolFailure(problem, tool=call.tool_name) from error
         except ValidationError as error:
             raise ToolFailure(_not_mcp(call.tool_name, error), tool=call.tool_name) from error
         return self._outcome(result, ours=isinstance(entry.lease.server, InProcessMcpServer))

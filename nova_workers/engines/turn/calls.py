@@ -18,6 +18,7 @@ import structlog
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
 from nova_workers.contracts.engine import EngineEvent, ToolAuthorization, ToolCall, TurnListener
+from nova_workers.contracts.steps import INTERRUPTED, not_permitted
 from nova_workers.contracts.summaries import tool_result_summary, tool_use_summary
 from nova_workers.engines.turn.intake import input_problem
 from nova_workers.engines.turn.interruption import Interruption, TurnStopped
@@ -120,6 +121,7 @@ class CallRunner:
         timeout_s: float,
         max_output_chars: int,
         reads_only: Callable[[str], bool] | None,
+        has_begun: Callable[[str], bool],
         defers: bool,
     ) -> None:
         self._tools = tools
@@ -128,6 +130,7 @@ class CallRunner:
         self._timeout_s = timeout_s
         self._max_output_chars = max_output_chars
         self._reads_only = reads_only
+        self._has_begun = has_begun
         self._defers = defers
         self._eager: _EagerCalls | None = None
 
@@ -146,28 +149,43 @@ class CallRunner:
     async def interrupt_in_flight(self, step: OpenStep) -> None:
         """Report as interrupted each call that a crashed worker may have begun, unless it may be run again."""
         for at, call in step.unfinished():
-            if call.id in step.approved:
+            if call.id in step.approved or call.id in step.unasked:
                 continue
             with self._interruption.section():
                 again = call.idempotent or await self._tools.is_idempotent(call.tool_name)
             if not again:
-                await self._settle(step, at, interrupted(call))
+                await self._settle(step, at, interrupted(call, INTERRUPTED))
+
+    async def authorize(self, step: OpenStep) -> None:
+        """Ask whether the calls of `step` may begin; those that may not are refused or deferred in `step`.
+
+        Before the step is committed: so the journal has the refusals, and never a call that waits for permission as one
+        that may have begun. Raises `RunLost` if the listener does.
+        """
+        for at, call in step.to_begin():
+            if call.id in step.approved:
+                continue
+            verdict = await self._verdict(call)
+            if verdict.allowed:
+                continue
+            if verdict.deferral is not None and self._defers:
+                step.defer(at, verdict.deferral, for_permission=True)
+            else:
+                step.refuse(at, not_permitted(verdict.reason))
 
     async def run(self, step: OpenStep) -> None:
-        """Run every call of `step` without a result, and record its result or deferral in `step`.
+        """Run every call of `step` that may begin, and record its result or deferral in `step`.
 
         Raises:
             TurnStopped: The turn must stop. Calls that ended in time have their results.
             RunLost: A callback raised it.
         """
-        for at in step.rejected:
+        for at in step.refused:
             await self._settle(step, at, step.calls[at])
         runs: _Runs = {}
         try:
             async with asyncio.TaskGroup() as group:
-                for at, call in step.unfinished():
-                    if await self._refused(step, at, call):
-                        continue
+                for at, call in step.to_begin():
                     started = self._started(call)
                     if started is None:
                         await self._listener.confirm_run()
@@ -179,21 +197,8 @@ class CallRunner:
             # The tasks do not raise: the group holds the body's exception.
             failure = failures.exceptions[0]
             if isinstance(failure, TurnStopped):
-                self._keep_finished(step, runs)
+                self._keep_known(step, runs)
             raise failure from None
-
-    async def _refused(self, step: OpenStep, at: int, call: ToolCall) -> bool:
-        if call.id in step.approved:
-            return False
-        verdict = await self._verdict(call)
-        if verdict.allowed:
-            return False
-        if verdict.deferral is not None and self._defers:
-            step.defer(at, verdict.deferral)
-            return True
-        reason = verdict.reason or "Not allowed"
-        await self._settle(step, at, ended(call, ToolOutcome((text_block(reason),), failed=True)))
-        return True
 
     async def _verdict(self, call: ToolCall) -> ToolAuthorization:
         started = self._started(call)
@@ -251,13 +256,18 @@ class CallRunner:
         await self._listener.on_tool_result(call, summary)
         self._listener.on_tool_use_summary(summary)
 
-    def _keep_finished(self, step: OpenStep, runs: _Runs) -> None:
-        """Keep the results of calls that ended while the turn was being stopped."""
+    def _keep_known(self, step: OpenStep, runs: _Runs) -> None:
+        """Keep the results of calls that ended while the turn was being stopped, and which calls did not begin."""
         for task, at in runs.items():
-            if task.done() and not task.cancelled() and step.calls[at].result is None:
+            call = step.calls[at]
+            if call.result is not None:
+                continue
+            if task.done() and not task.cancelled():
                 outcome = task.result()
                 if outcome.deferral is None:
-                    step.calls[at] = ended(step.calls[at], outcome)
+                    step.calls[at] = ended(call, outcome)
+            elif not self._has_begun(call.id):
+                step.calls[at] = replace(call, status="pending", started_at=None)
 
 
 def without_deferral(outcome: ToolOutcome) -> ToolOutcome:

@@ -37,11 +37,15 @@ THINKING_DELAY_S = 0.5
 """Delay before `on_thinking` after tool results: the model mostly answers sooner."""
 
 
+def _surely(_: str) -> bool:
+    return True
+
+
 class Turn:
     """Executes one turn, once.
 
-    The order within a step: the response streams (`on_token`), its narration is reported (`on_assistant_message`), it
-    is committed with its calls pending (`on_tool_calls`), each call is authorized, announced, run and committed
+    The order within a step: the response streams (`on_token`), its narration is reported (`on_assistant_message`), its
+    calls are authorized, it is committed with them pending (`on_tool_calls`), each call is announced, run and committed
     (`on_tool_result`), the step is committed (`on_step`), and waiting messages join (`take_steering`).
 
     A turn that stops or fails within a step passes the partial step to `on_step` as final: the text so far, and each
@@ -58,6 +62,7 @@ class Turn:
         *,
         budget: Budget | None = None,
         reads_only: Callable[[str], bool] | None = None,
+        has_begun: Callable[[str], bool] = _surely,
         defers: bool = True,
     ) -> None:
         """Set up the turn.
@@ -70,6 +75,7 @@ class Turn:
             interruption: Entered by the caller.
             budget: None creates one from the options.
             reads_only: Returns whether a tool is known to be read-only: its calls may start while the response streams.
+            has_begun: Returns whether a call that runs may have begun, by its id.
             defers: Whether the turn may stop for a deferred call.
         """
         self._responder = responder
@@ -84,6 +90,7 @@ class Turn:
             timeout_s=options.tool_timeout_s,
             max_output_chars=options.max_tool_output_chars,
             reads_only=reads_only,
+            has_begun=has_begun,
             defers=defers,
         )
         self._reasoning = ReasoningClock(options.reasoning_timeout_s, interruption)
@@ -94,6 +101,8 @@ class Turn:
         self._index = 0
         self._sequence = 0
         self._draft: Draft | None = None
+        self._refusals: Refusals | None = None
+        """Of the response that is requested, if there were any."""
         self._step: OpenStep | None = None
         self._tally = Tally()
         self._check: AnswerCheck | None = None
@@ -115,13 +124,14 @@ class Turn:
             reason = await self._resume() if self._options.journal else None
             while reason is None and not self._is_limit_reached(self._index):
                 try:
-                    draft, refusals, response = self._begin_draft(), Refusals(self.conversation), None
+                    draft, response = self._begin_draft(), None
                     steering, self._steering = self._steering, ()
                     while response is None:
-                        ask = Ask(refusals.messages, self._index, steering)
-                        async with self._waiting(draft, refusals):
-                            response = await self._responder.respond(ask, draft)
-                    await self._leave_out(refusals.accept())
+                        messages = self.conversation if self._refusals is None else self._refusals.messages
+                        async with self._waiting(draft):
+                            response = await self._responder.respond(Ask(messages, self._index, steering), draft)
+                    if self._refusals is not None:
+                        await self._leave_out(self._refusals.accept())
                     reason = await self._process_response(response, draft.extra_usage)
                 finally:
                     await self._runner.drop_eager()
@@ -163,6 +173,7 @@ class Turn:
                 # Once begun they may have had an effect, so the journal must record that before they begin.
                 await self._listener.on_tool_calls(step.before_tools())
             await self._runner.interrupt_in_flight(step)
+            await self._runner.authorize(step)
             await self._runner.run(step)
             return self._defer(step) if step.deferred else await self._close(step, "tools")
         self.conversation.extend(last.messages)
@@ -177,13 +188,14 @@ class Turn:
         return None
 
     def _begin_draft(self) -> Draft:
+        self._refusals = None
         eager = self._runner.eager(self._index)
         on_call = None if eager is None else eager.begin
         self._draft = Draft(self._listener, self._interruption, self._announce_thinking(), on_call)
         return self._draft
 
     @asynccontextmanager
-    async def _waiting(self, draft: Draft, refusals: Refusals) -> AsyncGenerator[None]:
+    async def _waiting(self, draft: Draft) -> AsyncGenerator[None]:
         """Wait for the model within the block: a stop interrupts it, and its time counts as reasoning.
 
         If the provider refuses the request, and another may be accepted, the `with` block ends without an error, and
@@ -194,9 +206,10 @@ class Turn:
                 self._tally.model_calls += 1
                 yield
         except ContentRefused as refusal:
-            left_out = refusals.resolve(refusal)
+            self._refusals = self._refusals or Refusals(self.conversation)
+            left_out = self._refusals.resolve(refusal)
             if left_out is None:
-                raise refusals.first or refusal from None
+                raise self._refusals.first or refusal from None
             _log.warning("model_refused_content", error=refusal.message)
             await self._leave_out(left_out)
         finally:
@@ -227,6 +240,7 @@ class Turn:
         self._report_text(step)
         ending = response.ending
         if step.calls:
+            await self._runner.authorize(step)
             await self._listener.on_tool_calls(step.before_tools())
             await self._runner.run(step)
             if step.deferred:

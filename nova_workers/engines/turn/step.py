@@ -1,22 +1,20 @@
 """The current step of a turn."""
 
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Collection, Iterator
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
 from nova_workers.contracts.engine import DeferredCall, StepRecord, ToolCall
+from nova_workers.contracts.steps import INTERRUPTED, NOT_ANSWERED, NOT_BEGUN, NOT_PERMITTED_YET
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.intake import Admitted
 from nova_workers.engines.turn.seam import ToolOutcome
 
 __all__ = ["OpenStep", "ended", "interrupted", "open_step"]
 
-_INTERRUPTED = (
-    "This call was interrupted before it ended. Whether it had an effect is not known; check before repeating it."
-)
-_NOT_STARTED = "The turn was stopped before this call began. It had no effect."
-_NOT_ANSWERED = "The turn was stopped before this call had its answer."
+_MAY_BEGIN = frozenset({"approved", "deferred"})
+"""States of calls in a journal that did not begin: permitted meanwhile, or not asked about yet."""
 
 
 @dataclass(slots=True)
@@ -29,7 +27,8 @@ class OpenStep:
         follow_up: Messages to the model after its response.
         deferred: Calls whose result comes from outside.
         approved: Ids of calls that were deferred for approval and may begin now.
-        rejected: Positions of calls that are not executed, because their input is unusable.
+        unasked: Ids of calls in the journal that wait for approval although the turn did not stop for it.
+        refused: Positions of calls that are not executed: their input is unusable, or the caller does not allow them.
     """
 
     index: int
@@ -42,39 +41,55 @@ class OpenStep:
     follow_up: tuple[Message, ...] = ()
     deferred: list[DeferredCall] = field(default_factory=list[DeferredCall])
     approved: frozenset[str] = frozenset()
-    rejected: tuple[int, ...] = ()
+    unasked: frozenset[str] = frozenset()
+    refused: list[int] = field(default_factory=list[int])
+    unpermitted: set[str] = field(default_factory=set[str])
+    """Ids of calls that wait for approval."""
 
     @classmethod
     def reopened(cls, record: StepRecord) -> "OpenStep":
         """Continue a step whose response is committed and whose calls may not all have ended.
 
-        A call without a result may have begun, so it counts as running, unless it waited for an approval that was
-        given.
+        A call without a result may have begun, so it counts as running, unless it was committed as waiting for an
+        approval: either that was given, or the worker died before the turn stopped for it.
         """
         approved = frozenset(call.id for call in record.tool_calls if call.status == "approved")
+        unasked = frozenset(call.id for call in record.tool_calls if call.status == "deferred" and call.result is None)
         return cls(
             index=record.index,
             response=record.messages[:1],
             calls=[
                 call
                 if call.result is not None
-                else replace(call, status="pending" if call.id in approved else "running")
+                else replace(call, status="pending" if call.status in _MAY_BEGIN else "running")
                 for call in record.tool_calls
             ],
             approved=approved,
+            unasked=unasked,
             usage=record.usage,
             model=record.model,
             committed_messages=1,
         )
 
-    def defer(self, at: int, request: JsonObject) -> None:
-        """Leave a call open, because its result comes from outside."""
+    def refuse(self, at: int, reason: str) -> None:
+        """End a call that does not begin."""
+        self.calls[at] = ended(self.calls[at], ToolOutcome((text_block(reason),), failed=True))
+        self.refused.append(at)
+
+    def defer(self, at: int, request: JsonObject, *, for_permission: bool = False) -> None:
+        """Leave a call open, because its result comes from outside, or the permission to begin it."""
+        if for_permission:
+            self.unpermitted.add(self.calls[at].id)
         self.calls[at] = replace(self.calls[at], status="deferred")
         self.deferred.append(DeferredCall(self.calls[at], request))
 
     def unfinished(self) -> Iterator[tuple[int, ToolCall]]:
         """Return position and value of each call without a result."""
         return ((at, call) for at, call in enumerate(self.calls) if call.result is None)
+
+    def to_begin(self) -> Iterator[tuple[int, ToolCall]]:
+        """Return position and value of each call that may begin."""
+        return ((at, call) for at, call in self.unfinished() if call.status != "deferred")
 
     def before_tools(self) -> StepRecord:
         """Return the record that is committed before the first tool runs."""
@@ -83,7 +98,7 @@ class OpenStep:
     def record(self, *, final: bool) -> StepRecord:
         """Return the step's record. Calls without a result are marked as interrupted here."""
         for at, call in self.unfinished():
-            self.calls[at] = interrupted(call)
+            self.calls[at] = _without_result(call, self.unpermitted)
         messages = self.response
         if self.calls:
             messages += (Message("user", tuple(_result_block(call) for call in self.calls)),)
@@ -125,12 +140,12 @@ async def open_step(
             (block for block in content if block.get("type") == "tool_use"), first_sequence
         )
     ]
-    rejected = tuple(at for at, call in enumerate(calls) if call.id in admitted.rejected)
-    for at in rejected:
-        why = text_block(admitted.rejected[calls[at].id])
-        calls[at] = ended(calls[at], ToolOutcome((why,), failed=True))
     message = (Message("assistant", content),) if content else ()
-    return OpenStep(index, message, calls, response.usage, response.model, rejected=rejected)
+    step = OpenStep(index, message, calls, response.usage, response.model)
+    for at, call in enumerate(calls):
+        if call.id in admitted.rejected:
+            step.refuse(at, admitted.rejected[call.id])
+    return step
 
 
 def ended(call: ToolCall, outcome: ToolOutcome) -> ToolCall:
@@ -144,9 +159,18 @@ def ended(call: ToolCall, outcome: ToolOutcome) -> ToolCall:
     )
 
 
-def interrupted(call: ToolCall) -> ToolCall:
-    """Return the call with a result which says that it did not end, and whether it had begun."""
-    reason = {"running": _INTERRUPTED, "deferred": _NOT_ANSWERED}.get(call.status, _NOT_STARTED)
+def _without_result(call: ToolCall, unpermitted: Collection[str]) -> ToolCall:
+    match call.status:
+        case "running":
+            return interrupted(call, INTERRUPTED)
+        case "deferred":
+            return interrupted(call, NOT_PERMITTED_YET if call.id in unpermitted else NOT_ANSWERED)
+        case _:
+            return interrupted(call, NOT_BEGUN)
+
+
+def interrupted(call: ToolCall, reason: str) -> ToolCall:
+    """Return the call with a result that states how far it came."""
     return replace(
         call, status="interrupted", result=(text_block(reason),), error=reason, completed_at=datetime.now(UTC)
     )

@@ -25,8 +25,8 @@ SELECT input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reaso
 """
 _LOAD_CALLS = """
 SELECT call_id, step, sequence, tool_name, params, status, result, error, started_at, completed_at,
-       EXISTS (SELECT 1 FROM turns t JOIN run_waits w ON w.run_id = t.run_id
-                WHERE t.id = c.turn_id AND w.tool_call_id = c.call_id) AS waited
+       (SELECT w.kind FROM turns t JOIN run_waits w ON w.run_id = t.run_id
+         WHERE t.id = c.turn_id AND w.tool_call_id = c.call_id ORDER BY w.id DESC LIMIT 1) AS waited_for
   FROM tool_calls c WHERE turn_id = :turn_id ORDER BY sequence
 """
 
@@ -50,17 +50,22 @@ class Journal:
         refused: Notes for the blocks that the provider refused in this turn, by fingerprint.
         ended: Calls of the open step that have results: from outside while the run was waiting, or from a worker that
             was lost, perhaps before it published their ends.
-        has_waited: The run waited for calls of the open step, and so a live `step` event closed its text.
+        waits: What the run waited for last for calls of the open step, by the call's id.
     """
 
     steps: tuple[StepRecord, ...]
     next_seq: int
     spent: TokenUsage = field(default_factory=TokenUsage)
     ended: tuple[ToolCall, ...] = ()
-    has_waited: bool = False
+    waits: Mapping[str, str] = field(default_factory=dict[str, str])
     permissions_used: Mapping[str, Any] | None = None
     compacted_through: int = -1
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
+
+    @property
+    def has_waited(self) -> bool:
+        """Whether the run waited for calls of the open step, and so a live `step` event closed its text."""
+        return bool(self.waits)
 
     @property
     def steps_for_model(self) -> tuple[StepRecord, ...]:
@@ -94,7 +99,7 @@ async def load_journal(connection: Connection, turn_id: str) -> Journal:
         messages[-1]["seq"] + 1,
         TokenUsage(*counts),
         ended=tuple(_call(row) for row in open_calls if row["result"] is not None),
-        has_waited=any(row["waited"] for row in open_calls),
+        waits={row["call_id"]: row["waited_for"] for row in open_calls if row["waited_for"] is not None},
         permissions_used=permissions_used,
         compacted_through=-1 if compacted_through is None else compacted_through,
         refused=refused or {},

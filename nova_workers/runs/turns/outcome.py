@@ -9,11 +9,11 @@ from typing import Final, Literal
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
 from nova_workers.contracts.runs import SHARED_LOSSES, Claim, FinishStatus
+from nova_workers.contracts.steps import INTERRUPTED, NOT_ANSWERED, NOT_BEGUN, NOT_PERMITTED_YET
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import EngineErrorKind, RunLost
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.threads.lease import HeldRun
-from nova_workers.threads.transcript import INTERRUPTED
 
 __all__ = [
     "Outcome",
@@ -149,14 +149,24 @@ def close_journal(journal: Journal) -> StepRecord | None:
     last = journal.steps[-1] if journal.steps else None
     if last is None or last.complete:
         return None
-    calls = tuple(
-        call
-        if call.result is not None
-        else replace(call, status="interrupted", error=INTERRUPTED, result=(text_block(INTERRUPTED),))
-        for call in last.tool_calls
-    )
+    calls = tuple(call if call.result is not None else _closed(call, journal) for call in last.tool_calls)
     messages = (*last.messages, Message("user", tuple(_result_block(call) for call in calls)))
     return replace(last, messages=messages, tool_calls=calls, final=True, usage=TokenUsage())
+
+
+def _closed(call: ToolCall, journal: Journal) -> ToolCall:
+    """Return a call without a result as interrupted, with what is known of it."""
+    match call.status, journal.waits.get(call.id):
+        case "approved", _:
+            known = NOT_BEGUN
+        # Without a wait, its worker died before the run waited for the permission.
+        case "deferred", "approval" | None:
+            known = NOT_PERMITTED_YET
+        case "deferred", _:
+            known = NOT_ANSWERED
+        case _:
+            known = INTERRUPTED
+    return replace(call, status="interrupted", error=known, result=(text_block(known),))
 
 
 def with_results(step: StepRecord, recorded: Mapping[str, ToolCall]) -> StepRecord:

@@ -132,6 +132,7 @@ class TurnRecorder(TurnListener):
         self._steering: tuple[ledger.Absorbed, ...] = ()
         self._spent = journal.spent
         self._compacted_through = journal.compacted_through
+        self._waits = journal.waits
         self._steps_since_summary = 0
         self._steps = {step.index: step for step in journal.steps}
         last = journal.steps[-1] if journal.steps else None
@@ -297,11 +298,13 @@ class TurnRecorder(TurnListener):
         """Publish and commit the result of a call. Raises `RunLost`."""
         self._announce_end(call, summary)
         step = self._steps[call.step]
+        # The response was committed with the results of calls that were refused.
+        committed = any(known.id == call.id and known.result is not None for known in step.tool_calls)
         self._steps[call.step] = replace(
             step, tool_calls=tuple(call if known.id == call.id else known for known in step.tool_calls)
         )
         # A step's only call is committed with the step right after this; of several calls, each is committed by itself.
-        if len(step.tool_calls) > 1:
+        if len(step.tool_calls) > 1 and not committed:
 
             async def write(connection: Connection) -> None:
                 await ledger.commit_result(connection, self._claim.run_id, self._claim.fence, call)
@@ -399,4 +402,4 @@ class TurnRecorder(TurnListener):
     def journal(self) -> Journal:
         """Return the steps of the turn so far. The last one may have open calls."""
         steps = tuple(self._steps[index] for index in sorted(self._steps))
-        return Journal(steps, self.seq, self._spent, compacted_through=self._compacted_through)
+        return Journal(steps, self.seq, self._spent, compacted_through=self._compacted_through, waits=self._waits)

@@ -47,8 +47,8 @@ async def test_callbacks_come_in_order(stage: Stage, recorder: TurnRecorder, ben
         "tokens",
         ("event", "assistant_text"),
         ("narration", "Let me see"),
-        "calls",
         ("authorize", "add"),
+        "calls",
         ("tool", "add"),
         ("event", "tool_use"),
         ("result", "add", "completed"),
@@ -141,8 +141,11 @@ async def test_a_refused_call_does_not_run_and_the_model_gets_the_reason(
     result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     assert bench.runs == []
     assert ("tool", "count") not in recorder.log
-    assert result.messages[1].content[0]["content"] == [text_block("Not on Sundays")]
-    assert (result.tool_calls[0].status, result.tool_calls[0].error) == ("failed", "Not on Sundays")
+    assert result.messages[1].content[0]["content"] == [
+        text_block("Not on Sundays. This call was not permitted, and did not begin.")
+    ]
+    assert recorder.before_tools[0].tool_calls[0].status == "failed"
+    assert result.tool_calls[0].status == "failed"
     assert ("result", "count", "failed") in recorder.log
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime
 
 import pytest
@@ -11,10 +12,13 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
 from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.steps import INTERRUPTED, NOT_ANSWERED, NOT_BEGUN, NOT_PERMITTED_YET
 from nova_workers.errors import RunLost
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.turns.outcome import close_journal, failed, judge
 from nova_workers.threads.lease import HeldRun
+from nova_workers.vocabulary import ToolCallStatus
+from tests.requirements import proves
 from tests.support.harness.invariants import check_history
 
 _FINAL = StepRecord(1, (Message("assistant", (text_block("bye"),)),), final=True)
@@ -103,6 +107,27 @@ def test_an_open_step_is_closed_in_the_order_of_its_calls():
     assert [call.status for call in step.tool_calls] == ["interrupted", "completed", "failed"]
     assert [block["is_error"] for block in step.messages[1].content] == [True, False, True]
     check_history(step.messages)
+
+
+@pytest.mark.parametrize(
+    ("status", "waited_for", "known"),
+    [
+        ("pending", None, INTERRUPTED),
+        ("running", None, INTERRUPTED),
+        ("approved", "approval", NOT_BEGUN),
+        ("deferred", "approval", NOT_PERMITTED_YET),
+        ("deferred", None, NOT_PERMITTED_YET),
+        ("deferred", "agent", NOT_ANSWERED),
+    ],
+)
+@proves("engine.what-is-known")
+def test_an_open_call_is_closed_with_what_is_known(status: ToolCallStatus, waited_for: str | None, known: str):
+    step = _open_step()
+    step = replace(step, tool_calls=(replace(step.tool_calls[0], status=status),))
+    waits = {} if waited_for is None else {"a": waited_for}
+    closed = close_journal(Journal((step,), 2, waits=waits))
+    assert closed is not None
+    assert (closed.tool_calls[0].status, closed.tool_calls[0].error) == ("interrupted", known)
 
 
 def test_a_journal_that_is_complete_needs_no_closing():

@@ -6,7 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block
-from nova_workers.threads.transcript import INTERRUPTED, repair
+from nova_workers.contracts.steps import NO_RESULT
+from nova_workers.threads.transcript import repair
 from tests.requirements import proves
 
 
@@ -30,7 +31,7 @@ def test_a_valid_conversation_is_unchanged():
 def test_a_call_at_the_end_gets_its_result():
     repaired = repair((_said("hi"), Message("assistant", (text_block("Let me see."), *_uses("a", "b")))))
     assert [block["tool_use_id"] for block in repaired[-1].content] == ["a", "b"]
-    assert {block["content"] for block in repaired[-1].content} == {INTERRUPTED}
+    assert {block["content"] for block in repaired[-1].content} == {NO_RESULT}
     assert all(block["is_error"] for block in repaired[-1].content)
 
 
@@ -72,4 +73,4 @@ def test_after_a_repair_every_call_is_answered_next_and_a_second_repair_changes_
             assert set(asked) <= set(answered)
     assert repair(repaired) == repaired
     words = [block for message in messages for block in message.content]
-    assert [block for message in repaired for block in message.content if block.get("content") != INTERRUPTED] == words
+    assert [block for message in repaired for block in message.content if block.get("content") != NO_RESULT] == words

@@ -16,6 +16,7 @@ import pytest
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineCallbacks, StdioMcpServer, ToolAuthorization, ToolCall
+from nova_workers.contracts.steps import INTERRUPTED, NOT_BEGUN
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from tests.integration.engines.claude_agent.claude_turns import options, results, text_response, tool_response
 from tests.integration.engines.claude_agent.conftest import MakeEngine
@@ -75,6 +76,21 @@ async def test_an_abort_ends_the_program_and_all_processes_of_its_shell(
     result = await asyncio.wait_for(turn, 60)
     assert (result.stop_reason, [status for status, _ in results(result)]) == ("aborted", ["interrupted"])
     assert wait_until_gone(before, 2) == set()
+
+
+@proves("engine.what-is-known")
+async def test_a_call_that_the_program_had_not_begun_is_reported_as_such(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    abort = AbortSignal()
+    begins = ("Bash", {"command": "touch begun; sleep 60"})
+    server.reply(tool_response(begins, ("Bash", {"command": "touch never"})), text_response("never"))
+    turn = asyncio.create_task(engine.run("hi", options(cwd=str(workspace)), "unrestricted", abort=abort))
+    await until((workspace / "begun").exists)
+    abort.abort("cancel")
+    result = await asyncio.wait_for(turn, 60)
+    assert [told for _, told in results(result)] == [INTERRUPTED, NOT_BEGUN]
+    assert not (workspace / "never").exists()
 
 
 async def test_background_processes_of_a_shell_end_with_the_turn(
