@@ -9,6 +9,7 @@ from tests.bench.rows.claims import measure_claims
 from tests.bench.rows.fairness import measure_fairness
 from tests.bench.rows.first import measure_first
 from tests.bench.rows.floor import measure_floor
+from tests.bench.rows.innocents import measure_innocents
 from tests.bench.rows.latency import measure_accept, measure_first_event, measure_wait
 from tests.bench.rows.memory import measure_memory
 from tests.bench.rows.orders import measure_orders
@@ -38,6 +39,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "recovery": measure_recovery,
     "claims": measure_claims,
     "fairness": measure_fairness,
+    "innocents": measure_innocents,
     "search": measure_search,
     "backfill": measure_backfill,
     "triggers": measure_triggers,
