@@ -58,12 +58,14 @@ class Guests:
         fleet: With the second tenant's key.
         recorder: The record.
         rng: Of all choices.
+        gaps: Factor of the times between what it does.
     """
 
-    def __init__(self, fleet: ChaosFleet, recorder: Recorder, rng: random.Random) -> None:
+    def __init__(self, fleet: ChaosFleet, recorder: Recorder, rng: random.Random, gaps: float = 1.0) -> None:
         self._fleet = fleet
         self._recorder = recorder
         self._rng = rng
+        self._gaps = gaps
         self._numbers = itertools.count(1)
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -82,7 +84,7 @@ class Guests:
             (self._approval, 2.0),
             (self._visit, 1.5),
         )
-        self._tasks = [asyncio.create_task(self._repeat(each, gap_s)) for each, gap_s in work]
+        self._tasks = [asyncio.create_task(self._repeat(each, gap_s * self._gaps)) for each, gap_s in work]
         self._person = asyncio.create_task(self._decide())
 
     async def stop(self) -> None:

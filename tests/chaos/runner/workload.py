@@ -33,12 +33,14 @@ class Pace:
         conversations: At the same time.
         open_runs: Most of one conversation.
         gap_s: Mean time between two messages of one conversation.
+        guest_gaps: Factor of the times between what the second tenant does.
     """
 
     conversations: int = 6
     open_runs: int = 3
     gap_s: float = 1.5
     runs_per_thread: int = 8
+    guest_gaps: float = 1.0
 
 
 class Workload:
