@@ -131,7 +131,7 @@ class ToolRun:
 class Guest:
     """Something of the second tenant that was accepted.
 
-    kind: ``tree``, ``order``, ``approval``, or ``visit``: a message that was sent in the console.
+    kind: ``tree``, ``order``, ``approval``, ``poison``, or ``visit``: a message that was sent in the console.
     id: Of the tree, the order, the run; of the thread for a visit.
     text: What its result must be.
     key: Of a call that needs a decision; begins with ``yes`` or ``no``.

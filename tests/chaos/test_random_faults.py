@@ -29,7 +29,7 @@ def home() -> Iterator[Path]:
 
 @proves("recover.mix")
 async def test_a_fleet_keeps_every_promise_under_random_faults(home: Path) -> None:
-    pace = Pace(conversations=3, gap_s=2.0, guest_gaps=4.0)
+    pace = Pace(conversations=3, gap_s=2.0, guest_gaps=4.0, has_poison=False)
     outcome = await Campaign(home, _SEED, Leases.short(), pace).mix(_SECONDS, brief())
     assert not outcome.violations, report(outcome)
     assert outcome.history.faults

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 
 from tests.chaos.checker.ledger import Ledger, Run
@@ -10,16 +11,21 @@ from tests.chaos.history import Event, History
 
 __all__ = ["calm_s", "check"]
 
+_SUSPECT_LOSSES = 2
+"""A run that lost so many workers is executed in a process of its own."""
+
 
 def check(history: History, ledger: Ledger) -> Iterator[Violation]:
     """Compare the life of each run, and the wait for each end, with the times without a fault in it.
 
-    A run may take the bound, the work that its message asks for, and that of the runs before it on its thread. The
+    A run may take the bound, the work that its message asks for, and that of the runs before it on its thread. One that
+    was lost twice, or waits behind such a run, may take the bound once more: few processes execute suspects. The
     follower of each accepted message gets the end within the bound.
     """
     work = _work_s(history, ledger)
+    suspects = _threads_with_suspects(ledger)
     for run in ledger.runs:
-        allowed_s = history.bound_s + work[run.id]
+        allowed_s = history.bound_s * (2 if run.thread_id in suspects else 1) + work[run.id]
         until = history.settled_at if run.finished_at is None else run.finished_at.timestamp()
         waited_s = calm_s(history, run.created_at.timestamp(), until)
         if waited_s > allowed_s:
@@ -29,6 +35,11 @@ def check(history: History, ledger: Ledger) -> Iterator[Violation]:
         elif not run.has_ended:
             yield Violation("I4", f"{run.id} is {run.status} at the end", (str(run),))
     yield from _followers(history, ledger)
+
+
+def _threads_with_suspects(ledger: Ledger) -> set[str]:
+    lost = Counter(attempt.run_id for attempt in ledger.attempts if attempt.ended == "lost")
+    return {run.thread_id for run in ledger.runs if lost[run.id] >= _SUSPECT_LOSSES}
 
 
 def calm_s(history: History, since: float, until: float) -> float:

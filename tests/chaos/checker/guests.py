@@ -1,4 +1,4 @@
-"""The second tenant: trees, work orders, approvals and the console, each with its promised end."""
+"""The second tenant: trees, work orders, approvals, the console and poison runs, each with its promised end."""
 
 from __future__ import annotations
 
@@ -73,6 +73,8 @@ def check(history: History, rows: GuestRows) -> Iterator[Violation]:
                 yield from _tree(guest, rows.trees.get(guest.id))
             case "order":
                 yield from _order(history, guest, rows.orders.get(guest.id))
+            case "poison":
+                yield from _poison(guest, rows.runs.get(guest.id))
             case "approval":
                 yield from _run(guest, rows.runs.get(guest.id))
                 yield from _decided(guest, executed[guest.key])
@@ -111,6 +113,13 @@ def _decided(guest: Guest, times: int) -> Iterator[Violation]:
     permitted = 1 if guest.key.startswith("yes") else 0
     if times != permitted:
         yield Violation("I6", f"a call with the decision {guest.key} was executed {times} times", (str(guest),))
+
+
+def _poison(guest: Guest, row: Mapping[str, Any] | None) -> Iterator[Violation]:
+    if row is None:
+        yield Violation("I1", f"the acknowledged run {guest.id} is not in the ledger", (str(guest),))
+    elif row["status"] != "failed" or not (row["error"] or "").startswith("worker_lost"):
+        yield Violation("I1", f"{guest.id} ends its process, and is {row['status']}", (str(guest), str(row)))
 
 
 def _visit(guest: Guest, rows: GuestRows) -> Iterator[Violation]:

@@ -103,7 +103,13 @@ class Campaign:
                 client = RecordingClient(fleet.api_urls, fleet.api_key, recorder, random.Random(self._seed + 1))
                 async with client.http:
                     workload = Workload(fleet, client, random.Random(self._seed + 2), self._pace)
-                    guests = Guests(fleet, recorder, random.Random(self._seed + 3), self._pace.guest_gaps)
+                    guests = Guests(
+                        fleet,
+                        recorder,
+                        random.Random(self._seed + 3),
+                        gaps=self._pace.guest_gaps,
+                        has_poison=self._pace.has_poison,
+                    )
                     await workload.start()
                     await guests.start()
                     _say("the fleet is up, and clients work with it")

@@ -1,4 +1,4 @@
-"""What a second tenant does while faults happen: trees of agents, work orders, approvals, the console.
+"""What a second tenant does while faults happen: trees of agents, work orders, approvals, the console, poison.
 
 It has a tenant of its own, so that the checks of the conversations need not know its runs. Agents play scripts. What
 was accepted is recorded, and `tests.chaos.checker.guests` compares it with the ledger.
@@ -59,13 +59,23 @@ class Guests:
         recorder: The record.
         rng: Of all choices.
         gaps: Factor of the times between what it does.
+        has_poison: Whether it sends runs that end their process.
     """
 
-    def __init__(self, fleet: ChaosFleet, recorder: Recorder, rng: random.Random, gaps: float = 1.0) -> None:
+    def __init__(
+        self,
+        fleet: ChaosFleet,
+        recorder: Recorder,
+        rng: random.Random,
+        *,
+        gaps: float = 1.0,
+        has_poison: bool = True,
+    ) -> None:
         self._fleet = fleet
         self._recorder = recorder
         self._rng = rng
         self._gaps = gaps
+        self._has_poison = has_poison
         self._numbers = itertools.count(1)
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
@@ -84,6 +94,8 @@ class Guests:
             (self._approval, 2.0),
             (self._visit, 1.5),
         )
+        if self._has_poison:
+            work = (*work, (self._poison, 60.0))
         self._tasks = [asyncio.create_task(self._repeat(each, gap_s * self._gaps)) for each, gap_s in work]
         self._person = asyncio.create_task(self._decide())
 
@@ -136,6 +148,12 @@ class Guests:
         message = _script(_call(GUEST_TOOL, {"key": key}), {"say": f"decided {number}"})
         made = await self._request("POST", "/v1/runs", {"agent_id": _AGENT, "message": message}, f"approval-{number}")
         self._record("approval", made["id"], f"decided {number}", key=key)
+
+    async def _poison(self, number: int) -> None:
+        """Send a message whose run ends the process that executes it."""
+        message = _script({"crash": "exit"})
+        made = await self._request("POST", "/v1/runs", {"agent_id": _AGENT, "message": message}, f"poison-{number}")
+        self._record("poison", made["id"], "")
 
     async def _visit(self, number: int) -> None:
         """Look at a page of the console, or send a message there; each request once, as a browser does."""

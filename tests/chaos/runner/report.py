@@ -18,6 +18,7 @@ _BAR_WIDTH = 40
 _GUESTS = {
     "approval": "calls decided",
     "order": "work orders",
+    "poison": "poison runs",
     "tree": "trees of agents",
     "visit": "messages by console",
 }

@@ -34,6 +34,7 @@ class Pace:
         open_runs: Most of one conversation.
         gap_s: Mean time between two messages of one conversation.
         guest_gaps: Factor of the times between what the second tenant does.
+        has_poison: Whether it sends runs that end their process.
     """
 
     conversations: int = 6
@@ -41,6 +42,7 @@ class Pace:
     gap_s: float = 1.5
     runs_per_thread: int = 8
     guest_gaps: float = 1.0
+    has_poison: bool = True
 
 
 class Workload:

@@ -17,6 +17,7 @@ _HISTORY = History(
         Guest(1.0, "approval", "run_1", "decided 1", key="yes-1"),
         Guest(1.0, "approval", "run_2", "decided 2", key="no-2"),
         Guest(1.0, "visit", "thr_3", "You said: hello"),
+        Guest(1.0, "poison", "run_5", ""),
     ],
     guest_tools=[ToolRun(2.0, "yes-1")],
 )
@@ -33,6 +34,7 @@ _ROWS = GuestRows(
         "run_1": _run(1, "decided 1"),
         "run_2": _run(2, "decided 2"),
         "run_3": _run(3, "You said: hello"),
+        "run_5": _run(5, "", status="failed", error="worker_lost: Its process ended."),
     },
 )
 
@@ -57,6 +59,7 @@ def test_a_record_that_keeps_every_promise_has_no_violation() -> None:
         ("I1", "has no result", _rows("orders", "ord_1", text=None)),
         ("I1", "run_1 ended otherwise", _rows("runs", "run_1", status="failed")),
         ("I1", "other runs than one", replace(_ROWS, runs={**_ROWS.runs, "run_4": _run(3, "You said: hello")})),
+        ("I1", "ends its process", _rows("runs", "run_5", status="succeeded", error=None)),
         ("I6", "completed twice", replace(_ROWS, repeated=("turn_1",))),
         ("I4", "are open", replace(_ROWS, open_waits=("wait_1",))),
     ],
