@@ -82,6 +82,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/threads/{thread_id}/forks runs",
             "GET /v1/threads/{thread_id}/messages runs",
             "GET /v1/threads/{thread_id}/turns runs",
+            "POST /v1/threads/{thread_id}/turns/{turn_id}/restore runs",
             "POST /v1/agents agents",
             "GET /v1/agents agents",
             "GET /v1/agents/{agent_id} agents",
