@@ -13,6 +13,7 @@ from nova_workers.vocabulary import (
     DUE_RUNS,
     OPEN_RUNS,
     AttemptEnd,
+    HoldReason,
     OnBusy,
     RunQueue,
     RunSource,
@@ -35,6 +36,7 @@ class Run(Table, table=True):
         one_of("queue", RunQueue),
         one_of("on_busy", OnBusy),
         one_of("source", RunSource),
+        one_of("hold", HoldReason),
         CheckConstraint("(status = 'running') = (lease_expires_at IS NOT NULL)", name="running_has_lease"),
         Index("uq_runs__thread_id_seq", "thread_id", "seq", unique=True),
         # At most one run of a thread runs, whatever the code above does.
@@ -110,6 +112,8 @@ class Run(Table, table=True):
             "queued_at",
             postgresql_where=text("status = 'queued'"),
         ),
+        # Held runs: those of a thread, and all of them, to be released.
+        Index("ix_runs__held", "thread_id", postgresql_where=text("hold IS NOT NULL")),
         Index("ix_runs__running_of", "tenant_id", "agent_id", postgresql_where=text("status = 'running'")),
         Index("ix_runs__finished_at", "finished_at", postgresql_where=text("finished_at IS NOT NULL")),
         {"postgresql_with": {"fillfactor": "70"}},
@@ -145,6 +149,13 @@ class Run(Table, table=True):
     cancel_reason: str | None = string(null=True, comment="cancel or interrupt")
     start_at: datetime | None = time(null=True, comment="Earliest start; a scheduled run is in no queue")
     rang_at: datetime = time(now=True, comment="When its doorbell was last rung, as far as is recorded")
+
+    hold: str | None = string(null=True, comment="Why it is queued and not to be claimed")
+    hold_detail: dict[str, Any] | None = json(null=True, comment="contracts.waits.HoldDetail, of the latest hold")
+    held_since: datetime | None = time(null=True, comment="When the first hold since its last step began")
+    held_until: datetime | None = time(
+        null=True, comment="The next try of a held run; null: of any worker that can. Of others: a try was granted"
+    )
 
     turn_id: str | None = id_ref(null=True)
     merged_into: str | None = id_ref(null=True, comment="The run whose turn absorbed this message")

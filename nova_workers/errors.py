@@ -39,7 +39,10 @@
     └── ConfigurationError  the operator must act; the process refuses to start
 """
 
+from dataclasses import dataclass
 from typing import Literal
+
+from nova_workers.vocabulary import OutageReason
 
 __all__ = [
     "AgentRenamed",
@@ -65,6 +68,7 @@ __all__ = [
     "NotFound",
     "NovaError",
     "OrchestrationError",
+    "Outage",
     "OutboundFailed",
     "OutcomeUnknown",
     "ProviderNotAvailableError",
@@ -350,20 +354,43 @@ class DeliveryFailed(NovaError):
         self.unwanted = unwanted
 
 
+@dataclass(frozen=True, slots=True)
+class Outage:
+    """A model provider that cannot be used now: a fault of the fleet and not of the conversation.
+
+    Attributes:
+        provider: Its name.
+        reason: Why.
+        profile: The credential profile; None if it is about all or none.
+        model: The model, if only this one is affected.
+        retry_after_s: How long the provider asks to wait.
+    """
+
+    provider: str
+    reason: OutageReason
+    profile: str | None = None
+    model: str | None = None
+    retry_after_s: float | None = None
+
+
 class EngineFailure(NovaError):
     """A turn failed inside an engine.
 
     Attributes:
         kind: What kind of failure, in the vocabulary of the engine contract.
         retryable: Whether the same turn may succeed later.
+        outage: If the cause is that the model provider cannot be used: the run can wait for it.
     """
 
     code = "engine_failure"
 
-    def __init__(self, message: str, /, *, kind: EngineErrorKind, retryable: bool, **fields: object) -> None:
+    def __init__(
+        self, message: str, /, *, kind: EngineErrorKind, retryable: bool, outage: Outage | None = None, **fields: object
+    ) -> None:
         super().__init__(message, **fields)
         self.kind: EngineErrorKind = kind
         self.retryable = retryable
+        self.outage = outage
 
 
 class NewerValue(NovaError):

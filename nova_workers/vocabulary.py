@@ -49,6 +49,7 @@ __all__ = [
     "HeadMove",
     "HistoryDetail",
     "HistoryEntryType",
+    "HoldReason",
     "JudgementStatus",
     "KeptTurns",
     "Limit",
@@ -59,6 +60,7 @@ __all__ = [
     "OpenRunStatus",
     "OpenTaskStatus",
     "OrderState",
+    "OutageReason",
     "Overlap",
     "PauseScope",
     "PermissionMode",
@@ -124,6 +126,7 @@ QueuedReason = Literal[
     "tenant_paused",
     "agent_paused",
     "agent_renamed",
+    "provider",
     "thread_busy",
     "behind_in_thread",
     "tenant_full",
@@ -134,9 +137,9 @@ QueuedReason = Literal[
     "worker",
 ]
 """Why a queued run does not run yet; the first that applies. ``full``: as many runs at once as it may have.
-``suspect``: it lost workers, and waits for a process of its own;
-``redis_unavailable``: Redis, which calls the workers, does not answer;
-``no_worker``: no worker of its queue is alive; ``worker``: only a free slot is missing."""
+``suspect``: it lost workers, and waits for a process of its own; ``provider``: held until its model provider can be
+used; ``redis_unavailable``: Redis, which calls the workers, does not answer; ``no_worker``: no worker of its queue is
+alive; ``worker``: only a free slot is missing."""
 
 OnBusy = Literal["enqueue", "reject", "interrupt", "steer", "collect"]
 """What a message does when its thread is busy."""
@@ -149,9 +152,13 @@ Queue = Literal[LiveQueue, "system"]
 RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
 """What a run was submitted by."""
 CancelReason = Literal["cancel", "interrupt"]
-AttemptEnd = Literal["waiting", "requeued", "lost", "engine_error"]
-"""How an attempt ended that did not end its run: the run waited, its worker requeued it, its lease expired, or an
-exception ended it that no code expected."""
+AttemptEnd = Literal["waiting", "requeued", "lost", "engine_error", "held"]
+"""How an attempt ended that did not end its run: the run waited, its worker requeued it, its lease expired, an
+exception ended it that no code expected, or its model provider could not be used."""
+HoldReason = Literal["provider"]
+"""Why a queued run is held, although a worker is free."""
+OutageReason = Literal["down", "key_missing", "key_refused", "quota", "rate_limit", "model_missing"]
+"""Why a model provider cannot be used. ``key_missing`` is about one worker: another one may have the key."""
 SuspendedStatus = Literal["waiting", "queued"]
 """Status of a run after its suspension. ``queued``: it was canceled meanwhile."""
 
@@ -174,7 +181,7 @@ TurnRole = Literal["manager", "worker", "unified"]
 subagents. ``unified``: neither."""
 MessageKind = Literal["query", "response", "tool_results", "steering", "summary"]
 """What part of a turn a message is."""
-HeadMove = Literal["turn", "fork", "compaction"]
+HeadMove = Literal["turn", "fork", "compaction", "retry"]
 """Why the head of a thread moved."""
 CompactionTrigger = Literal["context_limit", "overflow_recovery"]
 """Why a conversation was compacted: it came near the window, or the model said that it was over."""

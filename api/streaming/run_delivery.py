@@ -8,7 +8,7 @@ from typing import Protocol
 from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.ledger.runs.replay import RecordedRun
 from nova_workers.streams.hub import Feed
-from nova_workers.streams.replay import fill_gap, replay, replay_waits
+from nova_workers.streams.replay import fill_gap, replay, replay_hold, replay_waits
 from nova_workers.streams.wire import Batch, LiveEvent, is_final
 
 __all__ = ["SLICE_EVENTS", "Follower", "RunDelivery"]
@@ -63,8 +63,8 @@ class RunDelivery:
         """The client has what the live events up to this one contain."""
         self._is_torn = False
         """Whether text of the open step is missing."""
-        self._waited = 0
-        """The last attempt whose waits were sent from the ledger."""
+        self._waited = -1
+        """The last attempt whose waits were sent from the ledger; 0: why it does not begin was sent."""
 
     async def pump(self, feed: Feed) -> None:
         """Pass live events on until the final one was sent."""
@@ -110,10 +110,13 @@ class RunDelivery:
         return recorded, True
 
     async def _send_waits(self) -> bool:
-        """Send what the stream misses of a run that waits. Return whether it was sent to its end."""
+        """Send what the stream misses of a run that waits or is held. Return whether it was sent to its end."""
         recorded, has_ended = await self._read()
         if recorded is not None and recorded.waits:
             await self._send_waits_of(recorded)
+        elif recorded is not None and recorded.attempt == 0:
+            await self._send_recorded(replay_hold(recorded, self._sent))
+            self._waited = 0
         return has_ended
 
     async def _send_waits_of(self, recorded: RecordedRun) -> None:

@@ -56,7 +56,8 @@ class RunWatch:
     ) -> Generator[asyncio.Future[Wake]]:
         """Yield a future that is set when the run ended a while ago, or the process stops.
 
-        `on_suspended` is called every few seconds while the run waits, except when it has just begun to.
+        `on_suspended` is called every few seconds while the run waits, except when it has just begun to; and while it
+        is held before its first attempt.
         """
         woken: asyncio.Future[Wake] = asyncio.get_running_loop().create_future()
         if self._closing:
@@ -107,7 +108,9 @@ class RunWatch:
         # Seen twice: a follower has a whole interval to get this from the stream, after all other events.
         for run_id in over & self._over:
             self._wake(run_id, "over")
-        for run_id, found in suspended.items() & self._suspended.items():
+        # A run that is held before its first attempt has no stream from which a follower may get this.
+        early = {item for item in suspended.items() if item[1].attempt == 0}
+        for run_id, found in (suspended.items() & self._suspended.items()) | early:
             for watcher in tuple(self._watchers.get(run_id, ())):
                 if watcher.on_suspended is not None:
                     watcher.on_suspended(found)

@@ -23,6 +23,7 @@ from nova_workers.orchestration.tools import OrchestrationCapability
 from nova_workers.runs.attempt import ExecutorParts
 from nova_workers.runs.executor import RunExecutor
 from nova_workers.runs.fairness import FairQueue
+from nova_workers.runs.holds import Holds
 from nova_workers.runs.orchestrated import OrchestratedRuns
 from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.runs.turns.assembly import TurnAssembler
@@ -88,6 +89,7 @@ def build_executor(
     tracing: Tracing,
     orchestrated: OrchestratedRuns,
     capabilities: CapabilityRegistry,
+    holds: Holds,
     suspects: SuspectRuns | None = None,
 ) -> RunExecutor:
     """Build the executor of a worker process.
@@ -109,6 +111,7 @@ def build_executor(
         orchestrated: What orchestrations do at transitions of their agents' runs.
         capabilities: Those that agents may be granted.
         suspects: Executes suspect runs; None lets this process execute them.
+        holds: Of runs whose model provider cannot be used.
     """
     turns = TurnRunner(
         TurnAssembler(
@@ -144,5 +147,6 @@ def build_executor(
             effects=effects,
             orchestrated=orchestrated,
             suspects=suspects,
+            holds=holds,
         )
     )

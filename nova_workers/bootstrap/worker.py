@@ -49,6 +49,7 @@ from nova_workers.orders.tick import OrderTicker
 from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.executor import RunExecutor
+from nova_workers.runs.holds import Holds
 from nova_workers.runs.lost_workers import LostWorkers
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
@@ -86,6 +87,7 @@ class WorkerServices:
     control: ControlChannel
     keeper: LeaseKeeper
     executor: RunExecutor
+    holds: Holds
     reconciler: Reconciler
     lost_workers: LostWorkers
     suspects: SuspectRuns
@@ -123,6 +125,7 @@ class WorkerServices:
             lost_workers=self.lost_workers.run(),
             loop_watch=watch_loop(self.metrics, self.clock),
         )
+        self.holds.begin()
 
     async def run_effects(self) -> None:
         """Process a batch of effects, and ring again if more are due."""
@@ -151,6 +154,7 @@ class WorkerServices:
         """Stop and disconnect. Runs were requeued before."""
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
+        await self.holds.close()
         await self.effects.close()
         await self.deliveries.close()
         for engine in self.engines.values():
@@ -201,6 +205,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         dispatcher=dispatcher,
     )
     chooser = build_model_chooser(database, redis, settings)
+    holds = Holds(database, dispatcher, settings.runs, clock)
     calls = CallTransactions(database, dispatcher, notifier)
     tools = DeferredToolServer(calls)
     starter = build_starter(calls.database, calls.dispatcher, calls.notifier, chooser, settings)
@@ -231,6 +236,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         orchestrated=TreeTransitions(dispatcher, notifier),
         capabilities=capabilities,
         suspects=None if is_single_run else suspects,
+        holds=holds,
     )
     reconciler = Reconciler(
         database,
@@ -242,6 +248,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         waiting=Waiting(database, Work(database, dispatcher, notifier)),
         cancels=notifier,
         scheduled=Scheduled(database, dispatcher, publisher),
+        holds=holds,
     )
     return WorkerServices(
         settings=settings,
@@ -255,6 +262,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         control=control,
         keeper=keeper,
         executor=executor,
+        holds=holds,
         reconciler=reconciler,
         lost_workers=LostWorkers(
             connect_session(settings.require_database_url()),

@@ -169,6 +169,11 @@ class RunSettings(Section):
     rering_after_s: Seconds = 10.0
     """A queued run whose doorbell is older than this is rung again by the reconciler."""
     idempotency_ttl_s: Seconds = 86_400.0
+    provider_patience_interactive_s: Annotated[float, Field(ge=0)] = 60.0
+    """How long an interactive run waits for a model provider that cannot be used, before it fails: a person waits. 0 is
+    not at all."""
+    provider_patience_background_s: Annotated[float, Field(ge=0)] = 86_400.0
+    """The same for background runs: over a night and a day, in which an operator sees it."""
     reconcile_every_s: Seconds = 5.0
     lost_workers_every_s: Seconds = 1.0
     """Interval at which each worker looks for workers that ended. Three looks without one decide."""

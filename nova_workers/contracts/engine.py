@@ -34,7 +34,7 @@ from nova_workers.contracts.steps import (
     ToolCallStatus,
 )
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import EngineErrorKind
+from nova_workers.errors import EngineErrorKind, EngineFailure, Outage
 from nova_workers.vocabulary import CompactionTrigger, Limit, StopReason, TrustLevel
 
 __all__ = [
@@ -244,6 +244,13 @@ class EngineError:
     kind: EngineErrorKind
     message: str
     retryable: bool
+    outage: Outage | None = None
+    """Set if the model provider cannot be used: the caller may run the same turn again later."""
+
+    @classmethod
+    def of(cls, failure: EngineFailure) -> EngineError:
+        """Return a failure as a value."""
+        return cls(failure.kind, failure.message, failure.retryable, failure.outage)
 
 
 @dataclass(frozen=True, slots=True)

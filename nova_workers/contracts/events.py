@@ -16,7 +16,8 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, Pause, WaitRequest
+from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, HoldDetail, Pause, WaitRequest
+from nova_workers.vocabulary import OutageReason
 
 __all__ = [
     "AFTER_LIVE",
@@ -27,6 +28,7 @@ __all__ = [
     "DeliveryTarget",
     "Event",
     "EventCursor",
+    "ProviderUnavailable",
     "Reasoning",
     "Restart",
     "Steered",
@@ -225,6 +227,47 @@ class Waiting(_Event):
         )
 
 
+class ProviderUnavailable(_Event):
+    """The model provider cannot be used, so the turn does not go on. It is asked again.
+
+    Sent when the turn first pauses for a second or more, and when the run gives up its slot until `next_try_at`
+    (`held`).
+    """
+
+    type: Literal["provider_unavailable"] = "provider_unavailable"
+    provider: str
+    reason: OutageReason
+    profile: str | None = None
+    """The credential profile of the workers, if it is about one."""
+    model: str | None = None
+    """The model, if only this one is affected."""
+    summary: str
+    """What is wrong with which provider, key or model, in a few words."""
+    message: str
+    """What the provider answered."""
+    advice: str
+    """What an operator can do."""
+    held: bool = False
+    """Whether the run is queued again. Later messages of its thread wait behind it."""
+    next_try_at: datetime | None = None
+    """None: as soon as a worker with a key is free."""
+
+    @classmethod
+    def of(cls, detail: HoldDetail, next_try_at: datetime | None, *, held: bool) -> "ProviderUnavailable":
+        """Return the event about an outage."""
+        return cls(
+            provider=detail.provider,
+            reason=detail.outage,
+            profile=detail.profile,
+            model=detail.model,
+            summary=detail.summary,
+            message=detail.message,
+            advice=detail.advice,
+            held=held,
+            next_try_at=next_try_at,
+        )
+
+
 class Steered(_Event):
     """Messages of other runs joined this turn."""
 
@@ -290,6 +333,7 @@ Event = Annotated[
     | Step
     | Usage
     | Waiting
+    | ProviderUnavailable
     | Steered
     | Compaction
     | ContentLeftOut

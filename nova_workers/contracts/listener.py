@@ -16,6 +16,7 @@ from collections.abc import Awaitable, Callable
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.steps import EngineEvent, StepRecord, StepVerdict, ToolAuthorization, ToolCall
+from nova_workers.errors import Outage
 
 __all__ = ["EngineCallbacks", "ForwardingListener", "TurnListener"]
 
@@ -27,6 +28,9 @@ class TurnListener:
 
     def on_thinking(self) -> None:
         """The turn starts waiting for the model: at its start, and after tool results. Plain."""
+
+    def on_provider_wait(self, outage: Outage, why: str, pause_s: float) -> None:
+        """The turn pauses, because the model provider cannot be used; then it is asked again. Plain."""
 
     def on_token(self, text: str) -> None:
         """A piece of the answer's text arrived. Plain; called for every token."""
@@ -161,6 +165,7 @@ class EngineCallbacks(TurnListener):
         self,
         *,
         on_thinking: Callable[[], None] | None = None,
+        on_provider_wait: Callable[[Outage, str, float], None] | None = None,
         on_assistant_message: Callable[[str], None] | None = None,
         on_tool_use: Callable[[ToolCall, str], None] | None = None,
         on_tool_use_summary: Callable[[str], None] | None = None,

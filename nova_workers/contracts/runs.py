@@ -14,6 +14,7 @@ from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.events import DeliveryTarget
 from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import HoldDetail
 from nova_workers.vocabulary import (
     CancelReason,
     EffectCondition,
@@ -202,7 +203,11 @@ class Claim:
     claim_latency_s: float
     """From the latest time at which the run was queued to the claim."""
     elapsed_s: float = 0.0
-    """From the run's first start to this claim, without its waits."""
+    """From the run's first start to this claim, without its waits and holds."""
+    held: HoldDetail | None = None
+    """What it was held for, if it was."""
+    held_since: datetime | None = None
+    """When that began; None if an attempt ended otherwise since then."""
     event: EventContext | None = None
     """As it was stored at the first claim; None of a turn that an earlier release began."""
     channel: str | None = None

@@ -2,11 +2,13 @@
 
 A tool that must wait returns one of these requests instead of a result. The run then releases its worker slot, its lock
 and its memory; the answer is written as the call's result, and the run continues from there.
+
+Beside tools: why a run is held, as it is stored and shown. It waits for a model provider that cannot be used.
 """
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Final, Literal
 
 from pydantic import (
     AwareDatetime,
@@ -21,7 +23,8 @@ from pydantic import (
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import View
-from nova_workers.vocabulary import ANSWERABLE, AwaitedSender, WaitKind
+from nova_workers.errors import Outage
+from nova_workers.vocabulary import ANSWERABLE, AwaitedSender, HoldReason, OutageReason, WaitKind
 
 __all__ = [
     "ANSWERABLE",
@@ -36,12 +39,16 @@ __all__ = [
     "AskUser",
     "AwaitMessages",
     "AwaitOrchestration",
+    "HoldDetail",
+    "HoldView",
     "Pause",
     "RunAnswer",
     "WaitKind",
     "WaitRequest",
     "WaitView",
+    "advice_for",
     "describe_waits",
+    "detail_of",
     "wait_adapter",
 ]
 
@@ -201,3 +208,95 @@ class WaitView(View):
     """The run whose end is the answer, for waits on an agent."""
     due_at: datetime | None
     created_at: datetime
+
+
+_ADVICE: Final[dict[OutageReason, str]] = {
+    "down": "Nothing is to be done here, unless its address is wrong.",
+    "key_missing": "Restart the workers with the key; a worker that has it goes on.",
+    "key_refused": "Give the workers a valid key and restart them, or permit this one.",
+    "quota": "Raise the limit or the credit of its account, or give the workers another key.",
+    "rate_limit": "Nothing is to be done, unless it lasts.",
+    "model_missing": "Give the agent a model that the provider has.",
+}
+
+
+def advice_for(outage: OutageReason) -> str:
+    """Return what an operator can do."""
+    return _ADVICE[outage]
+
+
+class HoldDetail(BaseModel):
+    """A model provider that cannot be used, as a held run stores it."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    provider: str
+    outage: OutageReason
+    profile: str | None = None
+    """The credential profile; None if it is about none."""
+    model: str | None = None
+    """The model, if only this one is affected."""
+    message: str
+    """The failure, in the words of the engine."""
+    tries: int = 1
+    """Attempts that met it one after the other."""
+
+    @property
+    def advice(self) -> str:
+        """What to do."""
+        return advice_for(self.outage)
+
+    @property
+    def summary(self) -> str:
+        """What is wrong with which provider, key or model, in a few words."""
+        key = "the key" if self.profile is None else f"the key {self.profile!r}"
+        match self.outage:
+            case "down":
+                return f"{self.provider} does not answer" + (f" for {self.model}" if self.model else "")
+            case "key_missing":
+                return f"{self.provider} has no key on this worker"
+            case "key_refused":
+                return f"{self.provider} refuses {key}" + (f" for {self.model}" if self.model else "")
+            case "quota":
+                return f"{self.provider} refuses {key}: its account may not spend more"
+            case "rate_limit":
+                return f"{self.provider} limits {key}" + (f" for {self.model}" if self.model else "")
+            case "model_missing":
+                return f"{self.provider} has no model {self.model!r}"
+
+
+def detail_of(outage: Outage, message: str, *, tries: int = 1) -> HoldDetail:
+    """Return what is stored and shown of an outage.
+
+    Args:
+        message: The failure, without secrets.
+        tries: Attempts that met it one after the other.
+    """
+    return HoldDetail(
+        provider=outage.provider,
+        outage=outage.reason,
+        profile=outage.profile,
+        model=outage.model,
+        message=message,
+        tries=tries,
+    )
+
+
+class HoldView(BaseModel):
+    """Why a queued run is held: its model provider cannot be used now."""
+
+    reason: HoldReason
+    outage: OutageReason
+    provider: str
+    profile: str | None = Field(None, description="The credential profile of the workers.")
+    model: str | None = Field(None, description="The model, if only this one is affected.")
+    message: str = Field(description="What the provider answered.")
+    advice: str = Field(description="What an operator can do.")
+    since: datetime
+    next_try_at: datetime | None = Field(description="Null: as soon as a worker with a key is free.")
+
+    @classmethod
+    def of(cls, reason: HoldReason, detail: HoldDetail, since: datetime, until: datetime | None) -> "HoldView":
+        """Return the view of a hold."""
+        shown = detail.model_dump(include={"outage", "provider", "profile", "model", "message"})
+        return cls(reason=reason, **shown, advice=detail.advice, since=since, next_try_at=until)

@@ -10,6 +10,7 @@ __all__ = [
     "BY_STATUS",
     "FORBIDDEN",
     "INVALID",
+    "NO_KEY",
     "NO_MODEL",
     "OUT_OF_ORDER",
     "OVERFLOW",
@@ -17,6 +18,7 @@ __all__ = [
     "REFUSED",
     "REFUSING",
     "TOO_LARGE",
+    "UNPAID",
     "Verdict",
     "found_in_reading",
     "is_data_defect",
@@ -32,8 +34,12 @@ class Verdict(NamedTuple):
     cause: Cause
 
 
+NO_KEY = Verdict("auth_failure", retryable=False, cause="no_key")
+"""This worker has no key."""
 REFUSED = Verdict("auth_failure", retryable=False, cause="key")
-"""The key is invalid, or its account may not pay."""
+"""The key is invalid."""
+UNPAID = Verdict("auth_failure", retryable=False, cause="quota")
+"""The key is valid, and its account may not spend more."""
 FORBIDDEN = Verdict("auth_failure", retryable=False, cause="key_for_model")
 """The key is valid, but not for this model."""
 RATE_LIMITED = Verdict("rate_limit", retryable=True, cause="rate_limit")
@@ -49,7 +55,7 @@ INVALID = Verdict("model_error", retryable=False, cause="request")
 
 BY_STATUS: Final[Mapping[int, Verdict]] = {
     401: REFUSED,
-    402: REFUSED,
+    402: UNPAID,
     403: FORBIDDEN,
     404: NO_MODEL,
     408: OUT_OF_ORDER,
@@ -58,7 +64,6 @@ BY_STATUS: Final[Mapping[int, Verdict]] = {
     429: RATE_LIMITED,
 }
 """HTTP statuses that say more than whose fault it is."""
-
 TOO_LARGE = 413
 """The request has too many bytes for the server or a proxy before it."""
 REFUSING = frozenset({400, TOO_LARGE, 422})
@@ -69,8 +74,8 @@ _NOT_WRITABLE = "not JSON compliant"
 
 
 def of_status(status: int) -> Verdict:
-    """Return what an HTTP status means. Where it says nothing more, 4xx is our fault, and all others the server's."""
-    return BY_STATUS.get(status) or (INVALID if 400 <= status < 500 else OUT_OF_ORDER)
+    """Return what an HTTP status means. Where it says nothing more, the provider does not work as it is configured."""
+    return BY_STATUS.get(status) or (INVALID if status in REFUSING else OUT_OF_ORDER)
 
 
 def found_in_reading(failure: EngineFailure) -> EngineFailure:

@@ -25,7 +25,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from nova_workers.observability.ports import TokenCounts
-from nova_workers.vocabulary import OPEN_RUNS, RUN_QUEUES
+from nova_workers.vocabulary import OPEN_RUNS, RUN_QUEUES, OutageReason, words_of
 
 __all__ = ["Metrics", "MetricsServer"]
 
@@ -71,6 +71,12 @@ class Metrics:
         )
         self.runs_suspended = Counter(
             "nova_runs_suspended_total", "Attempts that ended because the run waits.", ["queue"], registry=registry
+        )
+        self.runs_held = Counter(
+            "nova_run_holds_total",
+            "Attempts that ended because the model provider cannot be used.",
+            ["queue", "reason"],
+            registry=registry,
         )
         self.runs_finished = Counter(
             "nova_runs_finished_total", "Runs that ended.", ["status", "queue"], registry=registry
@@ -140,6 +146,12 @@ class Metrics:
             "nova_server_serves", "1 while a server that this worker needs takes writes.", ["server"], registry=registry
         )
         self.runs_open = Gauge("nova_runs_open", "Fleet: runs that are not over.", ["status"], registry=registry)
+        self.runs_held_now = Gauge(
+            "nova_runs_held",
+            "Fleet: queued runs whose model provider cannot be used.",
+            ["reason"],
+            registry=registry,
+        )
         self.queue_depth = Gauge("nova_queue_depth", "Fleet: queued runs.", ["queue"], registry=registry)
         self.queue_oldest_age_s = Gauge(
             "nova_queue_oldest_age_seconds", "Fleet: age of the oldest queued run.", ["queue"], registry=registry
@@ -344,6 +356,11 @@ class Metrics:
         for queue, (queued, oldest_age_s) in queues.items():
             self.queue_depth.labels(queue).set(queued)
             self.queue_oldest_age_s.labels(queue).set(oldest_age_s or 0)
+
+    def set_held(self, runs: Mapping[str, int]) -> None:
+        """Set how many runs of the fleet are held, by the reason for which a model provider cannot be used."""
+        for reason in words_of(OutageReason):
+            self.runs_held_now.labels(reason).set(runs.get(reason, 0))
 
     def exposition(self) -> tuple[bytes, str]:
         """Return all metrics in Prometheus' text format, and its content type."""

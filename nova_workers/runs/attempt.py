@@ -19,6 +19,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import RunLost, Unavailable, Unstorable
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.holds import hold_claimed
 from nova_workers.ledger.runs.finish import finish_run, requeue_run, requeue_run_once
 from nova_workers.ledger.runs.resume import Journal, find_results, load_journal
 from nova_workers.ledger.waits.suspend import Suspended, suspend_run
@@ -26,6 +27,7 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.failures import defect_of, is_end_of_task, is_outage, place_of
 from nova_workers.runs.fairness import FairQueue
+from nova_workers.runs.holds import HoldPlan, Holds
 from nova_workers.runs.orchestrated import AfterTransition, OrchestratedRuns
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.runs.persist import persist
@@ -69,6 +71,7 @@ class ExecutorParts:
     orchestrated: OrchestratedRuns
     suspects: SuspectRuns | None
     """Executes suspect runs; None where this process may do so."""
+    holds: Holds
 
 
 class AttemptRunner:
@@ -126,6 +129,7 @@ class AttemptRunner:
             events=events,
             clock=parts.clock,
             policy=_tool_policy(run.claim, parts.settings.tools, journal.steps),
+            on_answer=lambda: parts.holds.answered(run.claim),
         )
 
     async def _committed(self, run: HeldRun) -> Journal:
@@ -136,6 +140,11 @@ class AttemptRunner:
     ) -> Doorbell | None:
         if outcome.status == "requeue":
             return await self._requeue(run, events)
+        if outcome.status == "failed" and outcome.error is not None:
+            plan = self._parts.holds.plan(run.claim, outcome.error, progressed=recorder.has_answered)
+            if isinstance(plan, HoldPlan):
+                return await self._hold(run, plan, outcome.step, recorder, events)
+            outcome = replace(outcome, error=plan)
         duration_s = self._parts.clock.monotonic_s() - started_s
         try:
             if outcome.status == "suspend" and outcome.result is not None:
@@ -199,6 +208,31 @@ class AttemptRunner:
             self._reports.announce(claim, finish, finished, events)
             self._reports.finished(claim, finish, finished)
         return finished.next_run
+
+    async def _hold(
+        self, run: HeldRun, plan: HoldPlan, step: StepRecord | None, recorder: TurnRecorder, events: RunEvents
+    ) -> Doorbell | None:
+        """Requeue the run until its model provider can be used again. Committed steps are kept."""
+        claim, parts = run.claim, self._parts
+        if step is not None and step.tool_calls:
+            # Its calls were made. The text of a response that broke off comes again.
+            await recorder.on_step(replace(step, final=False))
+        run.ending = True
+        held = await persist(
+            parts.database,
+            run.abort,
+            lambda c: hold_claimed(c, claim, plan.detail, pause_s=plan.pause_s, afresh=plan.afresh),
+        )
+        if not held.is_held:
+            return _announce_requeued(claim, events)
+        with _after_commit():
+            events.emit(live.ProviderUnavailable.of(plan.detail, held.until, held=True))
+            events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status="queued"), urgent=True)
+            await _events_written()
+            parts.metrics.runs_held.labels(claim.queue, plan.detail.outage).inc()
+            _log.info("run.held", reason=plan.detail.outage, provider=plan.detail.provider, pause_s=plan.pause_s)
+            await parts.holds.learn(claim, plan)
+        return None
 
     async def _suspend(
         self, run: HeldRun, result: EngineResult, recorder: TurnRecorder, events: RunEvents

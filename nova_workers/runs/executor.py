@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import replace
 
@@ -16,7 +16,7 @@ from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, WorkerPool
 from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ids import new_id, new_ulid
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.runs.claim import Capped, Elsewhere, Suspect, claim_next, lock_caps
+from nova_workers.ledger.runs.claim import Capped, Elsewhere, Suspect, Unusable, claim_next, lock_caps
 from nova_workers.observability.redaction import hiding
 from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.attempt import AttemptRunner, ExecutorParts
@@ -216,7 +216,7 @@ class RunExecutor:
         """Claim the next run of a thread and hold it within the block; yield None if there is none for this worker.
 
         A run that another pool of workers executes is announced to that pool, and a suspect is left to a process of
-        its own.
+        its own. One whose model provider cannot be used, as this process knows, is held.
 
         Within the block, log lines and spans carry the run's ids and its redactor is current. A lost run ends the block
         without an error.
@@ -230,9 +230,12 @@ class RunExecutor:
             runs=parts.settings.runs,
             pool=self._pool,
             with_suspects=parts.suspects is None,
+            unusable=parts.holds.unusable,
         )
         if isinstance(claim, Elsewhere):
             parts.dispatcher.ring_runs([bell.in_pool(claim.pool)])
+        elif isinstance(claim, Unusable):
+            await parts.holds.refuse(bell, claim)
         elif isinstance(claim, Suspect) and parts.suspects is not None:
             parts.suspects.execute(replace(bell, run_id=claim.run_id))
         if not isinstance(claim, Claim):
@@ -281,18 +284,21 @@ async def claim_run(
     runs: RunSettings,
     pool: WorkerPool = COMMON_POOL,
     with_suspects: bool = True,
-) -> Claim | Elsewhere | Suspect | None:
+    unusable: Collection[str] = (),
+) -> Claim | Elsewhere | Suspect | Unusable | None:
     """Claim the next run of a thread.
 
     Returns:
-        The claim; that the next run is for another pool, or for a process of its own; None if no run is queued, another
-        run is active, or a pause or a full cap prevents it.
+        The claim; that the next run is for another pool, or for a process of its own, or needs what is `unusable` here;
+        None if no run is queued, another run is active, or a pause, a hold or a full cap prevents it.
 
     Raises:
         Unavailable: The database does not answer.
     """
 
-    async def claim_on(connection: Connection, *, caps_locked: bool) -> Claim | Capped | Elsewhere | Suspect | None:
+    async def claim_on(
+        connection: Connection, *, caps_locked: bool
+    ) -> Claim | Capped | Elsewhere | Suspect | Unusable | None:
         return await claim_next(
             connection,
             thread_id,
@@ -301,6 +307,7 @@ async def claim_run(
             max_attempts=runs.max_attempts,
             pool=pool,
             with_suspects=with_suspects,
+            unusable=unusable,
             caps_locked=caps_locked,
         )
 

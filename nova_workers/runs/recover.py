@@ -20,6 +20,7 @@ from nova_workers.ledger.runs.workers import recover_runs_of
 from nova_workers.ledger.upkeep import overdue as upkeep
 from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.applying import CancelApplier
+from nova_workers.runs.holds import Holds
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.waiting import Waiting
 from nova_workers.threads.lock import ThreadLocks
@@ -67,6 +68,7 @@ class Reconciler:
         waiting: Waiting,
         cancels: CancelApplier,
         scheduled: Scheduled,
+        holds: Holds,
     ) -> None:
         self._database = database
         self._locks = locks
@@ -75,6 +77,7 @@ class Reconciler:
         self._waiting = waiting
         self._cancels = cancels
         self._scheduled = scheduled
+        self._holds = holds
         self._settings = settings
         self._metrics = metrics
 
@@ -86,6 +89,7 @@ class Reconciler:
         """
         recovered = await self._recover()
         await self._scheduled.start_due()
+        await self._holds.release_due()
         rerung = sum([await self._ring_again(queue) for queue in RUN_QUEUES])
         async with self._database.connection() as connection:
             effects_due = await upkeep.has_due_effects(connection)

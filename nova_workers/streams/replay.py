@@ -12,6 +12,7 @@ from nova_workers.contracts.events import (
     ContentLeftOut,
     Event,
     EventCursor,
+    ProviderUnavailable,
     Restart,
     Steered,
     Step,
@@ -31,7 +32,7 @@ from nova_workers.ledger.runs.replay import (
     RecordedStep,
 )
 
-__all__ = ["GapFilling", "fill_gap", "replay", "replay_waits"]
+__all__ = ["GapFilling", "fill_gap", "replay", "replay_hold", "replay_waits"]
 
 _Replayed = Iterator[tuple[EventCursor, Event]]
 
@@ -90,6 +91,13 @@ def replay_waits(run: RecordedRun, after: EventCursor) -> _Replayed:
     of them does not get it again, nor a live event that arrives late.
     """
     yield from _beyond(after, _replay_waits(run, after))
+
+
+def replay_hold(run: RecordedRun, after: EventCursor) -> _Replayed:
+    """Yield why a run is held before its first attempt."""
+    if run.hold is not None:
+        event = ProviderUnavailable.of(run.hold, run.held_until, held=True)
+        yield from _beyond(after, [(EventCursor().following(), event)])
 
 
 def _replay_waits(run: RecordedRun, after: EventCursor) -> _Replayed:

@@ -22,6 +22,7 @@ _ALL_OPEN: Final = "It is about all open rows."
 _ALL_RUNNING: Final = "Running runs are at most as many as there are worker slots."
 _ONCE: Final = "Once for many rows."
 _WHOLE: Final[Mapping[str, str]] = {
+    "holds._HOLD_ALIKE": _ALL_OPEN,
     "runs.cancel._WITHDRAW_OF_AGENT": _ONCE,
     "runs.claim._CLAIM_BELOW_CAPS": _ALL_RUNNING,
     "runs.fairness._ENTITLED": _ALL_RUNNING,

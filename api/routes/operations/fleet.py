@@ -19,6 +19,7 @@ from nova_workers.contracts.http.fleet import (
 )
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.holds import count_held
 from nova_workers.ledger.runs import fleet as ledger
 from nova_workers.ledger.runs.queued import count_queued
 from nova_workers.ledger.visibility import see_all_tenants
@@ -114,7 +115,8 @@ async def _read(connection: Connection, caller: Caller) -> FleetView:
     tenant_id = None if caller.may("operator") else caller.tenant_id
     depth = await ledger.fleet_depth(connection, tenant_id)
     switches = await ledger.list_switches(connection, tenant_id)
-    return FleetView(runs=dict(depth.runs), queues=list(depth.queues), workers=None, switches=switches)
+    held = await count_held(connection, tenant_id)
+    return FleetView(runs=dict(depth.runs), queues=list(depth.queues), workers=None, switches=switches, held=held)
 
 
 async def _with_workers(view: FleetView, caller: Caller, state: ApiState) -> FleetView:

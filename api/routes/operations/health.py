@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from api.providers import provider_rests
 from api.state import ApiState, State
 from nova_workers.errors import Unavailable
+from nova_workers.ledger.holds import count_held
 from nova_workers.ledger.runs.fleet import fleet_depth
 from nova_workers.ledger.schema import read_schema
 from nova_workers.ledger.upkeep.cursors import tenants_behind
@@ -71,9 +72,14 @@ async def metrics(state: State) -> Response:
         async with asyncio.timeout(_DEADLINE_S), state.services.database.connection() as connection:
             depth = await fleet_depth(connection, None)
             behind = await tenants_behind(connection)
+            held = await count_held(connection, None)
         state.services.metrics.set_fleet(
             depth.runs, {queue.queue: (queue.queued, queue.oldest_queued_age_s) for queue in depth.queues}
         )
+        counts = Counter[str]()
+        for group in held:
+            counts[group.outage] += group.runs
+        state.services.metrics.set_held(counts)
         state.services.metrics.backfill_tenants_behind.set(behind)
     except (Unavailable, TimeoutError) as error:
         _log.warning("metrics.fleet_unknown", outage="postgres", error=str(error))

@@ -16,7 +16,7 @@ from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Servers, Target
 from nova_workers.client.client import NovaClient
 from nova_workers.config import unknown_variables
-from nova_workers.contracts.http.fleet import WorkerView
+from nova_workers.contracts.http.fleet import HeldRuns, WorkerView
 from nova_workers.errors import NovaError
 from nova_workers.keys import broker_queue, worker_presence, workers_index
 from nova_workers.ledger.database import Connection
@@ -245,7 +245,7 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
     if target.api_key is None:
         return [Finding("key", "fail", target.key_source, "give a key, or run `nova up`, which makes the first one")]
     try:
-        await client.fleet.view()
+        fleet = await client.fleet.view()
     except NovaError as error:
         fix = f"it came from {target.key_source}; ask for a new one, or delete that file and run `nova up` again"
         return [Finding("key", "fail", error.message, fix)]
@@ -255,9 +255,17 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
     else:
         fix = "ask for one with `nova keys create NAME --scope runs --scope agents`"
         found = [Finding("key", "fail", f"may use {', '.join(scopes) or 'nothing'}, not runs", fix)]
+    found += [_held(runs) for runs in fleet.held]
     if "secrets" in scopes:
         found.append(await _check_work_orders(client))
     return found
+
+
+def _held(held: HeldRuns) -> Finding:
+    name = held.provider if held.profile in (None, held.provider) else f"{held.provider} {held.profile}"
+    model = f" for {held.model}" if held.model else ""
+    sentence = f"{held.outage.replace('_', ' ')}{model}: {held.runs} runs wait for it. It says: {held.message}"
+    return Finding(f"provider {name}", "fail", sentence, held.advice)
 
 
 async def _check_work_orders(client: NovaClient) -> Finding:

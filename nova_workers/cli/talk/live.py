@@ -6,6 +6,7 @@ on a terminal only, and wiped before anything else is written.
 """
 
 import shlex
+from datetime import UTC, datetime
 
 from nova_workers.cli.talk.answers import wait_line
 from nova_workers.cli.talk.shown_text import Piece, ShownText
@@ -18,6 +19,7 @@ from nova_workers.contracts.events import (
     Compaction,
     ContentLeftOut,
     Event,
+    ProviderUnavailable,
     Reasoning,
     Restart,
     Steered,
@@ -33,7 +35,7 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 
-__all__ = ["LiveView", "cost_line", "limit_line", "tool_line"]
+__all__ = ["LiveView", "cost_line", "limit_line", "outage_line", "tool_line"]
 
 _WIPE = "\r\x1b[2K"
 _SUMMARY_CHARS = 100
@@ -157,6 +159,9 @@ class LiveView:
             case Waiting():
                 self._waited = True
                 self.ask(event)
+            case ProviderUnavailable():
+                self._waited = self._waited or event.held
+                self.note(outage_line(event), "yellow")
             case Steered(run_ids=run_ids):
                 self.note(f"↪ {len(run_ids)} message{'s' if len(run_ids) > 1 else ''} joined this turn")
             case ContentLeftOut(note=note):
@@ -300,6 +305,16 @@ def tool_line(event: ToolStatus, asked: str | None) -> str:
 def limit_line(limit: Limit) -> str:
     """Return the text for a turn that ended at one of its limits."""
     return f"stopped at its limit of {limit}"
+
+
+def outage_line(event: ProviderUnavailable) -> str:
+    """Return one line about a model provider that cannot be used: which key or model, what to do, and the next try."""
+    if event.next_try_at is None:
+        again = "It goes on as soon as a worker with a key is free."
+    else:
+        wait_s = max((event.next_try_at - datetime.now(UTC)).total_seconds(), 0.0)
+        again = f"Next try in {wait_s:.0f} s."
+    return f"⏸ waiting: {event.summary}. {event.advice} {again} It says: {short(event.message, 200)}"
 
 
 def cost_line(usage: Usage | None, *, seconds: float | None, run_id: str) -> str:

@@ -7,12 +7,13 @@ from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
-from nova_workers.vocabulary import PauseScope, ProviderState, QueuedReason, RestReason, RunQueue
+from nova_workers.vocabulary import OutageReason, PauseScope, ProviderState, QueuedReason, RestReason, RunQueue
 
 __all__ = [
     "MAX_QUEUED_COUNTED",
     "FleetPause",
     "FleetView",
+    "HeldRuns",
     "ProviderRest",
     "ProvidersClear",
     "ProvidersCleared",
@@ -71,6 +72,25 @@ class WorkerView(View):
     seen_at: datetime
 
 
+class HeldRuns(View):
+    """Queued runs that are held by one outage of a model provider."""
+
+    provider: str
+    outage: OutageReason
+    profile: str | None
+    """The credential profile of the workers, if it is about one."""
+    model: str | None
+    """The model, if only this one is affected."""
+    message: str
+    """What the provider answered last."""
+    advice: str
+    """What an operator can do."""
+    runs: int
+    since: datetime
+    next_try_at: datetime | None
+    """Null: as soon as a worker with a key is free."""
+
+
 class SwitchView(View):
     """A pause in force."""
 
@@ -99,6 +119,8 @@ class FleetView(View):
     redis_answers: bool = True
     """Whether Redis answers. While it does not, messages are accepted, and start when it is back."""
     switches: list[SwitchView]
+    held: list[HeldRuns] = Field(default_factory=list[HeldRuns])
+    """Queued runs whose model provider cannot be used, by outage."""
 
 
 class ProviderRest(View):

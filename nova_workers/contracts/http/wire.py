@@ -12,7 +12,7 @@ from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.bodies import Body, Moment, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
-from nova_workers.contracts.waits import WaitView
+from nova_workers.contracts.waits import HoldView, WaitView
 from nova_workers.vocabulary import OnBusy, OpenRunStatus, RunQueue, RunStatus
 
 __all__ = [
@@ -259,6 +259,8 @@ class RunView(View):
     """Queued only: its position in the thread's queue; 0 is next."""
     waiting_for: str | None = None
     """Queued or waiting only: a phrase that says why it does not run yet."""
+    hold: HoldView | None = None
+    """Queued only: the model provider that cannot be used, if it waits for one."""
     waits: list[WaitView] = Field(default_factory=list[WaitView])
     """Waiting only: what it waits for. Waits of the kinds `user` and `approval` accept an answer."""
     cancel_requested_at: datetime | None = None

@@ -12,6 +12,7 @@ from nova_workers.engines.verdicts import (
     BY_STATUS,
     FORBIDDEN,
     INVALID,
+    NO_KEY,
     NO_MODEL,
     OUT_OF_ORDER,
     OVERFLOW,
@@ -19,6 +20,7 @@ from nova_workers.engines.verdicts import (
     REFUSED,
     REFUSING,
     TOO_LARGE,
+    UNPAID,
     Verdict,
     found_in_reading,
     is_data_defect,
@@ -29,13 +31,11 @@ from nova_workers.errors import EngineFailure
 __all__ = ["failure_of"]
 
 
-_NO_KEY = Verdict("auth_failure", retryable=False, cause="request")
-
 _BY_TYPE: dict[str, Verdict] = {
     # ``error.type`` of the body. It is more specific than the status: an error within a stream has status 200.
     "authentication_error": REFUSED,
     "permission_error": FORBIDDEN,
-    "billing_error": REFUSED,
+    "billing_error": UNPAID,
     "rate_limit_error": RATE_LIMITED,
     "request_too_large": OVERFLOW,
     "overloaded_error": OUT_OF_ORDER,
@@ -101,7 +101,7 @@ def _judge(error: Exception) -> Verdict:
             # A connection that breaks within a stream raises the transport's own error.
             return OUT_OF_ORDER
         case anthropic.CredentialsError() | TypeError() if _is_about_the_key(error):
-            return _NO_KEY
+            return NO_KEY
         case ValueError() | LookupError() | RuntimeError() | OverflowError():
             # Otherwise the stream violates the protocol: broken JSON, or events out of order.
             return INVALID if is_data_defect(error) else OUT_OF_ORDER

@@ -91,6 +91,10 @@ class AnthropicResponder:
         self._requests: dict[str, dict[str, Any]] = {}
         self._estimate = TokenEstimate()
 
+    def vendor(self, model: str) -> str:
+        """See `Provider.vendor`."""
+        return self.name
+
     def profiles(self, model: str) -> tuple[str, ...]:
         """See `Provider.profiles`."""
         return self._clients.profiles

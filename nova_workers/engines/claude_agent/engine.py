@@ -206,7 +206,7 @@ class ClaudeAgentEngine:
         await self._shared.connections.close()
 
     def _failed(self, failure: EngineFailure) -> EngineResult:
-        error = EngineError(failure.kind, failure.message, failure.retryable)
+        error = EngineError.of(failure)
         return EngineResult(text="", stop_reason="error", provider=self.name, error=error)
 
 

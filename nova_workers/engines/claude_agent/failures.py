@@ -16,7 +16,7 @@ _Verdict = tuple[EngineErrorKind, bool, Cause]
 _BY_STATUS: dict[int, _Verdict] = {
     400: ("model_error", False, "request"),
     401: ("auth_failure", False, "key"),
-    402: ("auth_failure", False, "key"),
+    402: ("auth_failure", False, "quota"),
     403: ("auth_failure", False, "key_for_model"),
     404: ("model_error", False, "model"),
     408: ("model_error", True, "transport"),
@@ -105,5 +105,5 @@ def _judge(status: int | None, reported: str) -> _Verdict | None:
         if pattern.search(reported):
             return verdict
     if status is not None:
-        return _BY_STATUS.get(status, _OUT_OF_ORDER if status >= 500 else _BY_STATUS[400])
+        return _BY_STATUS.get(status, _BY_STATUS[400] if status == 422 else _OUT_OF_ORDER)
     return next((verdict for pattern, verdict in _BY_WORDS if pattern.search(reported)), None)

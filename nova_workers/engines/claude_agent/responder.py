@@ -90,6 +90,10 @@ class ClaudeProvider:
         self._counted = TokenUsage()
         self._reported: dict[str, TokenUsage] = {}
 
+    def vendor(self, model: str) -> str:
+        """See `Provider.vendor`."""
+        return "anthropic"
+
     def profiles(self, model: str) -> tuple[str, ...]:
         """See `Provider.profiles`. While a program runs, its key is preferred."""
         names = tuple(self._keys)
@@ -112,7 +116,7 @@ class ClaudeProvider:
             self._failed = True
             if isinstance(failure, AttemptFailed) and failure.cause == "key" and self._keys[route.profile] is None:
                 # Without a key there is nothing to cool down.
-                failure.cause = "request"
+                failure.cause = "no_key"
             raise
         if response.ending == "tools" and admit(response, ask.messages).amended:
             # The program would send the model's original response again, which is in its own transcript. So the turn

@@ -9,6 +9,7 @@ from nova_workers.engines.verdicts import (
     OVERFLOW,
     RATE_LIMITED,
     REFUSED,
+    UNPAID,
     Verdict,
     of_status,
 )
@@ -18,7 +19,8 @@ __all__ = ["verdict"]
 _STATUS = re.compile(r"\bstatus:? (\d{3})\b")
 _BY_WORDS: tuple[tuple[re.Pattern[str], Verdict], ...] = (
     (re.compile(r"context window|context length|exceeds the maximum length", re.IGNORECASE), OVERFLOW),
-    (re.compile(r"quota exceeded|usage limit|billing|invalid api key|incorrect api key", re.IGNORECASE), REFUSED),
+    (re.compile(r"quota exceeded|usage limit|billing", re.IGNORECASE), UNPAID),
+    (re.compile(r"invalid api key|incorrect api key", re.IGNORECASE), REFUSED),
     (re.compile(r"rate limit|too many requests", re.IGNORECASE), RATE_LIMITED),
     (re.compile(r"model .*(?:does not exist|not found|not supported)", re.IGNORECASE), NO_MODEL),
     (

@@ -80,7 +80,7 @@ class Clients:
                 "There is no key for OpenAI. Set OPENAI_API_KEY, or an api_key in NOVA_OPENAI__PROVIDERS.",
                 kind="auth_failure",
                 retryable=False,
-                cause="request",
+                cause="no_key",
             )
         return access.client
 

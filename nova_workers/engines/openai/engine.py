@@ -150,7 +150,7 @@ class OpenAIEngine:
                 if agent.model is not None:
                     self._catalog.target(agent.model)
         except EngineFailure as failure:
-            return EngineError(failure.kind, failure.message, failure.retryable)
+            return EngineError.of(failure)
         return self._unpriced(options, target) or _untempered(options, target)
 
     def _unpriced(self, options: EngineOptions, target: Target) -> EngineError | None:

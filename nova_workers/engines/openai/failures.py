@@ -20,6 +20,7 @@ from nova_workers.engines.verdicts import (
     REFUSED,
     REFUSING,
     TOO_LARGE,
+    UNPAID,
     Verdict,
     found_in_reading,
     is_data_defect,
@@ -34,9 +35,9 @@ _UNKNOWN = Verdict("unknown", retryable=False, cause="request")
 
 _BY_CODE: dict[str, Verdict] = {
     # ``error.code`` or ``error.type`` of the body. It is more specific than the status.
-    "insufficient_quota": REFUSED,
-    "billing_hard_limit_reached": REFUSED,
-    "billing_not_active": REFUSED,
+    "insufficient_quota": UNPAID,
+    "billing_hard_limit_reached": UNPAID,
+    "billing_not_active": UNPAID,
     "access_terminated": REFUSED,
     "invalid_api_key": REFUSED,
     "model_not_found": NO_MODEL,

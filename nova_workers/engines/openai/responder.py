@@ -83,6 +83,10 @@ class OpenAIResponder:
         self._turns: dict[str, TurnRequest] = {}
         self._estimate = TokenEstimate()
 
+    def vendor(self, model: str) -> str:
+        """See `Provider.vendor`."""
+        return self._catalog.target(model).provider.name
+
     def profiles(self, model: str) -> tuple[str, ...]:
         """See `Provider.profiles`."""
         return self._clients.profiles(self._catalog.target(model).provider)

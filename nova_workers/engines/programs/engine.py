@@ -111,7 +111,7 @@ class ProgramEngine:
                 if agent.model is not None:
                     models.id(agent.model)
         except EngineFailure as failure:
-            return EngineError(failure.kind, failure.message, failure.retryable)
+            return EngineError.of(failure)
         if options.temperature is not None:
             problem = (
                 f"The engine {self.name!r} takes no temperature, and the agent has one. Take it away, or give the "

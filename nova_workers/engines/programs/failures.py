@@ -62,8 +62,9 @@ def silent(vendor: Vendor, silence_s: float) -> EngineFailure:
 
 def no_key(vendor: Vendor, variable: str) -> EngineFailure:
     """Return the failure of a turn without a key."""
-    return EngineFailure(
+    return AttemptFailed(
         f"The engine {vendor.name!r} has no key. Set NOVA_{vendor.name.upper()}__API_KEY or {variable} of the workers.",
         kind="auth_failure",
         retryable=False,
+        cause="no_key",
     )

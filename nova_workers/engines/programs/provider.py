@@ -78,6 +78,10 @@ class ProgramProvider:
         """The engine's name."""
         return self._shared.vendor.name
 
+    def vendor(self, model: str) -> str:
+        """See `Provider.vendor`."""
+        return self._shared.vendor.name
+
     def profiles(self, model: str) -> tuple[str, ...]:
         """See `Provider.profiles`. A program has one key."""
         return (_PROFILE,)

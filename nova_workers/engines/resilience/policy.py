@@ -13,7 +13,6 @@ class Policy:
         max_retries: Retries for one response of one model; using another key does not count.
         backoff_s: Upper limit of the first pause; it doubles. The pause is random between half of it and all of it.
         backoff_cap_s: Longest pause that we choose.
-        retry_after_cap_s: Cap of the pause that the provider requests.
         breaker_failures: Different conversations that a model must fail one after the other, in the whole fleet, to
             open its breaker.
         breaker_open_s: How long it stays open until it admits a probe; doubles with each failed probe.
@@ -21,12 +20,13 @@ class Policy:
         conversation_memory_s: How long a conversation is known to fail by itself.
         probe_poll_s: How often a waiting call checks whether the probe has ended.
         probe_hold_s: How long after its wait a call is expected back; until then the probe is kept for it.
-        breaker_patience_s: Longest wait for a breaker if there is no fallback model.
         rate_cooldown_s: First cool-down of a rate-limited key, if the provider gives no time; it doubles.
         rate_cooldown_cap_s: The longest one.
         auth_cooldown_s: First cool-down of a refused key; it doubles.
         auth_cooldown_cap_s: The longest one.
-        cooldown_patience_s: Longest wait for a cool-down if there is no other key or model.
+        patience_s: Longest time in pauses and waits for one response of one model. After that another model is used,
+            or the turn fails with an `Outage`, so that its run waits without a worker slot.
+        notice_after_s: A pause is reported once the pauses of a response reach this time together.
         health_cache_s: How long a process caches that a model is healthy, before it asks Redis again.
         redis_timeout_s: Longest wait for Redis; after that the process uses its own state.
         redis_away_s: How long it does so before it asks Redis again.
@@ -35,19 +35,18 @@ class Policy:
     max_retries: int = 5
     backoff_s: float = 0.5
     backoff_cap_s: float = 8.0
-    retry_after_cap_s: float = 60.0
     breaker_failures: int = 2
     breaker_open_s: float = 2.0
     breaker_open_cap_s: float = 20.0
     conversation_memory_s: float = 600.0
     probe_poll_s: float = 0.5
     probe_hold_s: float = 1.0
-    breaker_patience_s: float = 60.0
     rate_cooldown_s: float = 5.0
     rate_cooldown_cap_s: float = 300.0
-    auth_cooldown_s: float = 60.0
-    auth_cooldown_cap_s: float = 3600.0
-    cooldown_patience_s: float = 60.0
+    auth_cooldown_s: float = 5.0
+    auth_cooldown_cap_s: float = 300.0
+    patience_s: float = 5.0
+    notice_after_s: float = 1.0
     health_cache_s: float = 1.0
     redis_timeout_s: float = 1.0
     redis_away_s: float = 5.0

@@ -3,9 +3,11 @@
 Remedies are tried in this order, within one step and invisible to the turn:
 
 1. another key, at once (the failed key cools down for all workers);
-2. time: a few retries after pauses; a wait for an open breaker;
+2. time: a few retries after pauses, or a short wait for a cool-down or a breaker: seconds, as the turn keeps its slot;
 3. another model of the chain, as soon as only waiting would be left, or retries have failed. The turn stays with that
    model, because its prompt cache is filled there.
+
+If nothing is left, the failure says which provider cannot be used, and why (`Outage`): the run can wait for that.
 
 A response that broke off after a reader saw some of it is requested again only if that part can be retracted
 (`Draft.restartable`); otherwise the step fails with a retryable error. So no client ever shows the beginning of one
@@ -24,10 +26,11 @@ import structlog
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Failure, Health
 from nova_workers.engines.resilience.limiter import Grant
-from nova_workers.engines.resilience.seam import AttemptFailed, Provider, Route
+from nova_workers.engines.resilience.seam import AttemptFailed, Cause, Provider, Route
 from nova_workers.engines.resilience.shared import Call, Resilience
 from nova_workers.engines.turn import Ask, Draft, Response
-from nova_workers.errors import EngineFailure
+from nova_workers.errors import EngineFailure, Outage
+from nova_workers.vocabulary import OutageReason
 
 __all__ = ["ResilientResponder"]
 
@@ -35,6 +38,18 @@ _log = structlog.get_logger(__name__)
 
 _WHY: dict[CooldownReason, str] = {"auth": "refused", "rate_limit": "over its rate limit"}
 _ANOTHER_MODEL_HELPS = {"key_for_model", "rate_limit", "transport", "model"}
+_ABOUT_KEYS = {"no_key", "key", "quota"}
+_REASONS: Mapping[Cause, OutageReason] = {
+    "no_key": "key_missing",
+    "key": "key_refused",
+    "key_for_model": "key_refused",
+    "quota": "quota",
+    "rate_limit": "rate_limit",
+    "transport": "down",
+    "model": "model_missing",
+}
+"""What a failure says about the provider. One that is the request's own says nothing."""
+_OF_ONE_MODEL = {"key_for_model", "rate_limit", "transport", "model"}
 _RECHECK_AFTER_S = 1.0
 """After waiting this long for the rate limit, a call checks the model's health again."""
 _RETRIES_BEFORE_FALLBACK = 2
@@ -54,6 +69,10 @@ class _Patience:
     failed: set[str] = field(default_factory=set[str])
     """Profiles that were refused or over their limit; using one of them again counts as a retry."""
     last: EngineFailure | None = None
+    profile: str | None = None
+    """Of the last attempt."""
+    noticed: bool = False
+    """Whether the reader knows of a pause."""
 
 
 class ResilientResponder:
@@ -90,6 +109,7 @@ class ResilientResponder:
             except AttemptFailed as failure:
                 helps = draft.restartable and self._another_model_helps(failure)
                 if not helps or not await self._another_model(ask, failure):
+                    failure.outage = self._outage(failure, patience)
                     raise
                 self._fall_back(failure)
                 patience = _Patience()
@@ -104,7 +124,7 @@ class ResilientResponder:
             AttemptFailed: No attempt, or no further attempt, is possible with this model.
         """
         while True:
-            profiles, health = await self._admission(model, ask, patience)
+            profiles, health = await self._admission(model, ask, patience, draft)
             call = Call(model, self._conversation, health.breaker == "probe", patience.retries > 0)
             with self._shared.admitted(call):
                 started_s = self._shared.clock()
@@ -132,35 +152,37 @@ class ResilientResponder:
             await self._pause(route, failed, patience, ask, draft)
             return
 
-    async def _admission(self, model: str, ask: Ask, patience: _Patience) -> tuple[list[str], Health]:
+    async def _admission(self, model: str, ask: Ask, patience: _Patience, draft: Draft) -> tuple[list[str], Health]:
         """Wait until the model may be called, and return the profiles that may be used."""
         while True:
             health = await self._shared.health.admit(model, self._provider.profiles(model), self._conversation)
             if health.wait_s:
                 self._shared.metrics.set_breaker_open(model, is_open=True)
                 broken = _broken(model, patience)
-                await self._wait(health.wait_s, self._policy.breaker_patience_s, broken, ask, patience)
+                await self._wait(health.wait_s, broken, ask, patience, draft)
                 continue
             profiles = [profile for profile in self._provider.profiles(model) if profile not in health.cooling]
             if profiles:
                 return profiles, health
             spent = _spent(self._provider.name, model, health.cooling, patience, self._shared.clock())
+            patience.profile = patience.profile or next(iter(health.cooling))
             limited = [rest.until_s for rest in health.cooling.values() if rest.reason == "rate_limit"]
             if not limited or patience.retries >= self._policy.max_retries:
+                rests_until_s = min(limited or [rest.until_s for rest in health.cooling.values()])
+                spent.retry_after_s = max(0.0, rests_until_s - self._shared.clock())
                 raise spent
             wait_s = max(0.0, min(limited) - self._shared.clock())
-            await self._wait(wait_s, self._policy.cooldown_patience_s, spent, ask, patience)
+            await self._wait(wait_s, spent, ask, patience, draft)
 
     async def _is_open(self, route: Route) -> bool:
         profiles = self._provider.profiles(route.model)
         health = await self._shared.health.admit(route.model, profiles, self._conversation)
         return not health.wait_s and route.profile not in health.cooling
 
-    async def _wait(
-        self, wait_s: float, longest_s: float, failure: AttemptFailed, ask: Ask, patience: _Patience
-    ) -> None:
+    async def _wait(self, wait_s: float, failure: AttemptFailed, ask: Ask, patience: _Patience, draft: Draft) -> None:
         """Wait; raise `failure` if another model can continue, or the wait would be too long."""
-        if patience.paused_s + wait_s > longest_s or await self._another_model(ask, failure):
+        if patience.paused_s + wait_s > self._policy.patience_s or await self._another_model(ask, failure):
+            failure.retry_after_s = wait_s
             raise failure
         if wait_s > _RECHECK_WAIT_S:
             # An operator may clear the rest, or the model may answer another call.
@@ -168,8 +190,28 @@ class ResilientResponder:
         else:
             # All waiting calls resume at the same time; jitter spreads their requests.
             wait_s += min(0.25, wait_s / 10) * self._shared.spread()
-        patience.paused_s += wait_s
-        await asyncio.sleep(wait_s)
+        await self._sleep(wait_s, failure, patience, draft)
+
+    async def _sleep(self, pause_s: float, failure: AttemptFailed, patience: _Patience, draft: Draft) -> None:
+        patience.paused_s += pause_s
+        outage = self._outage(failure, patience)
+        if outage is not None and not patience.noticed and patience.paused_s >= self._policy.notice_after_s:
+            patience.noticed = True
+            draft.await_provider(outage, failure.message, pause_s)
+        await asyncio.sleep(pause_s)
+
+    def _outage(self, failure: AttemptFailed, patience: _Patience) -> Outage | None:
+        reason = _REASONS.get(failure.cause)
+        if reason is None:
+            return None
+        model = self._models[0]
+        return Outage(
+            self._provider.vendor(model),
+            reason,
+            None if failure.cause == "model" else patience.profile,
+            model if failure.cause in _OF_ONE_MODEL else None,
+            failure.retry_after_s,
+        )
 
     async def _grant(self, model: str, profiles: list[str], ask: Ask) -> tuple[Route, Grant]:
         limiter = self._shared.limiter
@@ -187,7 +229,7 @@ class ResilientResponder:
             # It is no verdict on the model, which the next key has to probe.
             await self._shared.health.release(route.model, self._conversation)
         match failure.cause:
-            case "key" | "key_for_model":
+            case "key" | "quota" | "key_for_model":
                 model = route.model if failure.cause == "key_for_model" else None
                 await self._cool(route, model, failure, rate_limited=False)
             case "rate_limit":
@@ -217,26 +259,30 @@ class ResilientResponder:
 
     async def _pause(self, route: Route, failure: AttemptFailed, patience: _Patience, ask: Ask, draft: Draft) -> None:
         """Prepare the next attempt, or raise `failure` if there is none."""
-        patience.last = failure
+        patience.last, patience.profile = failure, route.profile
         if failure.cause == "transport" or route.profile in patience.failed:
             patience.retries += 1
         else:
             patience.failed.add(route.profile)
-        hopeless = failure.cause in {"model", "request"} or patience.retries > self._policy.max_retries
+        hopeless = failure.cause in {"no_key", "model", "request"} or patience.retries > self._policy.max_retries
         if hopeless or not draft.restartable:
             raise failure
         if patience.retries > _RETRIES_BEFORE_FALLBACK and await self._another_model(ask, failure):
             raise failure
+        pause_s = 0.0
+        if failure.cause == "transport":
+            pause_s = failure.retry_after_s
+            if pause_s is None:
+                pause_s = self._policy.backoff(patience.retries, self._shared.spread())
+            if patience.paused_s + pause_s > self._policy.patience_s:
+                raise failure
         self._shared.metrics.record_model_retry(route.model, failure.cause)
         if failure.cause == "transport":
-            pause_s = self._policy.backoff(patience.retries, self._shared.spread())
-            if failure.retry_after_s is not None:
-                pause_s = min(failure.retry_after_s, self._policy.retry_after_cap_s)
             _log.info("model_call_again", model=route.model, retry=patience.retries, error=failure.message)
-            await asyncio.sleep(pause_s)
+            await self._sleep(pause_s, failure, patience, draft)
 
     def _another_model_helps(self, failure: AttemptFailed) -> bool:
-        if failure.cause != "key":
+        if failure.cause not in _ABOUT_KEYS:
             return failure.cause in _ANOTHER_MODEL_HELPS
         # A refused key is refused for all its models, but a model of another provider has another key.
         current, *others = self._models
@@ -286,10 +332,10 @@ def _spent(
     )
     reasons = {rest.reason for rest in cooling.values()}
     last = f" The last answer: {patience.last.message}" if patience.last else ""
-    refused = isinstance(patience.last, AttemptFailed) and patience.last.cause == "key"
+    cause = patience.last.cause if isinstance(patience.last, AttemptFailed) else None
     return AttemptFailed(
         f"No credential profile of {provider!r} can be used for {model!r} now: {rests}.{last}",
         kind="rate_limit" if reasons == {"rate_limit"} else "auth_failure",
         retryable="rate_limit" in reasons,
-        cause="rate_limit" if "rate_limit" in reasons else "key" if refused else "key_for_model",
+        cause="rate_limit" if "rate_limit" in reasons else cause if cause in _ABOUT_KEYS else "key_for_model",
     )

@@ -9,10 +9,12 @@ from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["AttemptFailed", "Cause", "ModelLimits", "NoMetrics", "Provider", "ResilienceMetrics", "Route"]
 
-Cause = Literal["key", "key_for_model", "rate_limit", "transport", "model", "request"]
+Cause = Literal["no_key", "key", "quota", "key_for_model", "rate_limit", "transport", "model", "request"]
 """Why an attempt failed, and what can help:
 
+- ``no_key``: this worker has no key; another provider's model, or another worker.
 - ``key``: the key is refused; another key.
+- ``quota``: the key's account may not spend more; another key.
 - ``key_for_model``: the key may not use this model; another key, then another model.
 - ``rate_limit``: this key and model are over a limit; another key, then another model, then waiting.
 - ``transport``: the provider or the network fails; waiting, then another model.
@@ -38,9 +40,8 @@ class AttemptFailed(EngineFailure):
         retryable: bool,
         cause: Cause,
         retry_after_s: float | None = None,
-        **fields: object,
     ) -> None:
-        super().__init__(message, kind=kind, retryable=retryable, **fields)
+        super().__init__(message, kind=kind, retryable=retryable)
         self.cause: Cause = cause
         self.retry_after_s = None if retry_after_s is None else bounds.wait_s(retry_after_s)
 
@@ -68,6 +69,10 @@ class Provider(Protocol):
     @property
     def name(self) -> str:
         """The vendor's name, which identifies it in breakers and cool-downs."""
+        ...
+
+    def vendor(self, model: str) -> str:
+        """Return the name of the provider that serves a model, as people know it."""
         ...
 
     def profiles(self, model: str) -> tuple[str, ...]:

@@ -61,7 +61,7 @@ class ScriptedEngine:
                 text="",
                 stop_reason="error",
                 provider=self.name,
-                error=EngineError(failure.kind, failure.message, failure.retryable),
+                error=EngineError.of(failure),
             )
         listener = callbacks or TurnListener()
         toolbox = (

@@ -141,7 +141,7 @@ class Turn:
             self._tally.limit = "time" if self._interruption.out_of_time else None
             await self._report_partial_step()
         except EngineFailure as failure:
-            reason, error = "error", EngineError(failure.kind, failure.message, failure.retryable)
+            reason, error = "error", EngineError.of(failure)
             await self._report_partial_step()
         except asyncio.CancelledError:
             # This stops a subagent: its result is dropped, and the parent turn counts its usage.

@@ -14,7 +14,7 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import ToolCall, TurnListener
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
-from nova_workers.errors import EngineFailure
+from nova_workers.errors import EngineFailure, Outage
 
 __all__ = ["Ask", "BlockPlace", "ContentRefused", "Draft", "Ending", "Responder", "Response", "ToolOutcome", "Tools"]
 
@@ -131,6 +131,11 @@ class Draft:
         self.cancel_announcement()
         if self._on_call is not None:
             self._on_call(block)
+
+    def await_provider(self, outage: Outage, why: str, pause_s: float) -> None:
+        """Report that the responder pauses, because the provider cannot be used."""
+        self.cancel_announcement()
+        self._listener.on_provider_wait(outage, why, pause_s)
 
     @property
     def restartable(self) -> bool:

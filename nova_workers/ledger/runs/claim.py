@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -9,6 +10,7 @@ from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Claim, DailyBudgets, WorkerPool
+from nova_workers.contracts.waits import HoldDetail
 from nova_workers.errors import NewerValue
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
@@ -18,6 +20,7 @@ from nova_workers.ledger.stored import read_stored
 
 __all__ = [
     "ANY_LOSSES",
+    "MODEL_OF",
     "PAUSED",
     "PAUSED_BY_PEOPLE",
     "TENANT_BUDGET",
@@ -25,6 +28,7 @@ __all__ = [
     "Capped",
     "Elsewhere",
     "Suspect",
+    "Unusable",
     "claim_next",
     "lock_caps",
 ]
@@ -44,6 +48,20 @@ TENANT_BUDGET = "LEAST(w.max_cost_usd_per_day, (w.ceilings ->> 'max_cost_usd_per
 
 # The pool of workers of a tenant `w`: of its ceilings, else by their trust; empty for the common workers.
 TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', CAST(:trust_pools AS jsonb) ->> (w.ceilings ->> 'trust'), '')"
+
+# What determines which provider executes the run `r` of the agent `a`: its engine and model as they are configured.
+# Runs with the same text meet the same outage. None for runs whose configuration is elsewhere.
+MODEL_OF = """
+CASE WHEN r.source <> 'work_order'
+          AND NOT EXISTS (SELECT FROM threads h WHERE h.id = r.thread_id AND h.orchestration_id IS NOT NULL)
+     THEN COALESCE(a.spec ->> 'engine', '') || ' ' || COALESCE(r.model, a.spec ->> 'model', '') END
+"""
+
+# Read only while the worker knows of an outage: a configuration may be long.
+_MODEL_OF_NEXT = f"""
+CASE WHEN cardinality(CAST(:unusable AS text[])) > 0
+     THEN (SELECT {MODEL_OF} FROM agents a WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id) END
+"""
 
 # The first claim of a run inserts its turn with the query.
 _TURN = insert_turns(
@@ -94,6 +112,14 @@ _WAITED = """
            FROM run_waits w WHERE w.run_id = c.id GROUP BY w.created_at) s)
 """
 
+# How long a run was held in total, between an attempt and the next.
+_HELD = """
+(SELECT COALESCE(sum(COALESCE(x.next_at, c.claimed_at) - x.ended_at), interval '0')
+   FROM (SELECT e.ended, e.ended_at, lead(e.started_at) OVER (ORDER BY e.attempt) AS next_at
+           FROM run_attempts e WHERE e.run_id = c.id) x
+  WHERE x.ended = 'held')
+"""
+
 # The place of the run's agent in its orchestration, with the configuration that its runs use.
 _PLACE = """
 (SELECT jsonb_build_object('spec', p.spec, 'place', jsonb_build_object(
@@ -111,7 +137,7 @@ _PLACE = """
 _CLAIMED = """
 r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.agent_version, r.fence, r.attempt, r.losses, r.source, r.queue,
 r.content, r.meta, r.model, r.max_turns, r.depth, r.parent_run_id, r.trigger_id, r.traceparent, r.created_at,
-r.started_at, r.cancel_requested_at, r.cancel_reason
+r.started_at, r.cancel_requested_at, r.cancel_reason, r.hold_detail, r.held_since
 """
 
 
@@ -121,7 +147,9 @@ def _claiming(has_room: str) -> str:
     The lock on the thread's row and `active_run_id IS NULL` let one claim through; the fence grows in the same
     statement, so every later write can distinguish this claim from all before. Order: a run that was begun, then one
     that interrupted, then by seq. Queued runs of a deleted thread are claimed to be canceled, so that none stays queued
-    forever. Runs that are only to be ended need no room, and no process of their own.
+    forever. Runs that are only to be ended need no room, and no process of their own, and are not held.
+
+    A held run keeps its place: it is found, and neither it nor a later one is claimed.
 
     The queued runs are found by the parameter: joined to `thread`, a plan that was made while few runs were queued
     reads those of all threads.
@@ -140,21 +168,28 @@ WITH thread AS (
     SELECT r.id, r.tenant_id, r.queued_at,
            r.cancel_requested_at IS NOT NULL OR t.deleted OR r.losses >= :max_attempts AS over,
            r.losses >= :most_losses AS suspect,
-           (SELECT {TENANT_POOL} FROM tenants w WHERE w.id = r.tenant_id) AS pool
+           (SELECT {TENANT_POOL} FROM tenants w WHERE w.id = r.tenant_id) AS pool,
+           r.hold, r.held_until, {_MODEL_OF_NEXT} AS model_of
       FROM runs r, thread t
      WHERE r.thread_id = :thread_id AND r.status = 'queued'
        AND (r.cancel_requested_at IS NOT NULL OR t.deleted OR NOT {PAUSED})
      ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
      LIMIT 1
        FOR UPDATE OF r
+), chosen AS (
+    SELECT n.*, NOT n.over AND n.hold IS NOT NULL AND n.held_until IS NOT NULL AS is_held,
+           NOT n.over AND (n.hold IS NOT NULL OR n.held_until IS NULL)
+           AND COALESCE(n.model_of = ANY(CAST(:unusable AS text[])), false) AS is_unusable
+      FROM next n
 ), claimed AS (
     UPDATE runs r
-       SET status = 'running', attempt = r.attempt + 1, fence = t.fence, worker_id = :worker_id,
-           lease_expires_at = now() + :lease_ttl, turn_id = COALESCE(r.turn_id, :turn_id),
+       SET status = 'running', hold = NULL, held_until = NULL, attempt = r.attempt + 1, fence = t.fence,
+           worker_id = :worker_id, lease_expires_at = now() + :lease_ttl, turn_id = COALESCE(r.turn_id, :turn_id),
            started_at = COALESCE(r.started_at, now()), claimed_at = now(),
            agent_version = COALESCE(r.agent_version, a.version)
-      FROM next n, thread t, agents a, tenants w
-     WHERE r.id = n.id AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
+      FROM chosen n, thread t, agents a, tenants w
+     WHERE r.id = n.id AND NOT n.is_held AND NOT n.is_unusable
+       AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
        AND (n.over OR n.pool = :pool)
        AND (n.over OR (NOT n.suspect AND {has_room}))
     RETURNING {_CLAIMED}, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
@@ -174,6 +209,7 @@ WITH thread AS (
 )
 SELECT n.id AS next_id, n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool AS next_is_ours, n.pool AS next_pool,
        n.suspect AND NOT n.over AS next_is_suspect,
+       n.is_held AS next_is_held, n.is_unusable AS next_is_unusable, n.model_of AS next_model_of,
        c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
        c.fence, c.attempt, c.losses, c.losses >= :max_attempts AS spent,
        c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
@@ -183,11 +219,11 @@ SELECT n.id AS next_id, n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool 
        c.parent_run_id, c.traceparent, c.created_at,
        (SELECT e.context FROM event e) AS context,
        c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
-       c.trigger_id, c.capped, c.agent_directory,
+       c.trigger_id, c.capped, c.agent_directory, c.hold_detail, c.held_since,
        c.ceilings, c.tenant_budget::float8, c.agent_budget::float8,
        EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
        EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
-  FROM next n
+  FROM chosen n
   LEFT JOIN claimed c ON c.id = n.id
   LEFT JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.current_agent_id
                            AND v.version = c.agent_version
@@ -218,7 +254,9 @@ SELECT (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) AS parent_t
        (SELECT m.context FROM messages m WHERE m.turn_id = c.turn_id AND m.seq = 0) AS context,
        (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
        CASE WHEN c.attempt = 1 THEN 0
-            ELSE EXTRACT(EPOCH FROM now() - c.started_at - {_WAITED})::float8 END AS elapsed_s,
+            ELSE EXTRACT(EPOCH FROM now() - c.started_at - {_WAITED} - {_HELD})::float8 END AS elapsed_s,
+       COALESCE((SELECT e.ended = 'held' FROM run_attempts e WHERE e.run_id = c.id ORDER BY e.attempt DESC LIMIT 1),
+                true) AS was_held,
        {_PLACE} AS orchestrated
   FROM runs c
  WHERE c.id = :run_id
@@ -249,6 +287,19 @@ class Suspect:
     run_id: str
 
 
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """The next run needs what this worker knows to be unusable.
+
+    Attributes:
+        run_id: The run.
+        model_of: As `MODEL_OF` writes it.
+    """
+
+    run_id: str
+    model_of: str
+
+
 async def lock_caps(connection: Connection, tenant_id: str) -> None:
     """Serialize claims under a tenant's caps until the transaction ends."""
     await connection.execute(_LOCK_CAPS, tenant_id=tenant_id)
@@ -263,17 +314,19 @@ async def claim_next(
     max_attempts: int,
     pool: WorkerPool = COMMON_POOL,
     with_suspects: bool = True,
+    unusable: Collection[str] = (),
     caps_locked: bool = False,
-) -> Claim | Capped | Elsewhere | Suspect | None:
+) -> Claim | Capped | Elsewhere | Suspect | Unusable | None:
     """Claim a thread's next run, in one statement, and read what the worker needs for it.
 
     Args:
         pool: The pool of the worker. Runs that are only to be ended are claimed by any.
         with_suspects: Whether the process executes this run alone, and so may claim a suspect.
+        unusable: What this worker cannot use now, as `MODEL_OF` writes it. Runs with a granted try are claimed anyway.
         caps_locked: Whether the transaction already holds `lock_caps` of the tenant.
 
     Returns:
-        The claim; None if no run is queued, another run is active, or a pause or a full cap blocks it.
+        The claim; None if no run is queued, another run is active, or a pause, a hold or a full cap blocks it.
 
     Raises:
         NewerValue: A later release gave its agent what this one does not know; the run is queued again.
@@ -289,13 +342,16 @@ async def claim_next(
         most_losses=ANY_LOSSES if with_suspects else SHARED_LOSSES,
         pool=pool.name,
         trust_pools=dict(pool.by_trust),
+        unusable=list(unusable),
     )
-    if row is None:
+    if row is None or row["next_is_held"]:
         return None
     if not row["next_is_ours"]:
         return Elsewhere(row["next_pool"])
     if row["next_is_suspect"]:
         return Suspect(row["next_id"])
+    if row["next_is_unusable"]:
+        return Unusable(row["next_id"], row["next_model_of"])
     if row["id"] is None:
         return None if caps_locked else Capped(row["next_tenant_id"])
     details: Row | None = None
@@ -350,6 +406,8 @@ def _claim(row: Row, details: Row | None) -> Claim:
         capped=row["capped"],
         place=None if orchestrated is None else read_stored(OrchestrationPlace.model_validate, orchestrated["place"]),
         has_memories=row["has_memories"],
+        held=None if row["hold_detail"] is None else HoldDetail.model_validate(row["hold_detail"]),
+        held_since=row["held_since"] if details is None or details["was_held"] else None,
         ceilings=None if row["ceilings"] is None else read_stored(Ceilings.model_validate, row["ceilings"]),
         budgets=DailyBudgets(
             row["tenant_budget"], row["agent_budget"], None if details is None else details["trigger_budget"]

@@ -58,12 +58,18 @@ RECURSIVE line AS (
 )
 """
 
-# The queued runs of an agent `o`, and whether a run's thread is free. A scalar subquery is evaluated row by row in
-# index order until one matches; as a join the planner may scan every thread.
+# The queued runs of an agent `o`, and whether a run's thread is free: no run is active, and none is held until a time.
+# A scalar subquery is evaluated row by row in index order until one matches; as a join the planner may scan every
+# thread.
 _LINE = """
 q.status = 'queued' AND q.queue = :queue AND q.tenant_id = o.tenant_id AND q.agent_id = o.agent_id
+AND (q.hold IS NULL OR q.held_until IS NULL)
 """
-_FREE = "(SELECT h.active_run_id IS NULL FROM threads h WHERE h.id = q.thread_id)"
+_FREE = """
+(SELECT h.active_run_id IS NULL
+        AND NOT EXISTS (SELECT FROM runs x WHERE x.thread_id = h.id AND x.hold IS NOT NULL AND x.held_until IS NOT NULL)
+   FROM threads h WHERE h.id = q.thread_id)
+"""
 # The threads of the agent's first queued runs. They are excluded by a hash from then on, as are those of its running
 # runs: a held thread with thousands of queued runs does not cost a thread lookup for each of them.
 _FRONT_THREADS = f"""

@@ -13,6 +13,7 @@ __all__ = ["count_queued"]
 _COUNT = f"""
 WITH oldest AS (
     SELECT r.tenant_id, r.agent_id, r.thread_id, r.queue, r.queued_at, r.losses,
+           r.hold IS NOT NULL AS is_held,
            row_number() OVER (PARTITION BY r.thread_id ORDER BY r.attempt = 0, NOT r.front, r.seq) AS place
       FROM (SELECT * FROM runs
              WHERE status = 'queued' AND (:tenant_id::text IS NULL OR tenant_id = :tenant_id)
@@ -42,6 +43,7 @@ WITH oldest AS (
 SELECT o.queue,
        CASE WHEN g.paused = 'rename' THEN 'agent_renamed'
             WHEN g.paused IS NOT NULL THEN g.paused || '_paused'
+            WHEN o.is_held THEN 'provider'
             WHEN t.active_run_id IS NOT NULL THEN 'thread_busy'
             WHEN o.place > 1 THEN 'behind_in_thread'
             WHEN g.is_full IS NULL AND o.losses >= {SHARED_LOSSES} THEN 'suspect'

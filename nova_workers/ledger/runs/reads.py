@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunView, UsageView
 from nova_workers.contracts.runs import SHARED_LOSSES
-from nova_workers.contracts.waits import WaitView, describe_waits
+from nova_workers.contracts.waits import HoldDetail, HoldView, WaitView, describe_waits
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.filters import RunFilter, conditions_of
@@ -33,6 +33,7 @@ _OWN = """
        r.max_turns, r.priority, r.trigger_id, r.meta, r.attempt, r.losses, r.cancel_requested_at, r.turn_id,
        r.merged_into, r.stop_reason, r.limit_reached, r.result_text, r.output, r.error_kind, r.error_message,
        r.error_retryable, r.created_at, r.start_at, r.started_at, r.finished_at, r.seq,
+       r.hold, r.hold_detail, r.held_since, r.held_until,
        u.input_tokens, u.output_tokens, u.cache_read_tokens, u.cache_write_tokens, u.reasoning_tokens,
        u.cost_usd::float8 AS cost_usd
 """
@@ -120,16 +121,18 @@ _WAITING_AMONG = f"""
 SELECT r.id, r.attempt,
        EXISTS (SELECT 1 FROM run_waits w
                 WHERE w.run_id = r.id AND w.status = 'open' AND w.kind IN {sql_list(ANSWERABLE)}) AS asks
-  FROM runs r WHERE r.id = ANY(:run_ids::text[]) AND r.status = 'waiting'
+  FROM runs r
+ WHERE r.id = ANY(:run_ids::text[])
+   AND (r.status = 'waiting' OR (r.status = 'queued' AND r.hold IS NOT NULL AND r.attempt = 0))
 """
 
 
 @dataclass(frozen=True, slots=True)
 class SuspendedRun:
-    """A run that waits.
+    """A run that waits, or is held before its first attempt.
 
     Attributes:
-        attempt: The attempt that suspended it.
+        attempt: The attempt that suspended it; 0 of a run that is held.
         asks: Whether it waits for a person.
     """
 
@@ -234,7 +237,10 @@ async def find_ended(connection: Connection, run_ids: Sequence[str]) -> set[str]
 
 
 async def find_waiting(connection: Connection, run_ids: Sequence[str]) -> dict[str, SuspendedRun]:
-    """Return those of `run_ids` that wait. Does not check tenants: callers have done so."""
+    """Return those of `run_ids` that wait, or are held before their first attempt.
+
+    Does not check tenants: callers have done so.
+    """
     rows = await connection.fetch(_WAITING_AMONG, run_ids=list(run_ids))
     return {row["id"]: SuspendedRun(row["attempt"], row["asks"]) for row in rows}
 
@@ -270,6 +276,7 @@ def _view(row: Row) -> RunView:
         suspect=row["status"] not in ENDED_RUNS and row["losses"] >= SHARED_LOSSES,
         position=row["position"],
         waiting_for=_waiting_for(row),
+        hold=_hold(row),
         waits=[WaitView.model_validate(wait) for wait in row["waits"] or ()],
         cancel_requested_at=row["cancel_requested_at"],
         turn_id=row["turn_id"],
@@ -284,6 +291,13 @@ def _view(row: Row) -> RunView:
         started_at=row["started_at"],
         finished_at=row["finished_at"],
     )
+
+
+def _hold(row: Row) -> HoldView | None:
+    if row["hold"] is None or row["status"] != "queued":
+        return None
+    detail = HoldDetail.model_validate(row["hold_detail"])
+    return HoldView.of(row["hold"], detail, row["held_since"], row["held_until"])
 
 
 def _usage(row: Row) -> UsageView | None:
@@ -316,6 +330,8 @@ def _waiting_for(row: Row) -> str | None:
             return describe_waits(wait["request"]["kind"] for wait in row["waits"] or ()) or "its turn"
         case "scheduled":
             return f"its start at {row['start_at'].isoformat(timespec='seconds')}"
+        case "queued" if row["hold"] is not None and row["paused"] is None:
+            return f"its model provider: {HoldDetail.model_validate(row['hold_detail']).summary}"
         case "queued":
             return _why_queued(row)
         case _:

@@ -11,7 +11,7 @@ from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.events import DeliveryTarget, EventCursor
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.contracts.waits import WaitRequest, wait_adapter
+from nova_workers.contracts.waits import HoldDetail, WaitRequest, wait_adapter
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
@@ -30,7 +30,7 @@ SELECT r.id, r.thread_id, r.agent_id, r.status, r.attempt, r.turn_id, r.merged_i
        r.error_kind, r.error_message, r.error_retryable, r.final_event_id, r.started_at, r.finished_at, r.parent_run_id,
        left(r.meta->>'channel', 64) AS channel, left(r.meta->>'to', 256) AS recipient, h.label,
        COALESCE(t.model, r.model) AS model,
-       COALESCE(t.steps, 0) AS steps,
+       COALESCE(t.steps, 0) AS steps, CASE WHEN r.hold IS NOT NULL THEN r.hold_detail END AS hold, r.held_until,
        t.refused_blocks, t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
        t.cost_usd::float8 AS cost_usd
   FROM runs r JOIN threads h ON h.id = r.thread_id LEFT JOIN turns t ON t.id = r.turn_id
@@ -178,6 +178,9 @@ class RecordedRun:
     compactions: tuple[RecordedCompaction, ...] = ()
     response: RecordedResponse | None = None
     waits: tuple[RecordedWait, ...] = ()
+    hold: HoldDetail | None = None
+    """Why it is held, if it is."""
+    held_until: datetime | None = None
 
 
 async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str) -> RecordedRun | None:
@@ -223,6 +226,8 @@ async def load_recorded_run(connection: Connection, tenant_id: str, run_id: str)
         compactions=compactions,
         response=response,
         waits=waits,
+        hold=None if row["hold"] is None else HoldDetail.model_validate(row["hold"]),
+        held_until=row["held_until"],
     )
 
 

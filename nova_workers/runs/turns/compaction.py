@@ -186,6 +186,7 @@ class Compactor:
                     f"The conversation is too long for the model, and its summary could not be made: {why}",
                     kind="compaction_failure",
                     retryable=result.error is None or result.error.retryable,
+                    outage=None if result.error is None else result.error.outage,
                 )
             text = result.text.strip()
         assert result is not None  # noqa: S101 - there is at least one turn, so at least one part

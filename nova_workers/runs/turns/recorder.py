@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import datetime, timedelta
 
 import structlog
 
@@ -25,14 +25,15 @@ from nova_workers.contracts.orchestration import TASK_COMPLETE
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.summaries import tool_result_summary
-from nova_workers.contracts.waits import AskApproval
-from nova_workers.errors import RunLost
+from nova_workers.contracts.waits import AskApproval, detail_of
+from nova_workers.errors import Outage, RunLost
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.orchestrations.permissions import is_allowed_always
 from nova_workers.ledger.runs import journal as ledger
 from nova_workers.ledger.runs.leases import is_held
 from nova_workers.ledger.runs.resume import Journal
+from nova_workers.observability.redaction import hide
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.facts import PermissionsUsed, turn_facts
 from nova_workers.runs.turns.subagent_events import SubagentEvents
@@ -66,7 +67,12 @@ class TurnRecorder(TurnListener):
         events: RunEvents,
         clock: Clock,
         policy: ToolPolicy,
+        on_answer: Callable[[], None] = lambda: None,
     ) -> None:
+        self.has_answered = False
+        """Whether a response of the model was complete in this attempt."""
+        self._on_answer = on_answer
+        """Called when the model begins to answer."""
         self.final_step: StepRecord | None = None
         self.refused: Mapping[str, str] = journal.refused
         """Notes for the blocks that the provider refused in this turn, by fingerprint."""
@@ -203,10 +209,16 @@ class TurnRecorder(TurnListener):
         """Publish that the turn waits for the model."""
         self._events.emit(live.Thinking())
 
+    def on_provider_wait(self, outage: Outage, why: str, pause_s: float) -> None:
+        """Publish that the turn pauses because of the model provider."""
+        until = self._clock.now() + timedelta(seconds=pause_s)
+        self._events.emit(live.ProviderUnavailable.of(detail_of(outage, hide(why)), until, held=False))
+
     def on_token(self, text: str) -> None:
         """Publish a piece of the answer."""
         if self.first_token_at is None:
             self.first_token_at = self._clock.now()
+            self._on_answer()
         # First the event, which refuses what is no text.
         self._events.emit(live.Token(text=text))
         self._told.add(text)
@@ -243,6 +255,7 @@ class TurnRecorder(TurnListener):
 
     async def on_tool_calls(self, step: StepRecord) -> None:
         """Commit a response and its pending calls. Raises `RunLost`."""
+        self._note_response()
         self._steps[step.index] = replace(step, complete=False)
         self.unwritten = step
         self._correct_text(step)
@@ -254,6 +267,12 @@ class TurnRecorder(TurnListener):
             )
 
         await persist(self._database, self._run.abort, write)
+
+    def _note_response(self) -> None:
+        if not self.has_answered:
+            self.has_answered = True
+            if self.first_token_at is None:
+                self._on_answer()
 
     async def on_content_refused(self, left_out: tuple[LeftOut, ...]) -> None:
         """Record that later requests omit blocks. Raises `RunLost`."""
@@ -317,6 +336,7 @@ class TurnRecorder(TurnListener):
         if step.final:
             self.final_step = step
             return "stop"
+        self._note_response()
         self._steps_since_summary += 1
         self.is_over_window = self._is_over_window(step)
         self._summary = self._declared_summary(step)

@@ -119,7 +119,9 @@ class TurnRunner:
         except EngineFailure as error:
             if time_left.is_expired:
                 return out_of_time(recorder.journal())
-            return failed(EngineError(error.kind, hide(error.message), error.retryable), recorder.journal())
+            return failed(
+                EngineError(error.kind, hide(error.message), error.retryable, error.outage), recorder.journal()
+            )
         except Unstorable as error:
             _log.exception("run.not_stored")
             return not_stored(error, recorder.journal(), recorder.unwritten)

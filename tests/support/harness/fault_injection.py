@@ -17,7 +17,7 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from nova_workers.errors import OutcomeUnknown, Unavailable
-from nova_workers.ledger import scheduled
+from nova_workers.ledger import holds, scheduled
 from nova_workers.ledger.database import Connection, Database, Row
 from nova_workers.ledger.delivery import outbox
 from nova_workers.ledger.orchestrations import activations, open_trees, spawning
@@ -28,7 +28,18 @@ from nova_workers.ledger.orders import acceptance as order_acceptance
 from nova_workers.ledger.orders import ends as order_ends
 from nova_workers.ledger.orders import parts as order_parts
 from nova_workers.ledger.orders import records as order_records
-from nova_workers.ledger.runs import budgets, cancel, claim, effects, fairness, finish, journal, leases, resume, submit
+from nova_workers.ledger.runs import (
+    budgets,
+    cancel,
+    claim,
+    effects,
+    fairness,
+    finish,
+    journal,
+    leases,
+    resume,
+    submit,
+)
 from nova_workers.ledger.threads import compaction
 from nova_workers.ledger.triggers import due as trigger_due
 from nova_workers.ledger.triggers import firing as trigger_firing
@@ -72,6 +83,7 @@ _STATEMENTS: Final = _names(
     effects,
     fairness,
     finish,
+    holds,
     journal,
     leases,
     open_trees,

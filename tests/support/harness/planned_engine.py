@@ -21,7 +21,7 @@ from nova_workers.contracts.engine import EngineOptions, EngineResult, ToolCall,
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
-from nova_workers.errors import ToolFailure
+from nova_workers.errors import EngineFailure, Outage, ToolFailure
 from nova_workers.prompts import is_event_block
 
 __all__ = ["USAGE", "Execution", "ModelCall", "PlannedEngine", "plan"]
@@ -66,6 +66,8 @@ class PlannedEngine:
     def __init__(self) -> None:
         self.model_calls: list[ModelCall] = []
         self.executions: list[Execution] = []
+        self.outage: Outage | None = None
+        """While it is set, the model does not answer."""
         self._doors: dict[str, _Door] = {}
 
     def open(self, name: str) -> None:
@@ -136,6 +138,10 @@ class _Model:
         self._engine.model_calls.append(
             ModelCall(self._run_id, ask.step, tuple(_words(message) for message in ask.messages))
         )
+        if self._engine.outage is not None:
+            raise EngineFailure(
+                "The provider refuses.", kind="auth_failure", retryable=False, outage=self._engine.outage
+            )
         draft.token(f"Step {ask.step}. ")
         door = self._doors.get(str(ask.step))
         if door is not None:

@@ -36,6 +36,7 @@ from nova_workers.orchestration.transitions import TreeTransitions
 from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.cancel import Canceller
 from nova_workers.runs.control import ControlChannel
+from nova_workers.runs.holds import Holds
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
@@ -84,6 +85,13 @@ class Doorbells:
         return taken
 
 
+class _UntimedHolds(Holds):
+    """Leaves every next try to the reconciler, so that a test decides when it is."""
+
+    def release_after(self, pause_s: float) -> None:
+        """Set no timer."""
+
+
 class Worker:
     """One worker of the harness. Create it with `Harness.worker`."""
 
@@ -103,6 +111,7 @@ class Worker:
         tools = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
+        self.holds = _UntimedHolds(database, harness.bells, runs, clock, spread=lambda: 0.5)
         self.executor = build_executor(
             harness.settings,
             database,
@@ -127,6 +136,7 @@ class Worker:
                 clock=clock,
             ),
             suspects=suspects,
+            holds=self.holds,
         )
         self._background: list[asyncio.Task[None]] = []
         self._tasks: set[asyncio.Task[None]] = set()
@@ -171,6 +181,7 @@ class Worker:
 
     async def stop(self) -> None:
         """End every task of this worker."""
+        await self.holds.close()
         await stop_tasks([*self._background, *self._tasks])
         self.faults.dead = False
         await self.redis.aclose()
@@ -230,6 +241,7 @@ class Harness:
             waiting=self.waiting,
             cancels=self.notifier,
             scheduled=self.scheduled,
+            holds=Holds(database, self.bells, settings.runs, SystemClock()),
         )
         self.orchestrations = Orchestrations(
             database,

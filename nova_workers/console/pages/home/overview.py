@@ -26,6 +26,7 @@ REASONS: Final[Mapping[QueuedReason, tuple[str, str]]] = {
     "tenant_paused": ("the tenant is paused", "warn"),
     "agent_paused": ("their agent is paused", "warn"),
     "agent_renamed": ("their agent is being renamed", "warn"),
+    "provider": ("their model provider cannot be used", "bad"),
     "thread_busy": ("a run of their conversation is under way", "idle"),
     "behind_in_thread": ("earlier messages of their conversation go first", "idle"),
     "tenant_full": ("the tenant has as many runs at once as it may", "warn"),

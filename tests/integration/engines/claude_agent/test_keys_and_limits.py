@@ -107,7 +107,7 @@ async def test_an_unavailable_model_is_replaced_by_the_next(make_engine: MakeEng
 async def test_an_open_breaker_keeps_the_program_from_calling_the_model(
     make_engine: MakeEngine, server: ModelServer
 ) -> None:
-    shared = _shared(max_retries=0, breaker_patience_s=0.0)
+    shared = _shared(max_retries=0, patience_s=0.0)
     server.reply(Status(529, "overloaded_error", "Overloaded"))
     engine = make_engine(profiles=PROFILES, resilience=shared)
     for _ in range(3):

@@ -28,6 +28,7 @@ HASTY = Policy(
     breaker_open_cap_s=0.3,
     rate_cooldown_s=0.2,
     auth_cooldown_s=30.0,
+    patience_s=60.0,
     health_cache_s=0.0,
 )
 

@@ -26,7 +26,7 @@ from tests.requirements import proves
 from tests.support.servers.model_server import Asks, ModelServer, Part, Stream
 from tests.support.waiting import until
 
-FALLS_AT_ONCE = replace(HASTY, max_retries=0, breaker_patience_s=0.0, breaker_open_s=60.0, breaker_open_cap_s=60.0)
+FALLS_AT_ONCE = replace(HASTY, max_retries=0, patience_s=0.0, breaker_open_s=60.0, breaker_open_cap_s=60.0)
 
 
 BAD: Asks = lambda _, body: "poison" in str(body["messages"])  # noqa: E731 - a value of this type
@@ -38,7 +38,7 @@ async def test_a_conversation_that_always_fails_stops_no_other(
 ) -> None:
     server.reply_when(BAD, BROKEN)
     server.reply(FINE)
-    policy = replace(HASTY, breaker_open_s=60.0, breaker_open_cap_s=60.0, breaker_patience_s=0.0)
+    policy = replace(HASTY, breaker_open_s=60.0, breaker_open_cap_s=60.0, patience_s=0.5)
     workers = [make(redis=redis, policy=policy) for _ in range(2)]
     for _ in range(3):
         # Each message of the thread is refused, through all of its retries, by both workers.
@@ -244,7 +244,7 @@ async def _half_open(server: ModelServer, make: MakeEngine, redis: Redis) -> Ant
     for _ in range(2):
         error_of(await turn(opener))
     await _end_open_time(redis)
-    return make(redis=redis, policy=replace(FALLS_AT_ONCE, breaker_patience_s=0.6))
+    return make(redis=redis, policy=replace(FALLS_AT_ONCE, patience_s=0.6))
 
 
 async def _end_open_time(redis: Redis) -> None:
@@ -272,7 +272,7 @@ async def test_a_probe_whose_key_is_refused_is_repeated_with_the_next_key(
     server: ModelServer, make: MakeEngine, redis: Redis
 ) -> None:
     await _half_open(server, make, redis)
-    engine = make("main", "spare", redis=redis, policy=replace(FALLS_AT_ONCE, breaker_patience_s=0.2))
+    engine = make("main", "spare", redis=redis, policy=replace(FALLS_AT_ONCE, patience_s=0.2))
     server.reply_when(key("main"), REFUSED)
     server.reply(FINE)
     result = await asyncio.wait_for(turn(engine), 60)

@@ -162,7 +162,7 @@ async def test_usage_of_an_interrupted_response_is_counted_beside_that_of_the_re
 async def test_an_abort_ends_a_pause_at_once(server: ModelServer, make: MakeEngine, counts: CountingMetrics) -> None:
     server.reply(OVERLOADED)
     abort = AbortSignal()
-    slow = Policy(backoff_s=60.0, backoff_cap_s=60.0)
+    slow = Policy(backoff_s=60.0, backoff_cap_s=60.0, patience_s=600.0)
     running = asyncio.create_task(turn(make(policy=slow), abort=abort))
     await until(lambda: counts.retries)
     abort.abort("cancel")
@@ -172,7 +172,8 @@ async def test_an_abort_ends_a_pause_at_once(server: ModelServer, make: MakeEngi
 
 async def test_pauses_count_as_time_that_the_turn_waits_for_its_model(server: ModelServer, make: MakeEngine) -> None:
     server.reply(OVERLOADED)
-    result = await turn(make(policy=Policy(backoff_s=60.0, backoff_cap_s=60.0)), reasoning_timeout_s=0.2)
+    slow = Policy(backoff_s=60.0, backoff_cap_s=60.0, patience_s=600.0)
+    result = await turn(make(policy=slow), reasoning_timeout_s=0.2)
     assert result.stop_reason == "timeout"
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("timeout", True)
