@@ -117,11 +117,19 @@ class TurnListener:
     async def authorize_tool(self, tool_name: str, params: JsonObject) -> ToolAuthorization:
         """Return whether a call may begin. Awaited before each call; may raise `RunLost`.
 
-        For a read-only tool it may be called while the response still streams. For a tool that the provider runs it is
-        called once per turn, with empty `params`, before the tool is offered; unless it is allowed then, it is not
-        offered.
+        For a read-only tool it may be called while the response still streams.
         """
         return _ALLOWED
+
+    async def may_offer(self, tool_name: str) -> bool:
+        """Return whether the model may have a tool that the provider runs: its calls cannot be authorized one by one.
+
+        Awaited once per turn, before the first response; may raise `RunLost`. By default as a call without parameters.
+        """
+        return (await self.authorize_tool(tool_name, {})).allowed
+
+    def on_provider_call(self, tool_name: str) -> None:
+        """The provider ran a call of such a tool. Plain, before the step is committed."""
 
     async def confirm_run(self) -> None:
         """A call that may run begins right after this. Awaited; raises `RunLost` if the run may be another worker's.

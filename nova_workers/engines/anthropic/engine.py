@@ -232,8 +232,7 @@ async def _permitted(native: Toolset, listener: TurnListener) -> Toolset:
     """
     if not native.server_tools:
         return native
-    verdict = await listener.authorize_tool(SEARCH_TOOL, {})
-    return native if verdict.allowed else replace(native, server_tools=())
+    return native if await listener.may_offer(SEARCH_TOOL) else replace(native, server_tools=())
 
 
 class _AnnouncedSearches(ForwardingListener):
@@ -249,6 +248,7 @@ class _AnnouncedSearches(ForwardingListener):
 
     def _announce(self, call: ToolCall) -> None:
         summary = tool_use_summary(call.tool_name, call.params)
+        self._to.on_provider_call(call.tool_name)
         self._to.on_tool_use(call, summary)
         self._to.on_tool_use_summary(summary)
 

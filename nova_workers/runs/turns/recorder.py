@@ -97,6 +97,7 @@ class TurnRecorder(TurnListener):
         self._clock = clock
         self._policy = policy
         self._facts = turn_facts(run.claim)
+        self._offers: dict[str, Verdict] = {}
         self._permissions_used = PermissionsUsed(journal.permissions_used)
         self._unannounced = journal.ended
         self._told = ToldText(journal)
@@ -180,6 +181,16 @@ class TurnRecorder(TurnListener):
         # An engine without waits treats the reason as a refusal.
         request = AskApproval(tool_name=tool_name, params=params, reason=verdict.reason or "")
         return replace(answer, deferral=request.model_dump(mode="json"))
+
+    async def may_offer(self, tool_name: str) -> bool:
+        """Judge a tool that the provider runs. What is offered is no use of a permission yet."""
+        verdict = self._offers[tool_name] = self._policy.judge(tool_name, {})
+        return verdict.authorization().allowed
+
+    def on_provider_call(self, tool_name: str) -> None:
+        """Count the verdict with which the tool was offered."""
+        if (verdict := self._offers.get(tool_name)) is not None:
+            self._permissions_used.add(tool_name, verdict)
 
     async def confirm_run(self) -> None:
         """Check that no other worker can hold the run: no statement refuses effects outside of the ledger.

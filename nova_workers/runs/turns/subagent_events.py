@@ -53,6 +53,10 @@ class SubagentEvents(TurnListener):
         """Authorize a call like one of the turn itself."""
         return await self._turn.authorize_tool(tool_name, params)
 
+    def on_provider_call(self, tool_name: str) -> None:
+        """Count a call of a tool that the provider runs as one of the turn itself."""
+        self._turn.on_provider_call(tool_name)
+
     async def confirm_run(self) -> None:
         """Confirm the run of the turn."""
         await self._turn.confirm_run()

@@ -9,6 +9,7 @@ import pytest
 
 from nova_workers.contracts.waits import Answer
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.native import NativeTools, WebSearchSettings
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.threads.lineage import list_turns
 from tests.support.harness.planned_engine import plan
@@ -154,3 +155,24 @@ async def test_a_turn_names_the_event_that_caused_it(harness: Harness) -> None:
     await harness.settle(worker)
     sources = [(await turn_of(harness, run.run_id))["source_event_id"] for run in (with_event, fired, plain)]
     assert sources == ["update-17", "fir_1", None]
+
+
+async def test_a_search_of_the_provider_counts_where_one_was_made(harness: Harness) -> None:
+    use = {"type": "server_tool_use", "id": "srvtoolu_1", "name": "web_search", "input": {"query": "tea"}}
+    found = {"type": "web_search_tool_result", "tool_use_id": "srvtoolu_1", "content": []}
+    searches = Stream((Part("block", (use, [])), Part("block", (found, [])), Part("text", ["Tea."])))
+    async with model_server() as server:
+        native = NativeTools(web_search=WebSearchSettings())
+        engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, native=native)
+        harness.engines["anthropic"] = engine
+        await harness.add_agent("finder", {"name": "Finder", "engine": "anthropic", "trust": "controlled"})
+        worker = harness.worker()
+        used: list[Any] = []
+        for reply in (Stream((Part("text", ["Hello"]),)), searches):
+            server.reply(reply)
+            run = await harness.submit("hi", agent_id="finder")
+            await harness.settle(worker)
+            assert await harness.status(run.run_id) == "succeeded"
+            used.append((await turn_of(harness, run.run_id))["permissions_used"])
+        await engine.close()
+    assert used == [{}, {"WebSearch": {"allow": 1}}]
