@@ -28,6 +28,7 @@ __all__ = [
     "DeliveryTarget",
     "Event",
     "EventCursor",
+    "OptionLeftOut",
     "ProviderUnavailable",
     "Reasoning",
     "Restart",
@@ -293,6 +294,14 @@ class ContentLeftOut(_Event):
     note: str
 
 
+class OptionLeftOut(_Event):
+    """The model or the engine takes no such option of the agent's (``temperature``): the turn goes on without."""
+
+    type: Literal["option_left_out"] = "option_left_out"
+    option: str
+    note: str
+
+
 class StreamEnd(_Event):
     """The last event of an ended run, or of an attempt that another worker will continue.
 
@@ -337,6 +346,7 @@ Event = Annotated[
     | Steered
     | Compaction
     | ContentLeftOut
+    | OptionLeftOut
     | StreamEnd
     | StreamError,
     Field(discriminator="type"),

@@ -83,6 +83,9 @@ class TurnListener:
         The turn continues with notes instead. Store that decision: later turns should not send the content again.
         """
 
+    def on_option_left_out(self, option: str, note: str) -> None:
+        """The model takes no such option of the turn's, which goes on without it. Plain; once for each option."""
+
     async def on_tool_calls(self, step: StepRecord) -> None:
         """A response calls tools, none of which has begun. Awaited; may raise `RunLost`.
 
@@ -183,6 +186,7 @@ class EngineCallbacks(TurnListener):
         on_reasoning: Callable[[str], None] | None = None,
         on_restart: Callable[[], None] | None = None,
         on_tool_result: Callable[[ToolCall, str], Awaitable[None]] | None = None,
+        on_option_left_out: Callable[[str, str], None] | None = None,
         on_content_refused: Callable[[tuple[LeftOut, ...]], Awaitable[None]] | None = None,
         on_tool_calls: Callable[[StepRecord], Awaitable[None]] | None = None,
         on_step: Callable[[StepRecord], Awaitable[StepVerdict]] | None = None,

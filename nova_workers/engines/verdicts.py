@@ -1,5 +1,6 @@
 """What the errors of a provider mean, for every engine that asks one over the wire."""
 
+import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
@@ -10,6 +11,7 @@ __all__ = [
     "BY_STATUS",
     "FORBIDDEN",
     "INVALID",
+    "NOT_TAKEN",
     "NO_KEY",
     "NO_MODEL",
     "OUT_OF_ORDER",
@@ -68,6 +70,13 @@ TOO_LARGE = 413
 """The request has too many bytes for the server or a proxy before it."""
 REFUSING = frozenset({400, TOO_LARGE, 422})
 """Statuses with which providers refuse the content of a request. Any other 4xx is about keys, models or limits."""
+
+NOT_TAKEN: Final = re.compile(
+    r"unsupported|(?:not|n't) (?:\w+ )?(?:support|accept|allow|permit)|deprecated|unrecognized"
+    r"|unknown (?:param|field|arg)|not available|extra inputs",
+    re.IGNORECASE,
+)
+"""How providers say that a model does not take an option."""
 
 _NOT_WRITABLE = "not JSON compliant"
 """The encoder's message for a request with NaN or infinity."""

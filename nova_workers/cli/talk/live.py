@@ -19,6 +19,7 @@ from nova_workers.contracts.events import (
     Compaction,
     ContentLeftOut,
     Event,
+    OptionLeftOut,
     ProviderUnavailable,
     Reasoning,
     Restart,
@@ -164,7 +165,7 @@ class LiveView:
                 self.note(outage_line(event), "yellow")
             case Steered(run_ids=run_ids):
                 self.note(f"↪ {len(run_ids)} message{'s' if len(run_ids) > 1 else ''} joined this turn")
-            case ContentLeftOut(note=note):
+            case ContentLeftOut(note=note) | OptionLeftOut(note=note):
                 self.note(f"⊘ {short(note.strip('[]'), 300)}", "yellow")
             case Compaction(phase="end", tokens_before=before, tokens_after=after) if before and after:
                 self.note(f"⤓ older part summarised: {before:,} → {after:,} tokens")

@@ -41,9 +41,10 @@ from nova_workers.contracts.summaries import tool_use_summary
 from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.anthropic.credentials import Clients
 from nova_workers.engines.anthropic.failures import failure_of
-from nova_workers.engines.anthropic.request import fixed_part, takes_temperature
+from nova_workers.engines.anthropic.request import fixed_part
 from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
 from nova_workers.engines.anthropic_probe import Profile
+from nova_workers.engines.left_out_options import RefusedOptions
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, Toolset
@@ -128,6 +129,7 @@ class AnthropicEngine:
         self._prices = Prices(self._by_id(prices or {}))
         self._reading = Reading(self._prices, first_byte_timeout_s, trace_content)
         self._windows = windows or Windows(aliases=aliases)
+        self._refused = RefusedOptions()
         self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
     async def run(  # noqa: PLR0917 - the contract's signature
@@ -140,7 +142,7 @@ class AnthropicEngine:
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
-        refusal = self._unpriced(options) or self._untempered(options)
+        refusal = self._unpriced(options)
         if refusal is not None:
             return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
         listener = callbacks or TurnListener()
@@ -168,7 +170,9 @@ class AnthropicEngine:
                 unreachable=unreachable,
             ),
             self._windows,
+            refused=self._refused,
             history=len(options.history),
+            has_temperature=options.temperature is not None,
         )
         return ResilientResponder(provider, models, self._resilience, conversation=options.conversation)
 
@@ -182,18 +186,6 @@ class AnthropicEngine:
             f"The turn has a cost budget, and the price of model {model!r} is not known. Give the model a price "
             "(NOVA_MODEL__PRICES of the workers), or take the budget away: the agent's cost_budget_usd, or "
             "max_cost_usd_per_day of the tenant, the agent or the trigger. A token_budget needs no price.",
-            retryable=False,
-        )
-
-    def _untempered(self, options: EngineOptions) -> EngineError | None:
-        """Return an error for a temperature that the model does not support, instead of ignoring the temperature."""
-        model = self._resolve(options.model or _DEFAULT_MODEL)
-        if options.temperature is None or options.thinking_budget_tokens or takes_temperature(model):
-            return None
-        return EngineError(
-            "unknown",
-            f"Model {model!r} takes no temperature, and the agent has {options.temperature:g}. Take the temperature "
-            "away, or give the agent a model that takes one.",
             retryable=False,
         )
 

@@ -1,6 +1,8 @@
 """Maps the SDK's exceptions to the engine contract's failures."""
 
 import re
+from collections.abc import Mapping
+from typing import Any
 
 import anthropic
 import httpx2
@@ -14,6 +16,7 @@ from nova_workers.engines.verdicts import (
     INVALID,
     NO_KEY,
     NO_MODEL,
+    NOT_TAKEN,
     OUT_OF_ORDER,
     OVERFLOW,
     RATE_LIMITED,
@@ -28,7 +31,7 @@ from nova_workers.engines.verdicts import (
 )
 from nova_workers.errors import EngineFailure
 
-__all__ = ["failure_of"]
+__all__ = ["failure_of", "refused_option"]
 
 
 _BY_TYPE: dict[str, Verdict] = {
@@ -54,6 +57,8 @@ _NOT_CONTENT = re.compile(r"\s*(tools?|system|model|max_tokens|temperature|think
 _ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
 
 
+_OPTIONS = ("temperature", "thinking")
+"""Options without which a model answers, too."""
 _SET_KEY = "Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY."
 
 
@@ -91,6 +96,17 @@ def _refused(error: anthropic.APIStatusError) -> ContentRefused | None:
     if _NOT_CONTENT.match(says) or error.status_code not in (*REFUSING, 200):
         return None
     return ContentRefused(said, named=_ABOUT_MEDIA.search(says) is not None)
+
+
+def refused_option(error: Exception, request: Mapping[str, Any]) -> str | None:
+    """Return the option of a request that its model does not take, by the provider's words; None if that is not why."""
+    if not isinstance(error, anthropic.BadRequestError):
+        return None
+    says = error.api_message or error.message
+    given = {*request, *request.get("extra_body", {})}
+    if says.startswith("messages.") or not NOT_TAKEN.search(says):
+        return None
+    return next((each for each in _OPTIONS if each in given and re.search(rf"\b{each}\b", says)), None)
 
 
 def _judge(error: Exception) -> Verdict:

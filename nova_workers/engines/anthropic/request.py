@@ -22,7 +22,7 @@ from nova_workers.engines.tool_turns import unreachable_note
 from nova_workers.engines.turn import BlockPlace
 from nova_workers.engines.turn.answer import answer_request
 
-__all__ = ["fixed_part", "place_in", "takes_temperature", "with_cap", "with_messages", "without_last_thoughts"]
+__all__ = ["fixed_part", "place_in", "with_cap", "with_messages", "without_last_thoughts", "without_option"]
 
 _CACHED: JsonObject = {"type": "ephemeral"}
 _THOUGHTS = ("thinking", "redacted_thinking")
@@ -74,15 +74,17 @@ def fixed_part(
         budget_tokens = max(options.thinking_budget_tokens, _LEAST_THINKING_TOKENS)
         request["thinking"] = _thinking(model, budget_tokens)
         request["max_tokens"] = max(request["max_tokens"], budget_tokens + _ANSWER_TOKENS)
-    elif options.temperature is not None and takes_temperature(model):
+    elif options.temperature is not None and _version(model) < _NO_TEMPERATURE_SINCE:
         # The SDK has dropped the parameter. Some models still support it, but not together with thinking.
         request["extra_body"] = {"temperature": options.temperature}
     return request
 
 
-def takes_temperature(model: str) -> bool:
-    """Return whether the provider accepts a temperature for a model."""
-    return _version(model) < _NO_TEMPERATURE_SINCE
+def without_option(request: Mapping[str, Any], option: str) -> dict[str, Any]:
+    """Return a request without an option, wherever that is in it."""
+    extra = {name: value for name, value in request.get("extra_body", {}).items() if name != option}
+    others = {name: value for name, value in request.items() if name not in (option, "extra_body")}
+    return {**others, "extra_body": extra} if extra else others
 
 
 def with_cap(fixed: Mapping[str, Any], max_tokens: int) -> dict[str, Any]:

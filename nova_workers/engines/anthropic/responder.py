@@ -12,8 +12,15 @@ from nova_workers.contracts.content import ContentBlock
 from nova_workers.engines.anthropic.accumulator import Accumulator
 from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.anthropic.credentials import Clients
-from nova_workers.engines.anthropic.failures import failure_of
-from nova_workers.engines.anthropic.request import place_in, with_cap, with_messages, without_last_thoughts
+from nova_workers.engines.anthropic.failures import failure_of, refused_option
+from nova_workers.engines.anthropic.request import (
+    place_in,
+    with_cap,
+    with_messages,
+    without_last_thoughts,
+    without_option,
+)
+from nova_workers.engines.left_out_options import RefusedOptions, note_of
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
 from nova_workers.engines.tool_turns import OfferedTools
@@ -70,7 +77,9 @@ class AnthropicResponder:
         build_request: BuildRequest,
         windows: Windows,
         *,
+        refused: RefusedOptions,
         history: int,
+        has_temperature: bool,
     ) -> None:
         """Set up what all responses of a turn share.
 
@@ -80,14 +89,19 @@ class AnthropicResponder:
             reading: How responses are read.
             build_request: See `BuildRequest`.
             windows: Limits of models.
+            refused: What models have refused in this process.
             history: How many of the messages are older than the turn.
+            has_temperature: Whether the turn asks for one.
         """
         self._clients = clients
         self._tools = tools
         self._reading = reading
         self._build_request = build_request
         self._windows = windows
+        self._refused = refused
         self._history = history
+        self._has_temperature = has_temperature
+        self._noted: set[tuple[str, str]] = set()
         self._requests: dict[str, dict[str, Any]] = {}
         self._estimate = TokenEstimate()
 
@@ -102,7 +116,7 @@ class AnthropicResponder:
     async def attempt(self, route: Route, ask: Ask, draft: Draft) -> Response:
         """Make one attempt. See `Provider.attempt`."""
         messages = self._clients.of(route.profile).beta.messages
-        request = await self._request(route, ask)
+        request = self._without_refused(await self._request(route, ask), route.model, draft)
         message = Accumulator()
         silence = asyncio.timeout(self._reading.first_byte_timeout_s)
         try:
@@ -124,6 +138,10 @@ class AnthropicResponder:
                             draft.reasoning(delta.thinking)
             response = _response(message, draft)
         except Exception as error:
+            option = refused_option(error, request)
+            if option is not None:
+                self._refused.add(route.model, option)
+                return await self.attempt(route, ask, draft)
             failure = self._failure(error, silence, route)
             if isinstance(failure, ContentRefused) and failure.place is not None:
                 failure.place = place_in(ask.messages, failure.place)
@@ -132,6 +150,21 @@ class AnthropicResponder:
         used = response.usage
         self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
         return response
+
+    def _without_refused(self, request: dict[str, Any], model: str, draft: Draft) -> dict[str, Any]:
+        """Return the request without what its model does not take, and note that once."""
+        left_out = [
+            option for option in self._refused.of(model) if option in {*request, *request.get("extra_body", {})}
+        ]
+        for option in left_out:
+            request = without_option(request, option)
+        if self._has_temperature and "temperature" not in request.get("extra_body", {}):
+            left_out.append("temperature")
+        for option in left_out:
+            if (model, option) not in self._noted:
+                self._noted.add((model, option))
+                draft.leave_out(option, note_of(option, f"The model {model!r}"))
+        return request
 
     async def estimate_tokens(self, ask: Ask) -> int:
         """See `Provider.estimate_tokens`."""

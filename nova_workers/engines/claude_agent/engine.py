@@ -11,7 +11,7 @@ step. So any worker can continue any conversation, including one that another en
 
 **Limits of the program**, and how they are handled:
 
-- `temperature`: it has no such option; a turn with one is refused.
+- `temperature`: it has no such option; a turn goes on without.
 - A program has one key and one model. Keys, cool-downs, breakers, rate limits and fallbacks are shared with all engines
   of the provider; to use another key or model, a new program continues from the conversation, without the old one's own
   notes. To survive a short failure the program retries twice itself first, unless there is another key. Calls of
@@ -47,6 +47,7 @@ from nova_workers.engines.claude_agent.home import make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
 from nova_workers.engines.claude_program import why_not_started
+from nova_workers.engines.left_out_options import note_of
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
@@ -158,12 +159,9 @@ class ClaudeAgentEngine:
                 )
             )
         confines_commands = self._confines_commands or enclosed
+        listener = callbacks or TurnListener()
         if options.temperature is not None:
-            problem = (
-                "The engine 'claude_agent' takes no temperature, and the agent has one. Take it away, or give the "
-                "agent the engine 'anthropic'."
-            )
-            return self._failed(EngineFailure(problem, kind="unknown", retryable=False))
+            listener.on_option_left_out("temperature", note_of("temperature", f"The engine {self.name!r}"))
         try:
             home = await asyncio.to_thread(make_home, options.cwd, options.directories, options.skills)
         except EngineFailure as failure:
@@ -173,7 +171,7 @@ class ClaudeAgentEngine:
             turn = ClaudeTurn(
                 self._shared,
                 options,
-                callbacks or TurnListener(),
+                listener,
                 launcher=Launcher(
                     self._settings,
                     options,

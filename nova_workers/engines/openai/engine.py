@@ -19,6 +19,7 @@ import httpx2
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
+from nova_workers.engines.left_out_options import RefusedOptions
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
 from nova_workers.engines.openai.catalog import Catalog, Target
@@ -87,6 +88,7 @@ class OpenAIEngine:
         self._native = native or NativeTools()
         self._connections = connections or ConnectionPool()
         self._turns = ToolTurns(self.name, self._native, self._connections)
+        self._refused = RefusedOptions()
         self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
     async def run(  # noqa: PLR0917 - the contract's signature
@@ -134,7 +136,7 @@ class OpenAIEngine:
     def _responder(
         self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
     ) -> ResilientResponder:
-        provider = OpenAIResponder(self._clients, self._catalog, tools, options, self._reading)
+        provider = OpenAIResponder(self._clients, self._catalog, tools, options, self._reading, refused=self._refused)
         return ResilientResponder(provider, self._models(options), self._resilience, conversation=options.conversation)
 
     def _models(self, options: EngineOptions) -> list[str]:
@@ -151,7 +153,7 @@ class OpenAIEngine:
                     self._catalog.target(agent.model)
         except EngineFailure as failure:
             return EngineError.of(failure)
-        return self._unpriced(options, target) or _untempered(options, target)
+        return self._unpriced(options, target)
 
     def _unpriced(self, options: EngineOptions, target: Target) -> EngineError | None:
         """Return an error for a cost budget that cannot be enforced."""
@@ -165,15 +167,3 @@ class OpenAIEngine:
             "price.",
             retryable=False,
         )
-
-
-def _untempered(options: EngineOptions, target: Target) -> EngineError | None:
-    """Return an error for a temperature that the model does not support, instead of ignoring the temperature."""
-    if options.temperature is None or not target.reasons:
-        return None
-    return EngineError(
-        "unknown",
-        f"Model {target.id!r} takes no temperature, and the agent has {options.temperature:g}. Take the temperature "
-        "away, or give the agent a model that takes one.",
-        retryable=False,
-    )

@@ -1,7 +1,7 @@
 """Maps the SDK's exceptions, and errors within a stream, to the engine contract's failures."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import httpx2
@@ -14,6 +14,7 @@ from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import (
     INVALID,
     NO_MODEL,
+    NOT_TAKEN,
     OUT_OF_ORDER,
     OVERFLOW,
     RATE_LIMITED,
@@ -28,7 +29,7 @@ from nova_workers.engines.verdicts import (
 )
 from nova_workers.errors import EngineFailure
 
-__all__ = ["broken", "failure_of", "refusal", "stream_failure"]
+__all__ = ["broken", "failure_of", "refusal", "refused_option", "stream_failure"]
 
 
 _UNKNOWN = Verdict("unknown", retryable=False, cause="request")
@@ -64,6 +65,8 @@ _CONTENT = re.compile(r"(messages|input)\b")
 """Parameters that are the conversation."""
 _IMAGE_CODES = re.compile(r"image|file", re.IGNORECASE)
 
+_OPTIONS = ("temperature", "reasoning_effort", "reasoning")
+"""Options without which a model answers, too."""
 _STATUS_DIGITS = 3
 _LEAST_HIDDEN_CHARS = 6
 """Shorter values, such as the key of a local server, occur in any text."""
@@ -90,6 +93,17 @@ def failure_of(error: Exception, secrets: Iterable[str] = ()) -> EngineFailure:
         is_about_content = status in REFUSING and (error.param is None or bool(_CONTENT.match(word(error.param))))
         return _failure(verdict, text, codes, is_about_content=is_about_content, retry_after=_retry_after_s(error))
     return _failure(_judge(error), text, ())
+
+
+def refused_option(error: Exception, body: Mapping[str, Any]) -> str | None:
+    """Return the option of a request that its model does not take, by the provider's words; None if that is not why."""
+    if not isinstance(error, openai.BadRequestError | openai.UnprocessableEntityError):
+        return None
+    says = _message(error)
+    if not NOT_TAKEN.search(f"{says} {word(error.code)}"):
+        return None
+    named = word(error.param).partition(".")[0]
+    return next((each for each in _OPTIONS if each in body and re.search(rf"\b{each}\b", named or says)), None)
 
 
 def stream_failure(code: str | None, message: str) -> EngineFailure:

@@ -9,12 +9,13 @@ import structlog
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.left_out_options import RefusedOptions, note_of
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Catalog, Target
 from nova_workers.engines.openai.chat_reader import ChatReader
 from nova_workers.engines.openai.chat_request import chat_body
 from nova_workers.engines.openai.clients import Clients
-from nova_workers.engines.openai.failures import broken, failure_of
+from nova_workers.engines.openai.failures import broken, failure_of, refused_option
 from nova_workers.engines.openai.names import ToolNames
 from nova_workers.engines.openai.provider import WireForm
 from nova_workers.engines.openai.responses_reader import ResponsesReader
@@ -72,7 +73,14 @@ class OpenAIResponder:
     name = "openai"
 
     def __init__(
-        self, clients: Clients, catalog: Catalog, tools: OfferedTools, options: EngineOptions, reading: Reading
+        self,
+        clients: Clients,
+        catalog: Catalog,
+        tools: OfferedTools,
+        options: EngineOptions,
+        reading: Reading,
+        *,
+        refused: RefusedOptions,
     ) -> None:
         """Take what all responses of a turn share. The tools are connected at the first response."""
         self._clients = clients
@@ -80,6 +88,8 @@ class OpenAIResponder:
         self._tools = tools
         self._options = options
         self._reading = reading
+        self._refused = refused
+        self._noted: set[tuple[str, str]] = set()
         self._turns: dict[str, TurnRequest] = {}
         self._estimate = TokenEstimate()
 
@@ -121,7 +131,7 @@ class OpenAIResponder:
         events_left = _EVENTS + _EVENTS_A_TOKEN * turn.max_tokens(route.max_tokens)
         body = form.body(turn, ask.messages, route.max_tokens)
         try:
-            async with silence, await self._open(form, route, body) as stream:
+            async with silence, await self._open(turn.target, route, body, draft) as stream:
                 waiting = True
                 async for event in stream:
                     reader.take(event, draft)
@@ -157,14 +167,33 @@ class OpenAIResponder:
         """See `Provider.limits`."""
         return self._catalog.limits(model)
 
-    async def _open(self, form: _WireFormat, route: Route, body: JsonObject) -> JsonStream:
+    async def _open(self, target: Target, route: Route, body: JsonObject, draft: Draft) -> JsonStream:
         # Not the resource's method: it takes only the fields that OpenAI knows, and copies the whole conversation. Nor
         # its types of events, which servers do not keep to.
-        client = self._clients.of(route.profile)
-        try:
-            return await client.post(form.path, cast_to=object, body=body, stream=True, stream_cls=JsonStream)
-        except Exception as error:
-            raise WireFailed(error) from error
+        post, path = self._clients.of(route.profile).post, _FORMATS[target.provider.api].path
+        while True:
+            self._leave_out(target.id, body, draft)
+            try:
+                return await post(path, cast_to=object, body=body, stream=True, stream_cls=JsonStream)
+            except Exception as error:
+                option = refused_option(error, body)
+                if option is None:
+                    raise WireFailed(error) from error
+                self._refused.add(target.id, option)
+
+    def _leave_out(self, model: str, body: JsonObject, draft: Draft) -> None:
+        """Take out of a request what its model does not take, and note that once."""
+        left_out = [option for option in self._refused.of(model) if option in body]
+        for option in left_out:
+            del body[option]
+        if "reasoning" in left_out:
+            body.pop("include", None)
+        if self._options.temperature is not None and "temperature" not in body:
+            left_out.append("temperature")
+        for option in left_out:
+            if (model, option) not in self._noted:
+                self._noted.add((model, option))
+                draft.leave_out(option, note_of(option, f"The model {model!r}"))
 
     async def _turn(self, target: Target) -> TurnRequest:
         turn = self._turns.get(target.id)

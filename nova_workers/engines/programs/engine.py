@@ -14,6 +14,7 @@ from dataclasses import replace
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
+from nova_workers.engines.left_out_options import note_of
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
 from nova_workers.engines.programs.home import sweep
@@ -78,12 +79,15 @@ class ProgramEngine:
         refusal = self._refusal(options)
         if refusal is not None:
             return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
+        listener = callbacks or TurnListener()
+        if options.temperature is not None:
+            listener.on_option_left_out("temperature", note_of("temperature", f"The engine {self.name!r}"))
         programs = _Programs(self._shared, self._resilience)
         # Suspend the programs at once, whatever the turn is doing.
         release = abort.subscribe(lambda _: programs.freeze()) if abort is not None else None
         try:
             async with self._turns.open(
-                options, trust, listener=callbacks or TurnListener(), abort=abort, make_responder=programs.responder
+                options, trust, listener=listener, abort=abort, make_responder=programs.responder
             ) as (turn, offered):
                 result = await turn.play(message, provider=self.name)
                 return replace(result, tools_available=offered())
@@ -112,12 +116,6 @@ class ProgramEngine:
                     models.id(agent.model)
         except EngineFailure as failure:
             return EngineError.of(failure)
-        if options.temperature is not None:
-            problem = (
-                f"The engine {self.name!r} takes no temperature, and the agent has one. Take it away, or give the "
-                "agent another engine."
-            )
-            return EngineError("unknown", problem, retryable=False)
         if options.cost_budget_usd is not None and not models.has_price(model):
             problem = (
                 f"The turn has a cost budget, and the price of model {model!r} is not known. Give the model a price "

@@ -126,6 +126,10 @@ class Draft:
         self._on_reasoning(text)
         self._interruption.check()
 
+    def leave_out(self, option: str, note: str) -> None:
+        """Report that requests go without an option of the turn's."""
+        self._listener.on_option_left_out(option, note)
+
     def call(self, block: ContentBlock) -> None:
         """Report a complete tool call while the response still streams. Optional for responders."""
         self.cancel_announcement()

@@ -98,6 +98,7 @@ class TurnRecorder(TurnListener):
         self._policy = policy
         self._facts = turn_facts(run.claim)
         self._offers: dict[str, Verdict] = {}
+        self._options_left_out: set[str] = set()
         self._permissions_used = PermissionsUsed(journal.permissions_used)
         self._unannounced = journal.ended
         self._told = ToldText(journal)
@@ -297,6 +298,13 @@ class TurnRecorder(TurnListener):
         await persist(self._database, self._run.abort, write)
         for each in left_out:
             self._events.emit(live.ContentLeftOut(kind=str(each.block.get("type")), note=each.note))
+
+    def on_option_left_out(self, option: str, note: str) -> None:
+        """Publish and log the note, once."""
+        if option not in self._options_left_out:
+            self._options_left_out.add(option)
+            _log.warning("model.option_left_out", option=option, note=note)
+            self._events.emit(live.OptionLeftOut(option=option, note=note))
 
     def announce_ended(self) -> None:
         """Emit the end of each call that ended outside of this attempt."""

@@ -10,11 +10,11 @@ from inline_snapshot import snapshot
 from structlog.testing import capture_logs
 
 from nova_workers.contracts.content import Message, text_block
-from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcessMcpServer
+from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, InProcessMcpServer
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
-from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 from tests.support.servers.strict.signatures import sign
 
 HELLO = Stream((Part("text", ["Hello"]),))
@@ -22,6 +22,10 @@ HELLO = Stream((Part("text", ["Hello"]),))
 
 async def _run(engine: AnthropicEngine, **options: Any) -> EngineResult:
     return await engine.run("hi", EngineOptions(**options), "sandbox")
+
+
+def _noting(left_out: list[str]) -> EngineCallbacks:
+    return EngineCallbacks(on_option_left_out=lambda option, _: left_out.append(option))
 
 
 async def test_the_request_marks_the_stable_prefix_for_the_cache(
@@ -111,13 +115,36 @@ async def test_a_temperature_is_sent_to_models_that_accept_one(
     assert server.requests[0]["temperature"] == 0.5
 
 
-async def test_a_temperature_for_a_model_without_one_is_refused_before_the_call(
+async def test_a_model_that_takes_no_temperature_is_asked_without_and_that_is_noted(
     server: ModelServer, engine: AnthropicEngine
 ) -> None:
-    result = await engine.run("hi", EngineOptions(model="opus", temperature=0.5), "sandbox")
-    assert result.error is not None
-    assert "takes no temperature" in result.error.message
-    assert (result.error.retryable, server.requests) == (False, [])
+    server.reply(HELLO)
+    left_out = list[str]()
+    options = EngineOptions(model="opus", temperature=0.5)
+    result = await engine.run("hi", options, "sandbox", callbacks=_noting(left_out))
+    assert (result.text, result.error) == ("Hello", None)
+    assert "temperature" not in server.requests[0]
+    assert left_out == ["temperature"]
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "says"),
+    [
+        ("temperature", {"temperature": 0.5}, "`temperature` is deprecated for this model."),
+        ("thinking", {"thinking_budget_tokens": 2000}, "adaptive thinking is not supported on this model"),
+    ],
+)
+async def test_an_option_that_the_provider_refuses_is_left_out_from_then_on(
+    server: ModelServer, engine: AnthropicEngine, option: str, given: dict[str, Any], says: str
+) -> None:
+    server.reply(Status(400, "invalid_request_error", says), HELLO)
+    left_out = list[str]()
+    for _ in range(2):
+        options = EngineOptions(model="my-own-model", **given)
+        result = await engine.run("hi", options, "sandbox", callbacks=_noting(left_out))
+        assert result.error is None
+    assert [option in request for request in server.requests] == [True, False, False]
+    assert left_out == [option] * 2
 
 
 async def test_usage_has_cache_and_reasoning_and_a_price(server: ModelServer, engine: AnthropicEngine) -> None:

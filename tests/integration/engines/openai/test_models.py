@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from nova_workers.contracts.engine import EngineOptions, EngineResult, SubagentConfig
+from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, SubagentConfig
 from nova_workers.engines.openai import Catalog, Key, OpenAIEngine, OpenAIProvider
+from nova_workers.engines.openai.provider import WireForm
 from nova_workers.errors import ConfigurationError, EngineFailure
 from tests.integration.engines.openai.conftest import SECRET_KEY, MakeEngine
 from tests.requirements import proves
@@ -19,6 +20,10 @@ LIMITED = Status(429, "x", "slow down", headers={"retry-after": "60"})
 
 VLLM = OpenAIProvider("vllm", "http://127.0.0.1:1/v1", "chat", models=("qwen", "org/llama"))
 OPENAI = OpenAIProvider()
+
+
+def _noting(left_out: list[str]) -> EngineCallbacks:
+    return EngineCallbacks(on_option_left_out=lambda option, _: left_out.append(option))
 
 
 async def _turn(engine: OpenAIEngine, **given: Any) -> EngineResult:
@@ -73,14 +78,48 @@ def test_windows_are_the_operators_then_those_of_the_list_then_the_default() -> 
 
 
 @pytest.mark.parametrize(
-    ("model", "refused"), [("openai/gpt-6-luna", True), ("o4-mini", True), ("gpt-4.1", False), ("vllm/gpt-5", False)]
+    ("api", "option", "given", "refusal"),
+    [
+        (
+            "chat",
+            "temperature",
+            {"temperature": 0.5},
+            '{"message": "Only the default (1).", "param": "temperature", "code": "unsupported_value"}',
+        ),
+        (
+            "chat",
+            "reasoning_effort",
+            {"thinking_budget_tokens": 1},
+            '"Unrecognized argument: reasoning_effort"',
+        ),
+        (
+            "responses",
+            "reasoning",
+            {"thinking_budget_tokens": 1},
+            '{"message": "Unsupported parameter: not with this model.", "param": "reasoning.effort"}',
+        ),
+    ],
 )
-async def test_a_temperature_is_refused_where_the_model_would_refuse_it(model: str, *, refused: bool) -> None:
-    engine = OpenAIEngine(Catalog([VLLM, OPENAI]), max_retries=0)
-    result = await _turn(engine, model=model, temperature=0.5)
+async def test_an_option_that_a_model_refuses_is_left_out_from_then_on(
+    server: ModelServer, make_engine: MakeEngine, api: WireForm, option: str, given: dict[str, Any], refusal: str
+) -> None:
+    server.reply(Status(400, raw=f'{{"error": {refusal}}}'.encode()), FINE)
+    engine, left_out = make_engine(api), list[str]()
+    for _ in range(2):
+        result = await engine.run("hi", EngineOptions(model="local/m", **given), "sandbox", callbacks=_noting(left_out))
+        assert result.error is None
+    assert [option in request for request in server.requests] == [True, False, False]
+    assert left_out == [option] * 2
+
+
+async def test_an_effort_of_another_name_is_refused_and_not_left_out(
+    server: ModelServer, make_engine: MakeEngine
+) -> None:
+    server.reply(Status(400, raw=b'{"error": {"message": "Invalid value: \'hihg\'.", "param": "reasoning_effort"}}'))
+    options = EngineOptions(model="local/m", engine_config={"reasoning_effort": "hihg"})
+    result = await make_engine("chat").run("hi", options, "sandbox")
     assert result.error is not None
-    assert ("takes no temperature" in result.error.message) is refused
-    await engine.close()
+    assert len(server.requests) == 1
 
 
 async def test_without_a_key_for_openai_a_turn_fails_and_names_the_setting() -> None:

@@ -217,7 +217,6 @@ async def test_a_missing_program_is_named_with_how_to_install_it(stage: ProgramS
 async def test_what_a_program_cannot_do_is_refused_before_it_starts(stage: ProgramStage) -> None:
     engine = stage.engine()
     for options, word in (
-        (stage.options(temperature=0.5), "temperature"),
         (stage.options(model="sonnet"), "MODEL"),
         (stage.options(model="unheard-of", cost_budget_usd=1.0), "PRICES"),
     ):
