@@ -14,7 +14,7 @@ from api.streaming.ended_views import ended_view
 from api.streaming.following import Ending, Target
 from api.streaming.sse import RunEventStream
 from api.streaming.stream_permits import StreamPermit
-from api.submitting import IdempotencyKey, accepted_view, to_submission
+from api.submitting import IdempotencyKey, accepted_view, scaled, to_submission
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
@@ -107,6 +107,7 @@ class MessageAcceptance:
         services = self.state.services
         submission = to_submission(
             body,
+            await scaled(body.message),
             tenant_id=self.caller.tenant_id,
             path=path or self.request.url.path,
             thread_id=thread_id,

@@ -19,9 +19,9 @@ from nova_workers.contracts.http.wire import (
 )
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import InvalidInput
-from nova_workers.media import MEDIA_TYPES, media_problem
+from nova_workers.media import MEDIA_TYPES, media_problem, with_scaled_images
 
-__all__ = ["IdempotencyKey", "accepted_view", "content_of", "hash_of", "to_submission"]
+__all__ = ["IdempotencyKey", "accepted_view", "content_of", "hash_of", "scaled", "to_submission"]
 
 IdempotencyKey = Annotated[
     str | None,
@@ -57,6 +57,7 @@ _FIELDS: Mapping[str, tuple[str, ...]] = {
 
 def to_submission(
     body: RunCreate,
+    message: str | Sequence[ContentBlock],
     *,
     tenant_id: str,
     path: str,
@@ -66,7 +67,7 @@ def to_submission(
     traceparent: str | None,
     now: datetime,
 ) -> Submission:
-    """Return the submission for a request.
+    """Return the submission for a request, whose message is `scaled`.
 
     Raises:
         InvalidInput: The message has no content, a block of another kind or form, or too many characters; or it
@@ -87,7 +88,7 @@ def to_submission(
         agent_id = (body.agent_id or _DEFAULT_AGENT) if thread_id is None else None
     return Submission(
         tenant_id=tenant_id,
-        content=content_of(body.message, max_chars=max_message_chars),
+        content=content_of(message, max_chars=max_message_chars),
         thread_id=thread_id,
         agent_id=agent_id,
         on_busy=body.on_busy,
@@ -103,6 +104,11 @@ def to_submission(
         start_at=None if body.start_at is None else body.start_at.astimezone(UTC),
         collect_ms=body.collect_ms if body.on_busy == "collect" else None,
     )
+
+
+async def scaled(message: str | Sequence[ContentBlock]) -> str | Sequence[ContentBlock]:
+    """Return a message with smaller images instead of those that providers do not take in every conversation."""
+    return message if isinstance(message, str) else await with_scaled_images(message)
 
 
 def content_of(message: str | Sequence[ContentBlock], *, max_chars: int) -> tuple[ContentBlock, ...]:

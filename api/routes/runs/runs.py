@@ -11,7 +11,7 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, MediaQuery, RunIdPath, ThreadIdQuery
 from api.state import State
-from api.submitting import content_of
+from api.submitting import content_of, scaled
 from api.workers import name_missing_worker
 from nova_workers.contracts.bodies import Moment, Page
 from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, RunEdit, RunQueue, RunStatus, RunView
@@ -95,7 +95,7 @@ async def get_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunVie
 @router.patch("/{run_id}", responses=problems(404, 409, body=True))
 async def edit_run(run_id: RunIdPath, body: RunEdit, caller: RunsCaller, state: State) -> RunView:
     """Replace the message of a run that is still queued."""
-    content = content_of(body.message, max_chars=state.services.settings.api.max_message_chars)
+    content = content_of(await scaled(body.message), max_chars=state.services.settings.api.max_message_chars)
     run = await state.services.canceller.edit(caller.tenant_id, run_id, content)
     return await name_missing_worker(state.services.redis, run)
 

@@ -26,6 +26,7 @@ from nova_workers.engines.turn.output import within_bounds
 from nova_workers.engines.turn.seam import ToolOutcome, Tools
 from nova_workers.engines.turn.step import OpenStep, ended, interrupted
 from nova_workers.errors import ToolFailure
+from nova_workers.media import with_scaled_images
 
 __all__ = ["CallRunner", "without_deferral"]
 
@@ -236,6 +237,8 @@ class CallRunner:
             _log.exception("tool_crashed", tool=call.tool_name, tool_call_id=call.id)
             problem = f"{call.tool_name} failed: {type(error).__name__}: {error}"
             outcome = ToolOutcome((text_block(problem),), failed=True)
+        if outcome.content:
+            outcome = replace(outcome, content=await with_scaled_images(outcome.content))
         return within_bounds(outcome, self._max_output_chars)
 
     async def _collect(self, step: OpenStep, runs: _Runs) -> None:

@@ -1,6 +1,7 @@
 """Content besides plain text in the anthropic engine: thinking, images, documents, server tools."""
 
 import base64
+import io
 from typing import Any
 
 import pytest
@@ -16,6 +17,7 @@ from mcp.types import (
     TextResourceContents,
     Tool,
 )
+from PIL import Image
 
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, InProcessMcpServer
@@ -351,3 +353,13 @@ async def test_a_failed_call_with_an_image_is_sent_as_text_and_the_image_after_i
     failed, heading, image = server.requests[1]["messages"][-1]["content"]
     assert (failed["is_error"], {part["type"] for part in failed["content"]}) == (True, {"text"})
     assert (heading["type"], image["source"]["data"]) == ("text", PNG)
+
+
+@proves("media.scaled-once")
+async def test_a_large_image_of_a_tool_is_scaled_before_it_is_recorded(
+    server: ModelServer, engine: AnthropicEngine
+) -> None:
+    written = io.BytesIO()
+    Image.new("RGB", (3_000, 30), "red").save(written, "PNG")
+    (sent,) = await _show(server, engine, _png(written.getvalue()))
+    assert Image.open(io.BytesIO(base64.b64decode(sent["source"]["data"]))).size == (2_000, 20)

@@ -1,8 +1,10 @@
 """Threads over HTTP: created, named, forked, read and deleted."""
 
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from io import BytesIO
 
 import pytest
+from PIL import Image
 
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.ledger.database import Database
@@ -196,6 +198,19 @@ async def test_content_that_was_left_out_is_restored(api: Api, worker: ManualWor
         (200, {"restored": []}),
     ]
     assert (await api.http.get(path)).json()["items"][0]["content_left_out"] == []
+
+
+@proves("media.scaled-once")
+async def test_a_large_image_of_a_message_is_stored_smaller(api: Api) -> None:
+    thread_id, written = await api.thread(), BytesIO()
+    Image.new("RGB", (30, 3_000), "red").save(written, "PNG")
+    source = {"type": "base64", "media_type": "image/png", "data": b64encode(written.getvalue()).decode()}
+    body = {"message": [{"type": "image", "source": source}, {"type": "text", "text": "Look"}]}
+    path = f"/v1/threads/{thread_id}/runs"
+    run, again = [(await api.http.post(path, json=body, headers={"Idempotency-Key": "one"})).json() for _ in range(2)]
+    assert run["id"] == again["id"]
+    stored = (await api.http.get(f"/v1/runs/{run['id']}")).json()["message"][0]["source"]["data"]
+    assert Image.open(BytesIO(b64decode(stored))).size == (20, 2_000)
 
 
 async def test_a_fork_continues_from_a_turn_and_copies_nothing(api: Api, worker: ManualWorker) -> None:

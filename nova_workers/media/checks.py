@@ -12,11 +12,19 @@ import struct
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["MAX_IMAGE_PIXELS", "MEDIA_TYPES", "bytes_problem", "media_problem", "media_type_of"]
+__all__ = [
+    "MAX_IMAGE_CHARS",
+    "MAX_IMAGE_PIXELS",
+    "MEDIA_TYPES",
+    "bytes_problem",
+    "image_size",
+    "media_problem",
+    "media_type_of",
+]
 
 MAX_IMAGE_PIXELS = 8_000
 """On each side."""
-_MAX_IMAGE_CHARS = 5 * 1024 * 1024
+MAX_IMAGE_CHARS = 5 * 1024 * 1024
 """Of base64, as the provider counts."""
 _MAX_DOCUMENT_CHARS = 24 * 1024 * 1024
 """The provider takes requests of up to 32 MB; there is more in one than this document."""
@@ -24,6 +32,8 @@ _TAIL_BYTES = 1_024
 """A file has its end within its last bytes: some programs write padding or notes after it."""
 _RIFF_HEADER_BYTES = 8
 _SNIFFED_CHARS = 64
+_HEADER_CHARS = 262_144
+"""Cameras write a small picture of up to 64 KB before the size of the picture."""
 _JPEG_SCAN = b"\xff\xda"
 _JPEG_WITHOUT_SIZE = frozenset({0xC4, 0xC8, 0xCC})
 """Markers from C0 to CF that are not frame headers."""
@@ -38,7 +48,7 @@ class _Kind:
     beginning: re.Pattern[bytes]
     is_whole: Callable[[bytes], bool]
     size: Callable[[bytes], Size | None] | None
-    max_chars: int = _MAX_IMAGE_CHARS
+    max_chars: int = MAX_IMAGE_CHARS
 
 
 def media_problem(media_type: str, data: str) -> str | None:
@@ -62,6 +72,18 @@ def media_type_of(data: str) -> str | None:
     except ValueError:
         return None
     return next((name for name, kind in _KINDS.items() if kind.beginning.match(beginning)), None)
+
+
+def image_size(media_type: str, data: str) -> tuple[int, int] | None:
+    """Return width and height of an image in base64 by its header; None if it is no image or has none there."""
+    kind = _KINDS.get(media_type)
+    if kind is None or kind.size is None:
+        return None
+    try:
+        raw = base64.b64decode(data[:_HEADER_CHARS], validate=True)
+    except ValueError:
+        return None
+    return kind.size(raw) if kind.beginning.match(raw) else None
 
 
 def bytes_problem(media_type: str, raw: bytes) -> str | None:
