@@ -1,4 +1,4 @@
-"""Read, Write and Edit: with the SDK's names, arguments and rules for paths, and our own way of opening files.
+"""Read, Write and Edit: with the names and arguments of the Anthropic SDK's tools, which models know.
 
 An invalid or truncated image would make the provider refuse the conversation from then on, so `nova_workers.media`
 checks what is sent as an image or a PDF.
@@ -13,23 +13,12 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from io import FileIO
 from pathlib import Path
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from anthropic.types.beta import (
-    BetaManagedAgentsAgentToolset20260401EditInput as EditInput,
-)
-from anthropic.types.beta import (
-    BetaManagedAgentsAgentToolset20260401ReadInput as ReadInput,
-)
-from anthropic.types.beta import (
-    BetaManagedAgentsAgentToolset20260401WriteInput as WriteInput,
-)
-from pydantic import BaseModel, ValidationError
-
+from nova_workers.confined import Confinement
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.mcp.toolbox import ToolDefinition
-from nova_workers.engines.native.confined import Confinement
-from nova_workers.engines.native.seam import NativeTool, complaint, plain_schema, text_outcome
+from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 from nova_workers.media import bytes_problem
@@ -37,7 +26,7 @@ from nova_workers.media import bytes_problem
 __all__ = ["Files", "in_thread"]
 
 T = TypeVar("T")
-Given = TypeVar("Given", bound=BaseModel)
+Given = TypeVar("Given", bound="FileInput")
 
 _MAX_TEXT_BYTES = 256 * 1024
 """Limit of a file that is read completely or edited, and of a range of lines; the SDK's own limit."""
@@ -67,6 +56,32 @@ _DESCRIPTIONS = {
 }
 
 
+class FileInput(ToolInput):
+    """The file that a call is about."""
+
+    file_path: str
+
+
+class ReadInput(FileInput):
+    """Arguments of Read."""
+
+    view_range: list[int] | None = None
+
+
+class WriteInput(FileInput):
+    """Arguments of Write."""
+
+    content: str
+
+
+class EditInput(FileInput):
+    """Arguments of Edit."""
+
+    old_string: str
+    new_string: str
+    replace_all: bool | None = None
+
+
 class Files:
     """The file tools of one turn."""
 
@@ -88,7 +103,7 @@ class Files:
 
         def perform(call_input: Given) -> ToolOutcome:
             try:
-                return work(call_input, self._confinement.resolve(cast(Any, call_input).file_path))
+                return work(call_input, self._confinement.resolve(call_input.file_path))
             except UnicodeDecodeError as error:
                 raise ToolFailure(f"{name}: not valid UTF-8 text; of binary files only images and PDFs.") from error
             except OSError as error:
@@ -97,10 +112,7 @@ class Files:
                 raise ToolFailure(f"{name}: {error}") from error
 
         async def run(given: JsonObject) -> ToolOutcome:
-            try:
-                call_input = arguments.model_validate(given)
-            except ValidationError as error:
-                raise ToolFailure(complaint(name, error), tool=name) from error
+            call_input = arguments.read(name, given)
             if reads_only:
                 return await in_thread(self._threads, perform, call_input)
             # Of two concurrent edits of one file, one would be lost.

@@ -5,14 +5,13 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from nova_workers.confined import PrivateFiles
+from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
 from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME, native_tools
 from nova_workers.contracts.ports import WebFetcher
 from nova_workers.engines.commands import ShellSettings
 from nova_workers.engines.mcp.toolbox import ReportProgress, Toolbox, ToolDefinition
-from nova_workers.engines.native.confined import Confinement
 from nova_workers.engines.native.files import Files
 from nova_workers.engines.native.seam import NativeTool
 from nova_workers.engines.native.search import Search

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.confined import Confinement
 from nova_workers.engines.native import search
-from nova_workers.engines.native.confined import Confinement
 from tests.support.waiting import until
 from tests.unit.engines.native.conftest import NativeToolCaller
 
