@@ -55,13 +55,13 @@ class TriggerHarness:
         self.harness = harness
         self.database = harness.database
         self._planner = build_starter(
-            harness.database, harness.bells, harness.canceller, harness.models, harness.settings
+            harness.database, harness.bells, harness.notifier, harness.models, harness.settings
         )
         self.firer = TriggerFirer(
             harness.database,
             harness.bells,
             harness.metrics,
-            notifier=harness.canceller,
+            notifier=harness.notifier,
             planner=self._planner,
         )
         self._ticker = self.ticker()
@@ -76,7 +76,7 @@ class TriggerHarness:
             harness.bells,
             harness.settings.triggers.model_copy(update=settings),
             harness.metrics,
-            canceller=harness.canceller,
+            notifier=harness.notifier,
             gates=Gates(database, outbound, at_once=4),
             planner=self._planner,
         )

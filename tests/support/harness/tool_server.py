@@ -20,6 +20,9 @@ class SilentNotifier:
     async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
         """Do nothing."""
 
+    async def apply_interrupt(self, run_id: str) -> None:
+        """Do nothing."""
+
     def announce_tree(self, news: TreeNews) -> None:
         """Do nothing."""
 
