@@ -365,6 +365,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.refused-twice": "A result or attachment goes if a request is refused twice and that helps; no words do.",
     "engine.content-restored": "A person brings back what was left out: the next turn sends it again.",
     "engine.dialects": "What a model server streams, in whatever dialect, is a response or a failure of the provider.",
+    "engine.tool-schemas": "A tool that a provider refuses is repaired, or left out and named; the turn goes on.",
     "engine.refused-content": "What the provider refused gives way to a note in later requests; the ledger keeps it.",
     "input.any-text": "Text that no database takes does not stop a run.",
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",

@@ -286,11 +286,14 @@ class Compaction(_Event):
 
 
 class ContentLeftOut(_Event):
-    """The provider refused a block of the conversation: this turn and later ones have `note` instead."""
+    """Something is not sent to the model, since the provider refused it or would; `note` says what and why.
+
+    It is a block of the conversation, in whose place this turn and later ones have `note`; or tools.
+    """
 
     type: Literal["content_left_out"] = "content_left_out"
     kind: str
-    """``image``, ``document`` or ``search_result``."""
+    """``image``, ``document``, ``search_result`` or ``tool``."""
     note: str
 
 

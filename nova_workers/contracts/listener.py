@@ -81,6 +81,9 @@ class TurnListener:
         """The provider refused content of the conversation. Awaited; may raise `RunLost`.
 
         The turn continues with notes instead. Store that decision: later turns should not send the content again.
+
+        Also called for tools that the model does not get, with a block of type ``tool``: a provider refused them, or
+        would. Later turns decide anew, since the tools may have changed.
         """
 
     def on_option_left_out(self, option: str, note: str) -> None:

@@ -11,7 +11,17 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.content import ContentBlock, Message, storable, storable_json, text_block
 
-__all__ = ["REPLACEABLE", "LeftOut", "fingerprint_of", "is_note", "kind_of", "note_for", "with_notes"]
+__all__ = [
+    "REPLACEABLE",
+    "LeftOut",
+    "about_tools",
+    "fingerprint_of",
+    "is_note",
+    "kind_of",
+    "note_for",
+    "note_for_tools",
+    "with_notes",
+]
 
 REPLACEABLE = frozenset({"image", "document", "search_result", "thinking", "redacted_thinking"})
 """Kinds of blocks that a note may replace, besides what is in the result of a tool: no other block refers to them, and
@@ -19,6 +29,7 @@ they contain no text of a person."""
 
 _MAX_REASON_CHARS = 300
 _NOTE = "[Left out, since the model provider refused it: "
+_NOTE_FOR_TOOLS = "[Tools that the model does not get: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +65,20 @@ def note_for(block: ContentBlock, reason: str, about: str = "") -> str:
     return f"{_NOTE}{block.get('type')}. {about}{storable(reason)[:_MAX_REASON_CHARS]}]"
 
 
+def note_for_tools(tools: Sequence[str]) -> str:
+    """Return the note about tools that were left out, each with its reason."""
+    return f"{_NOTE_FOR_TOOLS}{storable('; '.join(tools))}]"
+
+
+def about_tools(note: str) -> bool:
+    """Return whether a note is about tools, and in the place of no content."""
+    return note.startswith(_NOTE_FOR_TOOLS)
+
+
 def kind_of(note: str) -> str:
-    """Return the kind of the block that a note replaces."""
+    """Return the kind of the block that a note replaces; ``tool`` for one about tools."""
+    if about_tools(note):
+        return "tool"
     return note.removeprefix(_NOTE).partition(".")[0]
 
 

@@ -35,8 +35,12 @@ class SharedTools(Protocol):
         ...
 
     @property
-    def unreachable(self) -> tuple[str, ...]:
-        """Names of the servers that did not answer."""
+    def missing(self) -> str | None:
+        """A note to the model about tools that are missing; None if there are all."""
+        ...
+
+    def leave_out(self, name: str, why: str) -> bool:
+        """Leave out a tool from now on. Return whether there was one of this name."""
         ...
 
     async def is_idempotent(self, name: str) -> bool:
@@ -68,9 +72,13 @@ class AllowedTools:
         return {name: tool for name, tool in (await self._tools.connect()).items() if self._has(name)}
 
     @property
-    def unreachable(self) -> tuple[str, ...]:
-        """Names of the servers that did not answer."""
-        return self._tools.unreachable
+    def missing(self) -> str | None:
+        """A note to the model about tools that are missing; None if there are all."""
+        return self._tools.missing
+
+    def leave_out(self, name: str, why: str) -> bool:
+        """Leave out a tool from now on, also for the other agents of the turn."""
+        return self._tools.leave_out(name, why)
 
     async def is_idempotent(self, name: str) -> bool:
         """Return whether the tool may be run again after a crash."""
@@ -125,9 +133,13 @@ class WithSubagents:
         return tools
 
     @property
-    def unreachable(self) -> tuple[str, ...]:
-        """Names of the servers that did not answer."""
-        return self._tools.unreachable
+    def missing(self) -> str | None:
+        """A note to the model about tools that are missing; None if there are all."""
+        return self._tools.missing
+
+    def leave_out(self, name: str, why: str) -> bool:
+        """Leave out a tool from now on, also for the other agents of the turn."""
+        return self._tools.leave_out(name, why)
 
     async def is_idempotent(self, name: str) -> bool:
         """Return whether the tool may be run again after a crash; never for `Task`, whose effects are unknown."""

@@ -10,16 +10,27 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, EngineResult, SubagentConfig, TrustLevel, TurnListener
 from nova_workers.contracts.native import SEARCH_TOOL
+from nova_workers.contracts.summaries import one_line
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox, ToolDefinition
 from nova_workers.engines.native import NativeTools, Toolset, TurnTools
 from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
-from nova_workers.engines.turn import Budget, Interruption, Responder, Turn
+from nova_workers.engines.tool_schemas import ANTHROPIC, ToolLimits, refused_tool
+from nova_workers.engines.turn import Budget, ContentRefused, Interruption, Responder, ToolRefused, Turn
+from nova_workers.errors import EngineFailure
 
-__all__ = ["OfferedTools", "ToolTurns", "unreachable_note"]
+__all__ = ["OfferedTools", "RefusableTools", "ToolTurns", "tool_refusal"]
 
 
-class OfferedTools(Protocol):
+class RefusableTools(Protocol):
+    """Tools of which a provider may refuse some."""
+
+    def leave_out(self, name: str, why: str) -> bool:
+        """Leave out a tool from now on, which the provider refused. Return whether there was one of this name."""
+        ...
+
+
+class OfferedTools(RefusableTools, Protocol):
     """The tools offered to the model, known once the servers are connected."""
 
     async def connect(self) -> Mapping[str, ToolDefinition]:
@@ -27,8 +38,8 @@ class OfferedTools(Protocol):
         ...
 
     @property
-    def unreachable(self) -> tuple[str, ...]:
-        """Names of the servers that did not answer."""
+    def missing(self) -> str | None:
+        """A note to the model about tools that are missing; None if there are all."""
         ...
 
 
@@ -38,6 +49,10 @@ MakeResponder = Callable[[EngineOptions, OfferedTools, tuple[JsonObject, ...]], 
 
 async def _without_server_tools(native: Toolset, _: TurnListener) -> Toolset:
     return replace(native, server_tools=())
+
+
+def _as_the_messages_api(_: EngineOptions) -> ToolLimits:
+    return ANTHROPIC
 
 
 def _as_is(listener: TurnListener) -> TurnListener:
@@ -55,6 +70,7 @@ class ToolTurns:
         admit: Returns the native tools without what the caller does not allow. The default offers no tools that the
             provider runs.
         watch: Wraps the listener of each turn.
+        limits: Returns what the providers of a turn's models take of a tool list.
     """
 
     provider: str
@@ -62,6 +78,7 @@ class ToolTurns:
     connections: ConnectionPool
     admit: Callable[[Toolset, TurnListener], Awaitable[Toolset]] = _without_server_tools
     watch: Callable[[TurnListener], TurnListener] = _as_is
+    limits: Callable[[EngineOptions], ToolLimits] = _as_the_messages_api
 
     @asynccontextmanager
     async def open(
@@ -82,7 +99,14 @@ class ToolTurns:
         listener = self.watch(listener)
         budget = Budget(options)
         native = await self.admit(self.native.for_turn(options, trust), listener)
-        toolbox = Toolbox(options.mcp_servers, pool=self.connections, report_progress=listener.on_tool_progress)
+        limits = self.limits(options)
+        if limits.max_tools is not None:
+            # Others that the request has: native ones, the provider's own, and that of subagents.
+            others = len(native.tools) + len(native.server_tools) + 1
+            limits = replace(limits, max_tools=limits.max_tools - others)
+        toolbox = Toolbox(
+            options.mcp_servers, pool=self.connections, limits=limits, report_progress=listener.on_tool_progress
+        )
         shared = TurnTools(native, toolbox)
 
         async def play_subagent(agent: SubagentConfig, prompt: str, nested: TurnListener) -> EngineResult:
@@ -108,19 +132,39 @@ class ToolTurns:
         try:
             with Interruption(abort, options.timeout_s) as interruption:
                 turn = Turn(
-                    responder, tools, options, listener, interruption, budget=budget, reads_only=tools.reads_only
+                    responder,
+                    tools,
+                    options,
+                    listener,
+                    interruption,
+                    budget=budget,
+                    reads_only=tools.reads_only,
+                    left_out=lambda: shared.left_out,
                 )
                 yield turn, partial(_offered, shared, native.server_tools, options)
         finally:
             await shared.close()
 
 
-def unreachable_note(names: tuple[str, ...]) -> str:
-    """Return the note to the model about servers whose tools are missing."""
-    return (
-        f"These tool servers do not answer at the moment, so their tools are missing: {', '.join(names)}. "
-        "Where that keeps you from doing what is asked, say so."
-    )
+def tool_refusal(
+    failure: EngineFailure, names: Mapping[str, str], tools: RefusableTools, *, numbered: bool = True
+) -> ToolRefused | None:
+    """Return the refusal of a tool, which is then left out; None if the request failed because of something else.
+
+    Args:
+        failure: Why the provider gave no response.
+        names: The turn's names of the request's tools by their names there, in their order there.
+        tools: The turn's tools.
+        numbered: Whether that order is known, so that a number in the provider's message means a tool.
+    """
+    # A program reports a refusal in words that do not always say whose error it is.
+    is_refusal = failure.kind in ("model_error", "unknown") and not failure.retryable
+    placed = isinstance(failure, ContentRefused) and failure.place is not None
+    found = refused_tool(failure.message, tuple(names), numbered=numbered) if is_refusal and not placed else None
+    why = one_line(f"the model provider refused it: {failure.message}")
+    if found is None or not tools.leave_out(names[found], why):
+        return None
+    return ToolRefused(failure.message)
 
 
 def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:

@@ -375,6 +375,7 @@ class TurnView(View):
     source_event_id: str | None = None
     workspace_path: str | None = None
     content_left_out: list[str] = Field(default_factory=list[str])
+    tools_left_out: list[str] = Field(default_factory=list[str])
     """Notes that the model got in place of blocks that its provider refused."""
     steps: int
     tool_calls: list[ToolCallView]

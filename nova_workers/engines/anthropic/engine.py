@@ -161,13 +161,13 @@ class AnthropicEngine:
             self._clients,
             tools,
             self._reading,
-            lambda model, offered, unreachable: fixed_part(
+            lambda model, offered, missing: fixed_part(
                 model,
                 options,
                 offered.values(),
                 self._max_tokens,
                 server_tools=server_tools,
-                unreachable=unreachable,
+                missing=missing,
             ),
             self._windows,
             refused=self._refused,

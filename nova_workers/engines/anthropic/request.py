@@ -18,7 +18,6 @@ from nova_workers.engines.anthropic.answer_format import answer_grammar
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.models import parse_model
 from nova_workers.engines.sent_content import sent_blocks, without_blank_text
-from nova_workers.engines.tool_turns import unreachable_note
 from nova_workers.engines.turn import BlockPlace
 from nova_workers.engines.turn.answer import answer_request
 
@@ -47,7 +46,7 @@ def fixed_part(
     default_max_tokens: int,
     *,
     server_tools: Sequence[JsonObject] = (),
-    unreachable: Sequence[str] = (),
+    missing: str | None = None,
 ) -> dict[str, Any]:
     """Return the part that is the same in every request of a turn.
 
@@ -57,11 +56,11 @@ def fixed_part(
         tools: The turn's tools.
         default_max_tokens: Used if the options set none.
         server_tools: Tools that the provider runs.
-        unreachable: Servers whose tools are missing. A note to the model follows the cached parts.
+        missing: A note to the model about missing tools. It follows the cached parts.
     """
     request: dict[str, Any] = {"model": model, "max_tokens": options.max_tokens or default_max_tokens}
     grammar = None if options.output_schema is None else answer_grammar(options.output_schema)
-    system = _system(options, unreachable, in_words=grammar is None)
+    system = _system(options, missing, in_words=grammar is None)
     if system:
         request["system"] = system
     definitions = [*(dict(tool) for tool in server_tools), *(_tool(tool) for tool in tools)]
@@ -152,7 +151,7 @@ def without_last_thoughts(content: Sequence[ContentBlock]) -> list[ContentBlock]
     return kept
 
 
-def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: bool) -> list[JsonObject]:
+def _system(options: EngineOptions, missing: str | None, *, in_words: bool) -> list[JsonObject]:
     prompt = options.system_prompt or ""
     split = len(prompt) if options.stable_prompt_chars is None else options.stable_prompt_chars
     stable, changing = prompt[:split], prompt[split:]
@@ -163,8 +162,8 @@ def _system(options: EngineOptions, unreachable: Sequence[str], *, in_words: boo
         blocks.append({"type": "text", "text": changing})
     if options.output_schema is not None and in_words:
         blocks.append({"type": "text", "text": answer_request(options.output_schema)})
-    if unreachable:
-        blocks.append({"type": "text", "text": unreachable_note(tuple(unreachable))})
+    if missing:
+        blocks.append({"type": "text", "text": missing})
     return blocks
 
 

@@ -23,8 +23,8 @@ from nova_workers.engines.anthropic.request import (
 from nova_workers.engines.left_out_options import RefusedOptions, note_of
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
-from nova_workers.engines.tool_turns import OfferedTools
-from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Response
+from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
+from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Response, ToolRefused
 from nova_workers.engines.windows import Windows
 from nova_workers.errors import EngineFailure
 
@@ -60,8 +60,8 @@ class Reading:
     trace_content: bool = False
 
 
-BuildRequest = Callable[[str, Mapping[str, ToolDefinition], tuple[str, ...]], dict[str, Any]]
-"""Builds the constant part of a turn's requests from the model, the tools, and the unreachable servers."""
+BuildRequest = Callable[[str, Mapping[str, ToolDefinition], str | None], dict[str, Any]]
+"""Builds the constant part of a turn's requests from the model, the tools, and the note about missing ones."""
 
 
 class AnthropicResponder:
@@ -146,7 +146,7 @@ class AnthropicResponder:
             if isinstance(failure, ContentRefused) and failure.place is not None:
                 failure.place = place_in(ask.messages, failure.place)
                 failure.named = failure.place is not None
-            raise failure from error
+            raise self._tool_refusal(failure, request) or failure from error
         used = response.usage
         self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
         return response
@@ -204,6 +204,12 @@ class AnthropicResponder:
             _log.error("model_call_failed", model=route.model, exc_info=error)
         return failure
 
+    def _tool_refusal(self, failure: EngineFailure, request: Mapping[str, Any]) -> ToolRefused | None:
+        refusal = tool_refusal(failure, {tool["name"]: tool["name"] for tool in request.get("tools", ())}, self._tools)
+        if refusal is not None:
+            self._requests.clear()
+        return refusal
+
     async def _request(self, route: Route, ask: Ask) -> dict[str, Any]:
         fixed = await self._fixed(route.model)
         if route.max_tokens is not None:
@@ -214,7 +220,7 @@ class AnthropicResponder:
         request = self._requests.get(model)
         if request is None:
             tools = await self._tools.connect()
-            request = self._requests[model] = self._build_request(model, tools, self._tools.unreachable)
+            request = self._requests[model] = self._build_request(model, tools, self._tools.missing)
         return request
 
 

@@ -73,6 +73,8 @@ class Launcher:
         self._options = options
         self._trust: TrustLevel = trust
         self._home = home
+        self._missing: str | None = None
+        self._prepared = False
         self.model = self.resolve(options.model or _DEFAULT_MODEL)
         self.skills: tuple[str, ...] = () if trust == "sandbox" else (*home.assigned, *home.skills)
 
@@ -80,9 +82,16 @@ class Launcher:
         """Return the id of a model."""
         return resolve_model(alias_or_id, self._settings.aliases)
 
-    def prepare(self) -> None:
-        """Write the files that the program reads besides its session. Blocks briefly."""
+    def prepare(self, missing: str | None) -> None:
+        """Write the files that the program reads besides its session. Blocks briefly. May be called again.
+
+        `missing` is a note to the model about missing tools.
+        """
+        self._missing = missing
         self._home.write_prompt(self._prompt())
+        if self._prepared:
+            return
+        self._prepared = True
         if self._home.skills and self._trust == "controlled":
             self._home.offer_skills()
 
@@ -137,8 +146,8 @@ class Launcher:
 
     def _prompt(self) -> str:
         schema = self._options.output_schema
-        schema_request = () if schema is None else (answer_request(schema),)
-        return "\n\n".join((*((self._options.system_prompt,) if self._options.system_prompt else ()), *schema_request))
+        request = None if schema is None else answer_request(schema)
+        return "\n\n".join(filter(None, (self._options.system_prompt, request, self._missing)))
 
     def _fixed(self, model: str) -> tuple[str, ...]:
         options = self._options

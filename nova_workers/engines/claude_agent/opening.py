@@ -64,16 +64,22 @@ class SessionOpener:
         self._beginning: _Beginning | None = None
         self._added: list[JsonObject] = []
         self._prepared = False
+        self._missing: str | None = None
         self._route = Route(launcher.model, "")
         self.conversation: Conversation | None = None
         self.offered: tuple[str, ...] | None = None
         """The tools that the program said it offers to the model, by our names; None until it began."""
 
-    async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
-        """Start the program. See `nova_workers.engines.claude_agent.responder.Opener`."""
-        if not self._prepared:
-            await asyncio.to_thread(self._launcher.prepare)
-            self._prepared = True
+    async def open(
+        self, messages: Sequence[Message], route: Route, *, history: int, missing: str | None
+    ) -> Conversation:
+        """Start the program. See `nova_workers.engines.claude_agent.responder.Opener`.
+
+        `missing` is a note to the model about missing tools.
+        """
+        if not self._prepared or missing != self._missing:
+            await asyncio.to_thread(self._launcher.prepare, missing)
+            self._prepared, self._missing = True, missing
         self._route = route
         past, prompt = _split(messages)
         base = await self._stored(messages[:history])

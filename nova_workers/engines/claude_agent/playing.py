@@ -21,7 +21,7 @@ from nova_workers.engines.claude_agent.conversation import Conversation, Parts
 from nova_workers.engines.claude_agent.gate import CallGate
 from nova_workers.engines.claude_agent.home import Home
 from nova_workers.engines.claude_agent.launching import Launcher
-from nova_workers.engines.claude_agent.names import program_name
+from nova_workers.engines.claude_agent.names import BUILT_IN, program_name
 from nova_workers.engines.claude_agent.opening import SessionOpener
 from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.responder import ClaudeProvider
@@ -96,7 +96,13 @@ class ClaudeTurn:
         """
         shared, options = self._shared, self._options
         behind = ClaudeProvider(
-            self, self._gate, shared.prices, shared.windows, shared.profiles, history=len(options.history)
+            self,
+            self._gate,
+            shared.prices,
+            shared.windows,
+            shared.profiles,
+            tools=self._tools,
+            history=len(options.history),
         )
         models = [self._launcher.model, *map(self._launcher.resolve, options.fallback_models)]
         responder = ResilientResponder(behind, models, shared.resilience, conversation=options.conversation)
@@ -107,7 +113,13 @@ class ClaudeTurn:
         try:
             with Interruption(abort, self._options.timeout_s) as interruption:
                 turn = Turn(
-                    responder, tools, self._options, self._listener, interruption, has_begun=self._gate.has_begun
+                    responder,
+                    tools,
+                    options,
+                    self._listener,
+                    interruption,
+                    left_out=lambda: self._tools.left_out,
+                    has_begun=self._gate.has_begun,
                 )
                 result = await turn.play(content, provider=provider)
             self._freeze()
@@ -123,7 +135,15 @@ class ClaudeTurn:
         if not self._holds_slot:
             await self._shared.slots.acquire()
             self._holds_slot = True
-        return await self._opener.open(messages, route, history=history)
+        await self._tools.connect()
+        return await self._opener.open(messages, route, history=history, missing=self._tools.missing)
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """See `nova_workers.engines.claude_agent.responder.Opener`: its own tools first, then ours by name."""
+        offered = self._opener.offered or ()
+        own = tuple(name for name in offered if name in BUILT_IN)
+        return (*own, *sorted(name for name in offered if name not in BUILT_IN))
 
     def _converse(self, launch: Launch) -> Conversation:
         parts = Parts(

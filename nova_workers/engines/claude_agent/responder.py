@@ -21,8 +21,10 @@ from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.claude_agent.conversation import Boundary, Conversation, Ended
 from nova_workers.engines.claude_agent.failures import failure_of, media_refusal_of, program_ended
 from nova_workers.engines.claude_agent.gate import CallGate
+from nova_workers.engines.claude_agent.names import program_name
 from nova_workers.engines.claude_agent.reading import ResponseReader, usage_of
 from nova_workers.engines.resilience import AttemptFailed, ModelLimits, Route, TokenEstimate
+from nova_workers.engines.tool_turns import RefusableTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.windows import Windows
@@ -36,6 +38,11 @@ _OWN_TOKENS = 10_000
 
 class Opener(Protocol):
     """Starts the conversation of a turn."""
+
+    @property
+    def sent(self) -> tuple[str, ...]:
+        """The tools that the program sends to the provider, by our names, in its order."""
+        ...
 
     async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
         """Start the program with everything said so far, up to where the model has to speak.
@@ -64,6 +71,7 @@ class ClaudeProvider:
         windows: Windows,
         profiles: Sequence[Profile],
         *,
+        tools: RefusableTools,
         history: int,
     ) -> None:
         """Take what all responses of a turn share.
@@ -74,6 +82,7 @@ class ClaudeProvider:
             prices: The price list.
             windows: What models take.
             profiles: The keys, in order of preference.
+            tools: Those behind the bridge.
             history: How many of the messages are older than the turn.
         """
         self._opener = opener
@@ -82,6 +91,7 @@ class ClaudeProvider:
         self._windows = windows
         self._keys = {profile.name: profile.api_key for profile in profiles}
         self._history = history
+        self._tools = tools
         self._conversation: Conversation | None = None
         self._route: Route | None = None
         self._failed = False
@@ -117,7 +127,8 @@ class ClaudeProvider:
             if isinstance(failure, AttemptFailed) and failure.cause == "key" and self._keys[route.profile] is None:
                 # Without a key there is nothing to cool down.
                 failure.cause = "no_key"
-            raise
+            names = {program_name(name): name for name in self._opener.sent}
+            raise tool_refusal(failure, names, self._tools) or failure from failure
         if response.ending == "tools" and admit(response, ask.messages).amended:
             # The program would send the model's original response again, which is in its own transcript. So the turn
             # runs the calls itself, and a new program continues from the ledger's messages.

@@ -21,6 +21,7 @@ from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.strict_schemas import is_strict
+from nova_workers.engines.tool_schemas import OPENAI_COMPATIBLE
 from nova_workers.engines.verdicts import Verdict
 
 __all__ = ["Codex"]
@@ -36,6 +37,8 @@ class Codex:
     command = "codex"
     package = "@openai/codex"
     key_variable = "OPENAI_API_KEY"
+    limits = OPENAI_COMPATIBLE
+    keeps_order = False
 
     def enforces(self, schema: Mapping[str, Any]) -> bool:
         """See `Vendor.enforces`."""

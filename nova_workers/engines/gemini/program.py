@@ -18,6 +18,7 @@ from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.programs.tool_server import SERVER, relay_command
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
+from nova_workers.engines.tool_schemas import GEMINI
 from nova_workers.engines.verdicts import Verdict
 
 __all__ = ["Gemini"]
@@ -57,6 +58,8 @@ class Gemini:
     command = "gemini"
     package = "@google/gemini-cli"
     key_variable = _KEY_VARIABLE
+    limits = GEMINI
+    keeps_order = True
 
     def enforces(self, schema: Mapping[str, Any]) -> bool:
         """See `Vendor.enforces`. The program has no option for it."""

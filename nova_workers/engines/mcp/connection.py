@@ -23,6 +23,7 @@ from mcp.types import CONNECTION_CLOSED, CallToolResult, RequestParamsMeta, Tool
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.child_output import logged_output
+from nova_workers.engines.mcp.listings import tolerant
 from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.observability.redaction import current_redactor, hiding
@@ -307,7 +308,7 @@ async def _client(
                 client = Client(server.built(), cache=None)
             case StdioMcpServer():
                 output = await stack.enter_async_context(logged_output(name))
-                transport = stdio_transport(server, output, sandbox)
+                transport = tolerant(stdio_transport(server, output, sandbox))
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
             case HttpMcpServer():
                 timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))
@@ -316,7 +317,7 @@ async def _client(
                     httpx2.AsyncClient(headers=dict(server.headers), timeout=timeout, transport=guarded)
                 )
                 bound_responses(http, ResponseBounds())
-                transport = streamable_http_client(server.url, http_client=http)
+                transport = tolerant(streamable_http_client(server.url, http_client=http))
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
         yield await stack.enter_async_context(client)
 

@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -11,14 +11,23 @@ from mcp import MCPError
 from mcp.types import CallToolResult, Tool
 from pydantic import ValidationError
 
-from nova_workers.contracts.content import JsonObject, storable, storable_json
+from nova_workers.contracts.content import JsonObject, storable
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.contracts.summaries import one_line
 from nova_workers.engines.mcp.blocks import from_mcp
 from nova_workers.engines.mcp.connection import OnProgress
+from nova_workers.engines.mcp.listings import declared_schema
 from nova_workers.engines.mcp.pool import CallLost, ConnectionPool, Lease
 from nova_workers.engines.spans import tool_span
+from nova_workers.engines.tool_schemas import (
+    ANTHROPIC,
+    LeftOutTool,
+    RepairedSchema,
+    ToolLimits,
+    Unrepairable,
+    repaired,
+)
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 from nova_workers.observability.redaction import hide
@@ -53,6 +62,17 @@ class _Entry:
     definition: ToolDefinition
     lease: Lease
     tool: str
+    schema: RepairedSchema
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether the tool is the fleet's own."""
+        return isinstance(self.lease.server, InProcessMcpServer)
+
+    @property
+    def size_bytes(self) -> int:
+        """The length of the definition in a request."""
+        return self.schema.size_bytes + len(self.definition.description) + len(self.definition.name)
 
 
 class Toolbox:
@@ -62,7 +82,9 @@ class Toolbox:
     ``<server>__<tool>``, as do all tools of a server that is `qualified`. If that name is taken too, a number is
     appended. Connects at first use, or at `connect`; must be closed.
 
-    If a server does not answer, the turn continues without its tools.
+    If a server does not answer, the turn continues without its tools. A tool whose schema the provider would refuse
+    gets one that it takes, and its calls get back their own keys; one for which there is no such schema is left out, as
+    is what is too much for the provider.
     """
 
     def __init__(
@@ -70,6 +92,7 @@ class Toolbox:
         servers: Mapping[str, McpServer],
         *,
         pool: ConnectionPool,
+        limits: ToolLimits = ANTHROPIC,
         report_progress: ReportProgress | None = None,
     ) -> None:
         """Connect to nothing yet.
@@ -77,18 +100,26 @@ class Toolbox:
         Args:
             servers: By the name that the model may see.
             pool: The process's connections.
+            limits: What the model's provider takes.
             report_progress: Receives the progress that servers report.
         """
         self._report_progress = report_progress
         self._leases = [pool.lease(name, server) for name, server in servers.items()]
         self._entries: dict[str, _Entry] | None = None
         self._unreachable: tuple[str, ...] = ()
+        self._left_out: tuple[LeftOutTool, ...] = ()
+        self._limits = limits
         self._connecting = asyncio.Lock()
 
     @property
     def unreachable(self) -> tuple[str, ...]:
         """Names of the servers that did not answer, once connected."""
         return self._unreachable
+
+    @property
+    def left_out(self) -> tuple[LeftOutTool, ...]:
+        """Tools that the model does not get, once connected."""
+        return self._left_out
 
     @property
     def offered(self) -> tuple[str, ...] | None:
@@ -132,13 +163,14 @@ class Toolbox:
         if entry is None:
             raise ToolFailure(self._unknown(call.tool_name), tool=call.tool_name)
         on_progress = _progress(call, report_progress or self._report_progress)
+        arguments = entry.schema.arguments(call.params)
         try:
-            if isinstance(entry.lease.server, InProcessMcpServer):
+            if entry.is_ours:
                 # The MCP library makes the span of an in-process call.
-                result = await entry.lease.call(entry.tool, call.params, on_progress, call_id=call.id)
+                result = await entry.lease.call(entry.tool, arguments, on_progress, call_id=call.id)
             else:
                 with tool_span(call):
-                    result = await entry.lease.call(entry.tool, call.params, on_progress)
+                    result = await entry.lease.call(entry.tool, arguments, on_progress)
         except (MCPError, ConnectionError, TimeoutError) as error:
             # The address or the command may contain a secret that the model must not see.
             problem = hide(f"{call.tool_name} failed: {error}")
@@ -147,7 +179,7 @@ class Toolbox:
             raise ToolFailure(problem, tool=call.tool_name) from error
         except ValidationError as error:
             raise ToolFailure(_not_mcp(call.tool_name, error), tool=call.tool_name) from error
-        return self._outcome(result, ours=isinstance(entry.lease.server, InProcessMcpServer))
+        return self._outcome(result, ours=entry.is_ours)
 
     def _unknown(self, name: str) -> str:
         known = ", ".join(self._entries or {}) or "none"
@@ -163,16 +195,27 @@ class Toolbox:
 
     async def _open(self) -> dict[str, _Entry]:
         listings = await asyncio.gather(*(_listing(lease) for lease in self._leases))
-        entries: dict[str, _Entry] = {}
+        entries: list[_Entry] = []
+        left_out: list[LeftOutTool] = []
         taken = set(TAKEN_NAMES)
         for lease, tools in zip(self._leases, listings, strict=True):
             for tool in tools or ():
                 name = _free_name(lease, tool.name, taken)
-                entries[name] = _Entry(_define(name, tool), lease, tool.name)
                 taken.add(name)
+                try:
+                    schema = repaired(declared_schema(tool), self._limits)
+                except Unrepairable as error:
+                    left_out.append(LeftOutTool(name, str(error)))
+                else:
+                    entries.append(_Entry(_define(name, tool, schema, self._limits), lease, tool.name, schema))
+        too_much = _too_much(entries, self._limits)
+        left_out += too_much.values()
+        for tool in left_out:
+            _log.warning("tool_left_out", tool=tool.name, cause=tool.why)
         named = zip(self._leases, listings, strict=True)
         self._unreachable = tuple(lease.name for lease, tools in named if tools is None)
-        return entries
+        self._left_out = tuple(left_out)
+        return {entry.definition.name: entry for entry in entries if entry.definition.name not in too_much}
 
 
 def _not_mcp(tool: str, error: ValidationError) -> str:
@@ -204,14 +247,30 @@ def _clean(name: str) -> str:
     return _NOT_ALLOWED_IN_NAMES.sub("_", name)[:_MAX_NAME_CHARS]
 
 
-def _define(name: str, tool: Tool) -> ToolDefinition:
+def _too_much(entries: Sequence[_Entry], limits: ToolLimits) -> dict[str, LeftOutTool]:
+    """Return the tools that are more than the provider takes, by name. Those of the fleet's own are the last to go."""
+    found: dict[str, LeftOutTool] = {}
+    total_bytes = kept = 0
+    for entry in sorted(entries, key=lambda entry: not entry.is_ours):
+        name = entry.definition.name
+        if limits.max_tools is not None and kept >= limits.max_tools:
+            found[name] = LeftOutTool(name, f"the model provider takes at most {limits.max_tools} tools")
+        elif total_bytes + entry.size_bytes > limits.max_total_bytes:
+            found[name] = LeftOutTool(name, f"all tools together are longer than {limits.max_total_bytes:,} bytes")
+        else:
+            kept += 1
+            total_bytes += entry.size_bytes
+    return found
+
+
+def _define(name: str, tool: Tool, schema: RepairedSchema, limits: ToolLimits) -> ToolDefinition:
     hints = tool.annotations
     read_only = hints is not None and bool(hints.read_only_hint)
     return ToolDefinition(
         name=name,
         # A server's description may have characters that no request can carry.
-        description=storable(tool.description or ""),
-        input_schema=storable_json(tool.input_schema),
+        description=storable(tool.description or "")[: limits.max_description_chars],
+        input_schema=schema.schema,
         idempotent=read_only or (hints is not None and bool(hints.idempotent_hint)),
         read_only=read_only,
     )

@@ -18,6 +18,7 @@ from nova_workers.engines.native.search import Search
 from nova_workers.engines.native.shell import Shell
 from nova_workers.engines.native.web import fetch_tool
 from nova_workers.engines.spans import tool_span
+from nova_workers.engines.tool_schemas import LeftOutTool, missing_note
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 
@@ -146,21 +147,37 @@ class TurnTools:
     def __init__(self, native: Toolset, toolbox: Toolbox) -> None:
         self.native = native
         self._toolbox = toolbox
+        self._refused: dict[str, LeftOutTool] = {}
 
     async def connect(self) -> Mapping[str, ToolDefinition]:
         """Connect to the servers, and return all tools by name, in a stable order. Raises what `Toolbox` raises."""
-        return {**self.native.definitions(), **await self._toolbox.connect()}
+        tools = {**self.native.definitions(), **await self._toolbox.connect()}
+        return {name: tool for name, tool in tools.items() if name not in self._refused} if self._refused else tools
+
+    def leave_out(self, name: str, why: str) -> bool:
+        """Leave out a tool from now on, which the provider refused. Return whether there was one of this name."""
+        if name in self._refused or name not in (self.offered or ()):
+            return False
+        self._refused[name] = LeftOutTool(name, why)
+        return True
+
+    @property
+    def left_out(self) -> tuple[LeftOutTool, ...]:
+        """Tools that the model does not get: the provider refused them, or would."""
+        return (*self._toolbox.left_out, *self._refused.values())
+
+    @property
+    def missing(self) -> str | None:
+        """A note to the model about tools that are missing; None if there are all."""
+        return missing_note(self._toolbox.unreachable, self.left_out)
 
     @property
     def offered(self) -> tuple[str, ...] | None:
         """Names of all tools; None before the first `connect`."""
         offered = self._toolbox.offered
-        return None if offered is None else (*self.native.definitions(), *offered)
-
-    @property
-    def unreachable(self) -> tuple[str, ...]:
-        """Names of the servers that did not answer."""
-        return self._toolbox.unreachable
+        if offered is None:
+            return None
+        return tuple(name for name in (*self.native.definitions(), *offered) if name not in self._refused)
 
     async def is_idempotent(self, name: str) -> bool:
         """Return whether the tool declares that it may be run again."""

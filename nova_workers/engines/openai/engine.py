@@ -29,6 +29,7 @@ from nova_workers.engines.openai.provider import OpenAIProvider
 from nova_workers.engines.openai.responder import OpenAIResponder, Reading
 from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
+from nova_workers.engines.tool_schemas import OPENAI, OPENAI_COMPATIBLE, ToolLimits
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
 from nova_workers.errors import EngineFailure
 
@@ -87,7 +88,7 @@ class OpenAIEngine:
         self._reading = Reading(max_tokens, first_byte_timeout_s)
         self._native = native or NativeTools()
         self._connections = connections or ConnectionPool()
-        self._turns = ToolTurns(self.name, self._native, self._connections)
+        self._turns = ToolTurns(self.name, self._native, self._connections, limits=self._tool_limits)
         self._refused = RefusedOptions()
         self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
@@ -142,6 +143,11 @@ class OpenAIEngine:
     def _models(self, options: EngineOptions) -> list[str]:
         fallbacks = options.fallback_models if self._fallbacks is None else self._fallbacks
         return [self._catalog.id(model) for model in (options.model or _DEFAULT_MODEL, *fallbacks)]
+
+    def _tool_limits(self, options: EngineOptions) -> ToolLimits:
+        """Return what all servers take that the turn may use."""
+        providers = [self._catalog.target(model).provider for model in self._models(options)]
+        return OPENAI if any(provider.is_openai for provider in providers) else OPENAI_COMPATIBLE
 
     def _refusal(self, options: EngineOptions) -> EngineError | None:
         """Return why the turn cannot be run as asked, before anything is spent."""

@@ -16,7 +16,7 @@ from nova_workers.engines.openai.chat_reader import ChatReader
 from nova_workers.engines.openai.chat_request import chat_body
 from nova_workers.engines.openai.clients import Clients
 from nova_workers.engines.openai.failures import broken, failure_of, refused_option
-from nova_workers.engines.openai.names import ToolNames
+from nova_workers.engines.openai.names import ToolNames, wire_name
 from nova_workers.engines.openai.provider import WireForm
 from nova_workers.engines.openai.responses_reader import ResponsesReader
 from nova_workers.engines.openai.responses_request import responses_body
@@ -24,8 +24,8 @@ from nova_workers.engines.openai.stream import JsonStream, WireFailed
 from nova_workers.engines.openai.wire import Answered, Reader, TurnRequest
 from nova_workers.engines.resilience import CHARS_A_TOKEN, AttemptFailed, ModelLimits, Route, TokenEstimate
 from nova_workers.engines.spans import model_span
-from nova_workers.engines.tool_turns import OfferedTools
-from nova_workers.engines.turn import Ask, Draft, Response
+from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
+from nova_workers.engines.turn import Ask, Draft, Response, ToolRefused
 from nova_workers.engines.verdicts import found_in_reading
 from nova_workers.errors import EngineFailure
 
@@ -118,7 +118,7 @@ class OpenAIResponder:
             is_marked = await self._stream(turn, route, ask, draft, reader)
             return reader.answered(is_marked=is_marked)
         except EngineFailure as failure:
-            raise found_in_reading(failure) from failure.__cause__
+            raise self._tool_refusal(failure, turn) or found_in_reading(failure) from failure.__cause__
         finally:
             # Also of a response that was stopped or broke off.
             draft.model = reader.model or turn.target.model
@@ -204,11 +204,17 @@ class OpenAIResponder:
                 self._options,
                 tuple(tools.values()),
                 ToolNames(tools),
-                self._tools.unreachable,
+                self._tools.missing,
                 self._reading.max_tokens,
                 len(self._options.history),
             )
         return turn
+
+    def _tool_refusal(self, failure: EngineFailure, turn: TurnRequest) -> ToolRefused | None:
+        refusal = tool_refusal(failure, {wire_name(tool.name): tool.name for tool in turn.tools}, self._tools)
+        if refusal is not None:
+            self._turns.clear()
+        return refusal
 
     def _usage(self, turn: TurnRequest, reader: Reader, ask: Ask, draft: Draft) -> TokenUsage:
         """Return what the provider counted; an estimate where a response began and the provider sent no counts."""

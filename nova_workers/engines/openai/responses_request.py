@@ -72,23 +72,18 @@ def _tool(tool: ToolDefinition) -> JsonObject:
         "type": "function",
         "name": wire_name(tool.name),
         "description": tool.description,
-        "parameters": {"properties": {}, **tool.input_schema},
+        "parameters": tool.input_schema,
         # Strict mode refuses most schemas of tools. What a call contains is checked before the tool runs.
         "strict": False,
     }
 
 
 def _answer_format(turn: TurnRequest) -> JsonObject | None:
-    schema = turn.options.output_schema
-    match turn.target.provider.structured_output:
-        case _ if schema is None:
-            return None
-        case "json_schema":
-            return {"type": "json_schema", **answer_schema(schema, strict=is_strict(schema))}
-        case "json_object":
-            return {"type": "json_object"}
-        case "none":
-            return None
+    enforced = turn.enforced_schema
+    if enforced is not None:
+        return {"type": "json_schema", **answer_schema(enforced, strict=is_strict(enforced))}
+    asks = turn.options.output_schema is not None and turn.target.provider.structured_output == "json_object"
+    return {"type": "json_object"} if asks else None
 
 
 def _items(turn: TurnRequest, messages: Sequence[Message]) -> Iterator[JsonObject]:

@@ -11,7 +11,7 @@ from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Target
 from nova_workers.engines.openai.names import ToolNames
 from nova_workers.engines.openai.provider import ReasoningEffort
-from nova_workers.engines.tool_turns import unreachable_note
+from nova_workers.engines.tool_schemas import NOT_AT_ROOT
 from nova_workers.engines.turn import Draft, Ending
 from nova_workers.engines.turn.answer import answer_request
 
@@ -30,6 +30,7 @@ class TurnRequest:
     """What all requests of a turn to one model share.
 
     Attributes:
+        missing: A note to the model about missing tools.
         history: How many of the messages are older than the turn.
     """
 
@@ -37,7 +38,7 @@ class TurnRequest:
     options: EngineOptions
     tools: tuple[ToolDefinition, ...]
     names: ToolNames
-    unreachable: tuple[str, ...]
+    missing: str | None
     default_max_tokens: int
     history: int
 
@@ -46,11 +47,20 @@ class TurnRequest:
         """The system prompt."""
         options = self.options
         parts = [options.system_prompt or ""]
-        if options.output_schema is not None and self.target.provider.structured_output != "json_schema":
+        if options.output_schema is not None and self.enforced_schema is None:
             parts.append(answer_request(options.output_schema))
-        if self.unreachable:
-            parts.append(unreachable_note(self.unreachable))
+        if self.missing:
+            parts.append(self.missing)
         return "\n\n".join(part for part in parts if part.strip())
+
+    @property
+    def enforced_schema(self) -> Mapping[str, Any] | None:
+        """The schema of the answer for the provider to enforce; None if there is none, or none that it takes."""
+        schema = self.options.output_schema
+        if schema is None or self.target.provider.structured_output != "json_schema":
+            return None
+        is_object = schema.get("type") == "object" and not any(keyword in schema for keyword in NOT_AT_ROOT)
+        return schema if is_object else None
 
     @property
     def effort(self) -> ReasoningEffort | None:

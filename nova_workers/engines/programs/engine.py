@@ -63,7 +63,7 @@ class ProgramEngine:
         self._shared = Shared(vendor, settings, models, request_timeout_s, asyncio.Semaphore(settings.max_processes))
         self._native = native or NativeTools()
         self._connections = connections or ConnectionPool()
-        self._turns = ToolTurns(self.name, self._native, self._connections)
+        self._turns = ToolTurns(self.name, self._native, self._connections, limits=lambda _: vendor.limits)
         self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
     async def run(  # noqa: PLR0917 - the contract's signature

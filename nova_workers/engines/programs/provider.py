@@ -28,8 +28,8 @@ from nova_workers.engines.programs.transcript import prompt_of
 from nova_workers.engines.programs.vendor import ProgramSettings, Request, Vendor, find_program
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
 from nova_workers.engines.spans import model_span
-from nova_workers.engines.tool_turns import OfferedTools, unreachable_note
-from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
+from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
+from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome, ToolRefused
 from nova_workers.engines.turn.answer import answer_request
 from nova_workers.errors import EngineFailure
 
@@ -94,9 +94,9 @@ class ProgramProvider:
             with model_span(self.name, route.model) as span_answered:
                 response = await self._read(run, ask, draft)
                 span_answered(response.usage, route.model)
-        except EngineFailure:
+        except EngineFailure as failure:
             await self._leave()
-            raise
+            raise await self._tool_refusal(failure) or failure from failure
         except BaseException:
             # A subagent was stopped whose turn goes on. The end of that turn ends the program.
             run.freeze()
@@ -153,6 +153,10 @@ class ProgramProvider:
             raise
         return run
 
+    async def _tool_refusal(self, failure: EngineFailure) -> ToolRefused | None:
+        names = {name: name for name in await self._tools.connect()}
+        return tool_refusal(failure, names, self._tools, numbered=self._shared.vendor.keeps_order)
+
     async def _leave(self) -> None:
         run, self._run = self._run, None
         if run is not None:
@@ -165,8 +169,8 @@ class ProgramProvider:
         parts = [options.system_prompt or ""]
         if schema is not None and not enforced:
             parts.append(answer_request(schema))
-        if self._tools.unreachable:
-            parts.append(unreachable_note(self._tools.unreachable))
+        if self._tools.missing:
+            parts.append(self._tools.missing)
         return Request(
             program=program,
             model=route.model,

@@ -13,6 +13,7 @@ from nova_workers.engines.programs.frames import Frame
 from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.programs.transcript import Prompt
+from nova_workers.engines.tool_schemas import ToolLimits
 from nova_workers.engines.verdicts import Verdict
 from nova_workers.errors import EngineFailure
 
@@ -84,6 +85,16 @@ class Vendor(Protocol):
     @property
     def key_variable(self) -> str:
         """The vendor's variable for the key."""
+        ...
+
+    @property
+    def limits(self) -> ToolLimits:
+        """What the provider of its models takes of a tool list."""
+        ...
+
+    @property
+    def keeps_order(self) -> bool:
+        """Whether the provider gets the tools of the bridge in their order, and no others."""
         ...
 
     def enforces(self, schema: Mapping[str, Any]) -> bool:

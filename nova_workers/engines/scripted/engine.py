@@ -75,7 +75,8 @@ class ScriptedEngine:
             with Interruption(abort, options.timeout_s) as interruption:
                 # Only the message can contain a script, and an echo repeats the user's text.
                 plain = replace(options, event_context=None)
-                turn = Turn(responder, tools, plain, listener, interruption)
+                left_out = None if toolbox is None else lambda: toolbox.left_out
+                turn = Turn(responder, tools, plain, listener, interruption, left_out=left_out)
                 result = await turn.play(content, provider=self.name)
             return replace(result, tools_available=() if toolbox is None else toolbox.offered)
         finally:

@@ -11,6 +11,7 @@ from nova_workers.engines.turn.seam import (
     Responder,
     Response,
     ToolOutcome,
+    ToolRefused,
     Tools,
 )
 from nova_workers.engines.turn.tally import Budget
@@ -26,6 +27,7 @@ __all__ = [
     "Responder",
     "Response",
     "ToolOutcome",
+    "ToolRefused",
     "Tools",
     "Turn",
     "TurnStopped",

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 import structlog
@@ -17,14 +17,15 @@ from nova_workers.contracts.engine import (
     StopReason,
     TurnListener,
 )
-from nova_workers.contracts.refusals import LeftOut
+from nova_workers.contracts.refusals import LeftOut, note_for_tools
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.engines.tool_schemas import LeftOutTool, listed
 from nova_workers.engines.turn.answer import AnswerCheck
 from nova_workers.engines.turn.calls import CallRunner
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.turn.interruption import Interruption, ReasoningClock, TurnStopped
 from nova_workers.engines.turn.refusals import Refusals
-from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, Tools
+from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, ToolRefused, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
 from nova_workers.engines.turn.tally import STOP_REASONS, Budget, Tally, stopped_because
 from nova_workers.errors import EngineFailure
@@ -33,6 +34,8 @@ __all__ = ["Turn"]
 
 _log = structlog.get_logger(__name__)
 
+_MAX_TOOL_REFUSALS = 20
+"""Limit of tools that a provider refuses one after the other in a turn. Each costs a request."""
 THINKING_DELAY_S = 0.5
 """Delay before `on_thinking` after tool results: the model mostly answers sooner."""
 
@@ -63,6 +66,7 @@ class Turn:
         budget: Budget | None = None,
         reads_only: Callable[[str], bool] | None = None,
         has_begun: Callable[[str], bool] = _surely,
+        left_out: Callable[[], Sequence[LeftOutTool]] | None = None,
         defers: bool = True,
     ) -> None:
         """Set up the turn.
@@ -76,6 +80,7 @@ class Turn:
             budget: None creates one from the options.
             reads_only: Returns whether a tool is known to be read-only: its calls may start while the response streams.
             has_begun: Returns whether a call that runs may have begun, by its id.
+            left_out: Returns the tools that the model does not get; None reports none.
             defers: Whether the turn may stop for a deferred call.
         """
         self._responder = responder
@@ -95,6 +100,8 @@ class Turn:
         )
         self._reasoning = ReasoningClock(options.reasoning_timeout_s, interruption)
         self._tools = tools
+        self._left_out = left_out
+        self._tools_reported = self._tool_refusals = 0
         self.conversation: list[Message] = []
         """Every message so far, with a note instead of each block that the provider refused."""
         self._steering: tuple[Message, ...] = ()
@@ -130,6 +137,7 @@ class Turn:
                         messages = self.conversation if self._refusals is None else self._refusals.messages
                         async with self._waiting(draft):
                             response = await self._responder.respond(Ask(messages, self._index, steering), draft)
+                        await self._report_tools()
                     if self._refusals is not None:
                         await self._leave_out(self._refusals.accept())
                     reason = await self._process_response(response, draft.extra_usage)
@@ -212,12 +220,26 @@ class Turn:
                 raise self._refusals.first or refusal from None
             _log.warning("model_refused_content", error=refusal.message)
             await self._leave_out(left_out)
+        except ToolRefused as refusal:
+            # It is left out already.
+            self._tool_refusals += 1
+            if self._tool_refusals > _MAX_TOOL_REFUSALS:
+                raise
+            _log.warning("model_refused_tool", error=refusal.message)
         finally:
             draft.cancel_announcement()
 
     async def _leave_out(self, left_out: tuple[LeftOut, ...]) -> None:
         if left_out:
             await self._listener.on_content_refused(left_out)
+
+    async def _report_tools(self) -> None:
+        """Report the tools that were left out since the last time."""
+        left_out = () if self._left_out is None else self._left_out()
+        fresh, self._tools_reported = left_out[self._tools_reported :], len(left_out)
+        if fresh:
+            tools: ContentBlock = {"type": "tool", "names": [tool.name for tool in fresh]}
+            await self._leave_out((LeftOut(tools, note_for_tools(listed(fresh))),))
 
     def _announce_thinking(self) -> asyncio.TimerHandle | None:
         if self._tally.model_calls == 0:

@@ -16,7 +16,18 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
 from nova_workers.errors import EngineFailure, Outage
 
-__all__ = ["Ask", "BlockPlace", "ContentRefused", "Draft", "Ending", "Responder", "Response", "ToolOutcome", "Tools"]
+__all__ = [
+    "Ask",
+    "BlockPlace",
+    "ContentRefused",
+    "Draft",
+    "Ending",
+    "Responder",
+    "Response",
+    "ToolOutcome",
+    "ToolRefused",
+    "Tools",
+]
 
 Ending = Literal["end", "tools", "resume", "max_tokens"]
 """How a response ended: complete; with tool calls; to be sent back so that the provider continues; cut off."""
@@ -199,6 +210,13 @@ class ContentRefused(EngineFailure):
         self.too_large = too_large
 
 
+class ToolRefused(EngineFailure):
+    """The provider refused a request because of a tool, which is left out from now on: the request can go again."""
+
+    def __init__(self, message: str, /) -> None:
+        super().__init__(message, kind="model_error", retryable=False)
+
+
 class Responder(Protocol):
     """The turn's interface to one model."""
 
@@ -207,6 +225,7 @@ class Responder(Protocol):
 
         Raises:
             ContentRefused: The provider refused a block of the conversation.
+            ToolRefused: The provider refused a tool.
             EngineFailure: There is no complete response; `draft` holds the part that arrived.
         """
         ...

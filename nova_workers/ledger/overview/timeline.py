@@ -17,6 +17,7 @@ from nova_workers.contracts.http.overview.timeline import (
     TimelineStep,
 )
 from nova_workers.contracts.http.wire import RunError, UsageView
+from nova_workers.contracts.refusals import about_tools
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
@@ -85,6 +86,7 @@ SELECT r.id, r.thread_id, r.agent_id, r.agent_version, r.turn_id, r.parent_run_i
        (SELECT count(*)::int FROM run_attempts a WHERE a.run_id = r.id AND a.ended = 'lost') AS losses,
        COALESCE(t.steps, 0) AS steps, COALESCE(t.tool_call_count, 0) AS call_count, t.input_tokens, t.output_tokens,
        t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd::float8 AS cost_usd,
+       ARRAY(SELECT n.value FROM jsonb_each_text(t.refused_blocks) n) AS left_out,
        {_LISTS}
   FROM runs r LEFT JOIN turns t ON t.id = r.turn_id
  WHERE r.tenant_id = :tenant_id AND r.id = :run_id
@@ -168,6 +170,8 @@ async def load_timeline(
             "run_id": row["id"],
             "error": error,
             "usage": None if usage is None else _view(usage),
+            "content_left_out": [note for note in row["left_out"] if not about_tools(note)],
+            "tools_left_out": [note for note in row["left_out"] if about_tools(note)],
             "step_count": row["steps"],
             "steps": steps,
             "attempts": attempts,

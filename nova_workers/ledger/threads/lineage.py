@@ -7,7 +7,10 @@ by turn.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from nova_workers.contracts.http.wire import MessageView, RunError, ToolCallView, TurnView, UsageView
+from nova_workers.contracts.refusals import about_tools
 from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection, Row
 
@@ -159,7 +162,7 @@ async def restore_content(connection: Connection, tenant_id: str, thread_id: str
     row = await connection.fetchrow(_RESTORE, tenant_id=tenant_id, thread_id=thread_id, turn_id=turn_id)
     if row is None:
         raise NotFound(f"There is no turn {turn_id!r} in the history of thread {thread_id!r}.")
-    return list((row["refused_blocks"] or {}).values())
+    return [note for note in (row["refused_blocks"] or {}).values() if not about_tools(note)]
 
 
 def _message(row: Row) -> MessageView:
@@ -178,6 +181,7 @@ def _turn(row: Row) -> TurnView:
     error = None
     if row["error_kind"] is not None:
         error = RunError(kind=row["error_kind"], message=row["error_message"] or "", retryable=False)
+    left_out: Collection[str] = (row["refused_blocks"] or {}).values()
     return TurnView(
         id=row["id"],
         thread_id=row["thread_id"],
@@ -198,7 +202,8 @@ def _turn(row: Row) -> TurnView:
         permissions_used=row["permissions_used"],
         source_event_id=row["source_event_id"],
         workspace_path=row["workspace_path"],
-        content_left_out=list((row["refused_blocks"] or {}).values()),
+        content_left_out=[note for note in left_out if not about_tools(note)],
+        tools_left_out=[note for note in left_out if about_tools(note)],
         steps=row["steps"],
         tool_calls=[ToolCallView.model_validate(call) for call in row["calls"]],
         usage=UsageView(

@@ -22,7 +22,7 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.orchestration import TASK_COMPLETE
-from nova_workers.contracts.refusals import LeftOut
+from nova_workers.contracts.refusals import LeftOut, about_tools
 from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval, detail_of
@@ -288,6 +288,10 @@ class TurnRecorder(TurnListener):
 
     async def on_content_refused(self, left_out: tuple[LeftOut, ...]) -> None:
         """Record that later requests omit blocks. Raises `RunLost`."""
+        # An earlier attempt may have recorded that the same tools are missing.
+        left_out = tuple(each for each in left_out if not about_tools(each.note) or each.key not in self.refused)
+        if not left_out:
+            return
         refused = {each.key: each.note for each in left_out}
         self.refused = {**self.refused, **refused}
 

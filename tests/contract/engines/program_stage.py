@@ -24,6 +24,8 @@ _OF_CODEX = frozenset(
         "test_a_resumed_turn_keeps_counting_steps_and_calls",
         "test_a_stop_verdict_ends_the_turn_at_the_boundary",
         "test_a_tool_is_called_and_its_result_is_sent_back",
+        "test_a_tool_that_the_provider_refuses_is_left_out_and_the_turn_goes_on",
+        "test_odd_schemas_are_sent_in_a_form_that_the_provider_takes",
         "test_a_tool_that_takes_too_long_is_stopped_and_the_model_gets_an_error",
         "test_a_turn_that_waits_too_long_for_its_model_ends_as_timeout",
         "test_an_abort_during_a_commit_lets_the_commit_end",
@@ -39,6 +41,7 @@ _OF_CODEX = frozenset(
 conversation as the provider's messages; and each turn starts a program."""
 _OF_GEMINI = frozenset(
     {
+        "test_a_tool_that_the_provider_refuses_is_left_out_and_the_turn_goes_on",
         "test_a_refused_call_does_not_run_and_the_model_gets_the_reason",
         "test_calls_of_one_step_run_concurrently",
         "test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript",

@@ -43,11 +43,11 @@ async def test_the_request_marks_the_stable_prefix_for_the_cache(
             "cache_control": {"type": "ephemeral"},
             "system": [{"type": "text", "text": "Be kind", "cache_control": {"type": "ephemeral"}}],
             "tools": [
-                {"name": "add", "description": "Does add.", "input_schema": {"type": "object"}},
+                {"name": "add", "description": "Does add.", "input_schema": {"type": "object", "properties": {}}},
                 {
                     "name": "count",
                     "description": "Does count.",
-                    "input_schema": {"type": "object"},
+                    "input_schema": {"type": "object", "properties": {}},
                     "cache_control": {"type": "ephemeral"},
                 },
             ],

@@ -11,8 +11,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from nova_workers import child_process
-from nova_workers.contracts.engine import StdioMcpServer
+from nova_workers.contracts.engine import StdioMcpServer, ToolCall
 from nova_workers.engines.mcp.connection import ServerConnection
+from nova_workers.engines.mcp.pool import ConnectionPool
+from nova_workers.engines.mcp.toolbox import Toolbox
 from tests.requirements import proves
 from tests.support.loop_watch import watched_loop
 
@@ -49,6 +51,27 @@ async def test_a_server_with_too_many_tools_is_refused(mode: str) -> None:
             await connection.list_tools()
     finally:
         await connection.close()
+
+
+@proves("engine.tool-schemas")
+async def test_a_tool_that_mcp_does_not_permit_costs_no_other_tool() -> None:
+    pool = ConnectionPool()
+    toolbox = Toolbox({"odd": _hostile("odd")}, pool=pool)
+    try:
+        tools = await toolbox.connect()
+        assert {name: list(tool.input_schema["properties"]) for name, tool in tools.items()} == {
+            "union": ["a", "b"],
+            "text": [],
+            "none": [],
+            "properties": ["a_b"],
+            "good": [],
+        }
+        assert (toolbox.left_out, toolbox.unreachable) == ((), ())
+        assert toolbox.reads_only("good")
+        assert not (await toolbox.call(ToolCall("1", "properties", {"a_b": 1}, step=0, sequence=0))).failed
+    finally:
+        await toolbox.close()
+        await pool.close()
 
 
 @proves("security.mcp")

@@ -62,7 +62,7 @@ for line in sys.stdin:
     about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "nonsense", "version": "1"}}
     answers = {
         "initialize": {"protocolVersion": version, **about},
-        "tools/list": {"tools": [{"name": "a tool without a schema"}]},
+        "tools/list": {"tools": "many"},
     }
     if asked.get("method") in answers:
         answer = {"result": answers[asked["method"]]}

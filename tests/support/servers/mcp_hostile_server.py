@@ -3,7 +3,8 @@
 ``schema``: the schema of its tool's results takes exponential time; ``line``: a call is answered with an endless line;
 ``flood``: endless lines that answer nothing; ``stderr``: an endless line of its log; ``tools``: it lists 30,000 tools;
 ``pages``: it lists tools in pages without end; ``number``: a schema and a result hold a number beyond 64 bits;
-``child``: a call starts a child that keeps standard output open, and returns its process id.
+``odd``: it lists tools that MCP does not permit; ``child``: a call starts a child that keeps standard output open, and
+returns its process id.
 It is written in bare JSON-RPC.
 """
 
@@ -14,6 +15,17 @@ import sys
 from typing import Any
 
 SCHEMA = {"type": "object", "properties": {"text": {"pattern": "^(a|a)*$"}}}
+
+
+ODD: list[Any] = [
+    {"name": "union", "inputSchema": {"oneOf": [{"properties": {"a": {}}, "required": ["a"]}, {"required": ["b"]}]}},
+    {"name": "text", "inputSchema": "string"},
+    {"name": "none", "title": 5, "annotations": "yes", "_meta": [], "outputSchema": {"type": "array"}},
+    {"name": "properties", "inputSchema": {"type": "object", "properties": {"a b": True}}, "icons": 1},
+    {"name": 5, "inputSchema": {"type": "object"}},
+    "tool",
+    {"name": "good", "inputSchema": {"type": "object"}, "annotations": {"readOnlyHint": True}},
+]
 
 
 def tool(name: str) -> dict[str, Any]:
@@ -31,6 +43,8 @@ def answer(mode: str, method: str, params: dict[str, Any]) -> dict[str, Any]:
             return {"tools": [tool(f"t{number}") for number in range(30_000)]}
         if mode == "pages":
             return {"tools": [tool(f"t{params.get('cursor', 0)}")], "nextCursor": str(int(params.get("cursor", 0)) + 1)}
+        if mode == "odd":
+            return {"tools": ODD}
         if mode == "number":
             too_large = {"type": "object", "properties": {"n": {"maximum": 1 << 64}}}
             schemas = {"work": too_large, "other": {"type": "object"}}

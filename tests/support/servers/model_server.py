@@ -18,7 +18,7 @@ from typing import Any
 
 from tests.support.servers.dialects import Dialect, dialect_of
 from tests.support.servers.replies import Drop, Hang, Part, Reply, Status, Stream
-from tests.support.servers.strict import refusal_of
+from tests.support.servers.strict import refusal_of, refusal_of_tool
 from tests.support.servers.wire import chunk, event
 
 __all__ = ["Asks", "Drop", "Hang", "ModelServer", "Part", "Reply", "Status", "Stream", "model_server"]
@@ -45,6 +45,8 @@ class ModelServer:
         self.connections = 0
         self.refused: list[str] = []
         """Why requests were refused that no provider would take."""
+        self.refuses_tool: str | None = None
+        """A tool because of which a request is refused, although nothing is wrong with it."""
         self.may_refuse = False
         """Whether the test sends such requests on purpose."""
         self.left = asyncio.Event()
@@ -100,6 +102,8 @@ class ModelServer:
         refusal = refusal_of(path, headers, body, len(raw))
         if refusal is not None:
             self.refused.append(refusal.message)
+        if refusal is None and self.refuses_tool is not None:
+            refusal = refusal_of_tool(path, body, self.refuses_tool)
         reply = refusal or self._next(headers, body, speaks)
         if isinstance(reply, Drop):
             return False

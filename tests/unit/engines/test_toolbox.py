@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -9,10 +11,13 @@ import pytest
 from mcp.server import Server
 from mcp.types import Tool
 
-from nova_workers.contracts.engine import InProcessMcpServer, McpServer, StdioMcpServer
+from nova_workers.contracts.engine import InProcessMcpServer, McpServer, StdioMcpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox
+from nova_workers.engines.tool_schemas import ToolLimits
+from nova_workers.errors import ToolFailure
+from tests.requirements import proves
 
 LONG = "x" * 200
 
@@ -83,3 +88,26 @@ async def test_expired_entries_of_unused_servers_are_removed() -> None:
             await pool.take("away", StdioMcpServer("/no/such", args=(str(number),)))
     assert len(pool._avoided) == 1  # pyright: ignore[reportPrivateUsage] - nothing else tells
     await pool.close()
+
+
+@proves("engine.tool-schemas")
+async def test_tools_beyond_the_providers_limits_are_left_out_and_those_of_the_fleet_last(pool: ConnectionPool) -> None:
+    child = StdioMcpServer(sys.executable, ("-m", "tests.support.servers.mcp_stdio_server"), cwd=os.getcwd())
+    toolbox = Toolbox({"child": child, "s": ours("a", "b", "c")}, pool=pool, limits=ToolLimits(max_tools=4))
+    try:
+        tools = await toolbox.connect()
+        assert list(tools)[1:] == ["a", "b", "c"]
+        assert len(tools) == 4
+        assert {tool.why for tool in toolbox.left_out} == {"the model provider takes at most 4 tools"}
+        with pytest.raises(ToolFailure, match=f"There is no tool {toolbox.left_out[0].name!r}"):
+            await toolbox.call(ToolCall("1", toolbox.left_out[0].name, {}, step=0, sequence=0))
+    finally:
+        await toolbox.close()
+
+
+@proves("engine.tool-schemas")
+async def test_definitions_that_are_too_long_together_are_left_out(pool: ConnectionPool) -> None:
+    toolbox = Toolbox({"s": ours("a" * 100, "b", "c" * 100)}, pool=pool, limits=ToolLimits(max_total_bytes=300))
+    assert list(await toolbox.connect()) == ["a" * 100, "b"]
+    assert [tool.why for tool in toolbox.left_out] == ["all tools together are longer than 300 bytes"]
+    await toolbox.close()

@@ -198,6 +198,10 @@ class RunTimeline(View):
     error: RunError | None
     usage: UsageView | None
     """Of all steps so far."""
+    content_left_out: list[str] = Field(default_factory=list[str])
+    """The notes that the model gets in place of content that its provider refused."""
+    tools_left_out: list[str] = Field(default_factory=list[str])
+    """Notes about tools that the model does not get, with the reasons."""
     step_count: int
     call_count: int
     losses: int

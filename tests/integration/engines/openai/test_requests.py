@@ -168,6 +168,17 @@ async def test_a_schema_that_strict_mode_cannot_express_is_sent_without_it(
     assert not server.requests[0]["response_format"]["json_schema"]["strict"]
 
 
+@pytest.mark.parametrize("api", ["chat", "responses"])
+async def test_a_schema_that_is_no_object_is_asked_for_in_words(
+    server: ModelServer, make_engine: MakeEngine, api: WireForm
+) -> None:
+    server.reply(Stream((Part("text", ["[3]"]),)))
+    schema = {"type": "array", "items": {"type": "integer"}}
+    result = await make_engine(api).run("hi", EngineOptions(model="local/m", output_schema=schema), "sandbox")
+    assert (result.error, result.output) == (None, [3])
+    assert "fulfils this JSON schema" in str(server.requests[0])
+
+
 @pytest.mark.parametrize(("mode", "sent"), [("json_object", {"type": "json_object"}), ("none", None)])
 async def test_a_server_without_schemas_is_asked_in_words_and_checked(
     server: ModelServer, make_engine: MakeEngine, mode: str, sent: Any

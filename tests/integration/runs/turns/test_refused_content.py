@@ -12,6 +12,7 @@ import pytest
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.runs import Submission
 from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.ledger.overview.timeline import load_timeline
 from nova_workers.ledger.threads.lineage import restore_content
 from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
@@ -79,6 +80,24 @@ async def test_a_refused_image_is_replaced_by_a_note_in_this_and_in_later_turns(
         (event,) = [event for event in events if event["type"] == "content_left_out"]
         assert (event["kind"], event["note"]) == ("image", note["text"])
     await check_any_time(harness.database)
+
+
+@proves("engine.tool-schemas")
+async def test_a_tool_that_the_provider_refuses_is_named_to_readers_and_stays_in_the_ledger(
+    harness: Harness, server: ModelServer
+):
+    await harness.add_agent("writer", {"name": "Writer", "engine": "anthropic", "capabilities": {"notes": {}}})
+    server.refuses_tool = "note_create"
+    server.reply(Stream((Part("text", ["So."]),)))
+    run = await harness.submit("hi", agent_id="writer")
+    await harness.settle(harness.worker())
+    assert await harness.status(run.run_id) == "succeeded"
+    for events in (await events_of(harness, run.run_id), await replay_of(harness, run.run_id)):
+        (event,) = [event for event in events if event["type"] == "content_left_out"]
+        assert (event["kind"], "note_create (the model provider refused it:" in event["note"]) == ("tool", True)
+    async with harness.database.connection() as connection:
+        timeline = await load_timeline(connection, harness.tenant_id, run.run_id, after_step=None, limit=1)
+    assert (timeline.tools_left_out, timeline.content_left_out) == ([event["note"]], [])
 
 
 @proves("engine.refused-content")

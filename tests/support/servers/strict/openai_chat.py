@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.support.servers.strict.refused import Refused, require
-from tests.support.servers.strict.tool_lists import NAME, check_functions
+from tests.support.servers.strict.tool_lists import NAME, check_answer_schema, check_functions
 
 __all__ = ["check_chat"]
 
@@ -29,6 +29,9 @@ def check_chat(body: Json) -> None:
     require(
         tools or "parallel_tool_calls" not in body, "'parallel_tool_calls' is only allowed when 'tools' are specified."
     )
+    answer: Json = body.get("response_format", {})
+    if answer.get("type") == "json_schema":
+        check_answer_schema(answer["json_schema"]["schema"])
     open_calls: list[str] = []
     for at, message in enumerate(messages):
         if message.get("role") != "tool":

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tests.support.servers.strict.refused import Refused, require
-from tests.support.servers.strict.tool_lists import NAME, check_functions
+from tests.support.servers.strict.tool_lists import NAME, check_answer_schema, check_functions
 
 __all__ = ["check_responses"]
 
@@ -24,6 +24,9 @@ def check_responses(body: Json) -> None:
     tools: list[Json] = body.get("tools", [])
     functions = [(f"tools[{at}]", tool) for at, tool in enumerate(tools) if tool.get("type") == "function"]
     check_functions(functions)
+    answer: Json = body.get("text", {}).get("format", {})
+    if answer.get("type") == "json_schema":
+        check_answer_schema(answer["schema"])
     items: list[Json] = body["input"]
     require(items, "Missing required parameter: 'input'.")
     calls: list[str] = []

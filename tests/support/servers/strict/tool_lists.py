@@ -8,7 +8,7 @@ from jsonschema.exceptions import SchemaError
 
 from tests.support.servers.strict.refused import Refused, require
 
-__all__ = ["NAME", "check_functions"]
+__all__ = ["NAME", "check_answer_schema", "check_functions"]
 
 Json = dict[str, Any]
 
@@ -38,6 +38,19 @@ def check_functions(functions: list[tuple[str, Json]]) -> None:
         strings = isinstance(function.get("description", ""), str)
         require(strings, f"Invalid type for '{where}.description': expected a string.")
         _check_schema(name or "", schema)
+
+
+def check_answer_schema(schema: Any) -> None:
+    """Check the schema of a structured answer.
+
+    Raises:
+        Refused: The provider refuses it.
+    """
+    kind = schema.get("type")
+    wanted = "schema must be a JSON Schema of 'type: \"object\"'"
+    require(kind == "object", f"Invalid schema for response_format 'answer': {wanted}, got 'type: \"{kind}\"'.")
+    top = next((keyword for keyword in _NOT_AT_TOP if keyword in schema), None)
+    require(top is None, f"Invalid schema for response_format 'answer': In context=(), '{top}' is not permitted.")
 
 
 def _check_schema(name: str, schema: Any) -> None:
