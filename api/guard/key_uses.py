@@ -41,7 +41,7 @@ class KeyUses:
                 await self.write()
             except NovaError as error:
                 # The next round writes them.
-                _log.warning("api.key_uses_not_written", error=error.message)
+                _log.warning("api.key_uses_not_written", error=str(error))
 
     async def close(self) -> None:
         """Write what was noted, for the last time: if that takes long or fails, it is lost."""

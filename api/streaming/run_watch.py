@@ -84,7 +84,7 @@ class RunWatch:
                     "run_watch.database_unavailable",
                     outage="postgres",
                     following=len(self._watchers),
-                    error=error.message,
+                    error=str(error),
                 )
             except Exception:
                 _log.exception("run_watch.failed")

@@ -73,7 +73,7 @@ class _EventStream(Response):
                 await send({"type": "http.response.body", "body": b"", "more_body": False})
         except Unavailable as error:
             # The status was already sent. A client reconnects after a stream that ends without its final event.
-            _log.warning("events.cut_short", **self._about, error=error.message)
+            _log.warning("events.cut_short", **self._about, error=str(error))
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         finally:
             self._metrics.open_streams.dec()

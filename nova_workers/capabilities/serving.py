@@ -162,7 +162,7 @@ async def _read(tool: ToolDeclaration[Any], context: CapabilityContext, given: T
 
 def _log_wait(tool: ToolDeclaration[Any], context: CapabilityContext, pause_s: float, error: Unavailable) -> None:
     _log.warning(
-        "tool_waits", outage="postgres", tool=tool.name, run_id=context.run_id, pause_s=pause_s, error=error.message
+        "tool_waits", outage="postgres", tool=tool.name, run_id=context.run_id, pause_s=pause_s, error=str(error)
     )
 
 

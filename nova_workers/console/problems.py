@@ -13,7 +13,15 @@ from starlette.types import ExceptionHandler
 from nova_workers.console.guard import HEADERS, SESSION_COOKIE, sign_in_address
 from nova_workers.console.rendering import is_fragment, render, see_other
 from nova_workers.console.state import session_of, state_of
-from nova_workers.errors import ConfigurationError, Forbidden, NovaError, Rejected, Unauthenticated, Unavailable
+from nova_workers.errors import (
+    ConfigurationError,
+    Forbidden,
+    NovaError,
+    OutcomeUnknown,
+    Rejected,
+    Unauthenticated,
+    Unavailable,
+)
 from nova_workers.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections
 
 __all__ = ["handlers", "refusal"]
@@ -35,6 +43,10 @@ async def _on_nova_error(request: Request, raised: Exception) -> Response:
         return PlainTextResponse(error.message, status_code=status)
     if isinstance(error, Forbidden):
         return render(request, "problems/forbidden.html", status=status, error=error, scope=error.fields.get("needed"))
+    if isinstance(error, OutcomeUnknown):
+        # Not a page that loads itself again, and sends the form again: a person looks first.
+        heading = "It may have been done"
+        return render(request, "problems/problem.html", status=503, error=error, heading=heading, fields=_shown(error))
     if isinstance(error, Unavailable | ConfigurationError):
         return render(
             request, "problems/unreachable.html", status=503, error=error, api_url=state_of(request).client.base_url

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_workers.contracts.orders import PolicyDocument
+from nova_workers.contracts.orders import AiWorkResultV1, PolicyDocument
 from nova_workers.errors import Conflict, InvalidInput, NotFound
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.database import Database
@@ -14,6 +14,7 @@ from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.checker import split_safe
 from nova_workers.orders.presentation import Proposal, artifacts_of
 from nova_workers.orders.sealing import OrderKeys
+from nova_workers.orders.views import OrderViews
 from nova_workers.vocabulary import ReviewVerdict
 
 __all__ = ["OrderReviews"]
@@ -26,11 +27,12 @@ class OrderReviews:
         self._database = database
         self._keys = keys
         self._notifier = notifier
+        self._views = OrderViews(keys)
 
     async def decide(
         self, tenant_id: str, trace_id: str, verdict: ReviewVerdict, *, payload: dict[str, Any] | None, by: str
-    ) -> None:
-        """End an order in review.
+    ) -> AiWorkResultV1:
+        """End an order in review, and return its result.
 
         Args:
             tenant_id: The tenant.
@@ -65,7 +67,10 @@ class OrderReviews:
                 reviewed=verdict,
                 reviewed_by=by,
             )
+            ended = await get_order(connection, tenant_id, trace_id)
+            result = await self._views.result(connection, ended, mode=None, shared=False, internal=False)
         await self._notifier.apply(trace_id, after)
+        return result
 
     async def _checked(self, tenant_id: str, trace_id: str, payload: dict[str, Any]) -> Proposal:
         """Return the payload of an edit as the proposal that it becomes, if it may become one."""

@@ -12,7 +12,7 @@ from nova_workers.orders.outcome import outcome_of, result_without_outcome
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.vocabulary import PresentationMode
 
-__all__ = ["OrderViews"]
+__all__ = ["OrderViews", "running_result"]
 
 
 class OrderViews:
@@ -26,15 +26,7 @@ class OrderViews:
     ) -> AiWorkResultV1:
         """Return the result of an order. See `Orders.result_of`."""
         if row.state == "running":
-            return AiWorkResultV1(
-                version="v1",
-                status="in_progress",
-                stop_reason="in_progress",
-                needs_human=False,
-                trace_id=row.id,
-                artifacts=[],
-                customer_safe=True,
-            )
+            return running_result(row.id)
         stored = row.outcome if row.state == "ended" else await self._draft(connection, row)
         return _result(row, stored or {}, mode=mode, shared=shared, internal=internal)
 
@@ -42,6 +34,19 @@ class OrderViews:
         order = await open_order(connection, row, self._keys)
         reason = row.stop_reason or "needs_human"
         return outcome_of(row.id, order.content, order.parts, open_draft(order), reason, in_review=True).stored()
+
+
+def running_result(trace_id: str) -> AiWorkResultV1:
+    """Return the present state of an order that runs."""
+    return AiWorkResultV1(
+        version="v1",
+        status="in_progress",
+        stop_reason="in_progress",
+        needs_human=False,
+        trace_id=trace_id,
+        artifacts=[],
+        customer_safe=True,
+    )
 
 
 def _result(

@@ -94,7 +94,7 @@ class RunExecutor:
                 tried.add(bell.thread_id)
             await self._serve_fairly(bell, tried)
         except Unavailable as error:
-            _log.warning("doorbell.waits", outage="postgres", run_id=bell.run_id, error=error.message)
+            _log.warning("doorbell.waits", outage="postgres", run_id=bell.run_id, error=str(error))
             # In this slot, so that the doorbells of a database that is away do not keep the fleet busy.
             await asyncio.sleep(_RING_AGAIN_S)
             self._parts.dispatcher.ring_runs([bell])
@@ -115,7 +115,7 @@ class RunExecutor:
         try:
             await self._work_on(bell, once=True)
         except Unavailable as error:
-            _log.warning("doorbell.waits", run_id=bell.run_id, error=error.message)
+            _log.warning("doorbell.waits", run_id=bell.run_id, error=str(error))
             await asyncio.sleep(_RING_AGAIN_S)
             self._parts.dispatcher.ring_runs([bell])
 
@@ -272,7 +272,7 @@ class RunExecutor:
             return await self._parts.fair_queue.after_cap(claim.tenant_id)
         except Unavailable as error:
             # As after a crash here, the reconciler rings for runs that now fit under the cap.
-            _log.warning("cap.doorbell_not_sent", outage="postgres", error=error.message)
+            _log.warning("cap.doorbell_not_sent", outage="postgres", error=str(error))
             return None
 
 

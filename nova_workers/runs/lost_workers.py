@@ -78,7 +78,7 @@ class LostWorkers:
                 is_away = False
             except Unavailable as error:
                 if not is_away:
-                    _log.warning("lost_workers.cannot_look", outage="postgres", error=error.message)
+                    _log.warning("lost_workers.cannot_look", outage="postgres", error=str(error))
                 is_away = True
             except Exception:  # the loop head of looks: a defect here must not leave recovery to leases for good
                 _log.exception("lost_workers.crashed")
@@ -90,7 +90,7 @@ class LostWorkers:
             if not await self._session.is_shared():
                 await self.look()
         except Unavailable as error:
-            _log.warning("lost_workers.cannot_look", error=error.message)
+            _log.warning("lost_workers.cannot_look", error=str(error))
 
     async def look(self) -> int:
         """Look once, and return how many runs were recovered.

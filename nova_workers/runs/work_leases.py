@@ -85,7 +85,7 @@ class WorkLeases(Generic[_Item]):
             except Unavailable as error:
                 if self._clock.monotonic_s() > until_s:
                     raise
-                _log.warning("work.not_settled", kind=self._kind, error=error.message)
+                _log.warning("work.not_settled", kind=self._kind, error=str(error))
                 await asyncio.sleep(_SETTLE_PAUSE_S)
 
     async def release(self, items: Sequence[_Item]) -> bool:

@@ -15,11 +15,13 @@ from nova_workers.config import TaskSettings
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.tasks import TaskView
+from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Accepted, Doorbell, Submission
 from nova_workers.errors import IllegalTransition, NotFound, Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.ledger.tasks import schedule
 from nova_workers.ledger.tasks.records import find_task, lock_tree
@@ -68,7 +70,7 @@ class TaskScheduler:
         await self._each(due, self._begin_due)
         return Ticked(len(over), len(due))
 
-    async def run_now(self, tenant_id: str, task_id: int) -> str:
+    async def run_now(self, tenant_id: str, task_id: int) -> RunView:
         """Start an invocation of a task now, even if it is not due or is parked.
 
         Returns:
@@ -86,12 +88,13 @@ class TaskScheduler:
             _check_active(task)
             run_id = await schedule.invocation_in_flight(connection, tenant_id, task_id)
             if run_id is not None:
-                return run_id
+                return await get_run(connection, tenant_id, run_id)
             accepted = await self._begin(connection, tenant_id, task, requested=True)
             if accepted is None:
                 raise NotFound(_gone(task) + " Give the task another owner.", agent_id=task.owner_agent_id)
+            run = await get_run(connection, tenant_id, accepted.run_id)
         self._dispatcher.ring_runs([accepted.doorbell])
-        return accepted.run_id
+        return run
 
     async def _each(self, tasks: Sequence[tuple[str, int]], work: _Work) -> None:
         """Process each task in its own transaction. One that fails is left to the next tick."""

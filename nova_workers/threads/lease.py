@@ -183,7 +183,7 @@ class LeaseKeeper:
             async with self._database.connection() as connection:
                 renewals = await renew_leases(connection, [run.claim for run in held], self._settings.lease_ttl_s)
         except Unavailable as error:
-            _log.warning("lease.database_unavailable", outage="postgres", held=len(held), error=error.message)
+            _log.warning("lease.database_unavailable", outage="postgres", held=len(held), error=str(error))
             return
         kept = {renewal.run_id: renewal for renewal in renewals}
         for run in held:

@@ -73,7 +73,7 @@ class WorkerProcess:
         try:
             await work
         except Unavailable as error:
-            _log.warning("task.not_done", outage="postgres", work=work.__qualname__, error=error.message)
+            _log.warning("task.not_done", outage="postgres", work=work.__qualname__, error=str(error))
 
     def heartbeat(self) -> None:
         """Record that Celery's own loop is alive."""
@@ -155,7 +155,7 @@ class WorkerProcess:
         try:
             await self.services.reconciler.ring_lost()
         except Unavailable as error:
-            _log.warning("doorbell.not_searched", outage="postgres", error=error.message)
+            _log.warning("doorbell.not_searched", outage="postgres", error=str(error))
 
     def _watch_deadline(self) -> None:
         time.sleep(self._settings.worker.drain_deadline_s)

@@ -23,6 +23,7 @@ __all__ = [
     "Guest",
     "History",
     "Hook",
+    "Once",
     "Recorder",
     "Submission",
     "ToolRun",
@@ -145,6 +146,24 @@ class Guest:
 
 
 @dataclass(frozen=True)
+class Once:
+    """A request that was sent once, without a key, and was answered.
+
+    action: What it asked for.
+    mark: Names its run.
+    is_done: Whether the ledger had it once every fault was removed.
+    """
+
+    at: float
+    action: str
+    mark: str
+    status: int
+    is_done: bool
+    code: str | None = None
+    look_up: str | None = None
+
+
+@dataclass(frozen=True)
 class Hook:
     """A request that the receiver of webhooks got."""
 
@@ -205,6 +224,7 @@ class History:
     tools: list[ToolRun] = field(default_factory=list[ToolRun])
     guests: list[Guest] = field(default_factory=list[Guest])
     guest_tools: list[ToolRun] = field(default_factory=list[ToolRun])
+    once: list[Once] = field(default_factory=list[Once])
     hooks: list[Hook] = field(default_factory=list[Hook])
     faults: list[Fault] = field(default_factory=list[Fault])
     exits: list[Exit] = field(default_factory=list[Exit])
@@ -227,6 +247,7 @@ class History:
             tools=list(_of(entries, "tool", ToolRun)),
             guests=list(_of(entries, "guest", Guest)),
             guest_tools=list(_of(entries, "guest_tool", ToolRun)),
+            once=list(_of(entries, "once", Once)),
             hooks=list(_of(entries, "hook", Hook)),
             faults=list(_of(entries, "fault", Fault)),
             exits=list(_of(entries, "exit", Exit)),

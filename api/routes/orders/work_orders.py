@@ -3,7 +3,9 @@
 from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
+import structlog
 from fastapi import APIRouter, Header, Query, Request, Response
+from redis.exceptions import RedisError
 
 from api.auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
 from api.json_body import StrictRoute
@@ -20,14 +22,18 @@ from nova_workers.contracts.http.work_orders import (
     WorkOrderView,
 )
 from nova_workers.contracts.orders import AiWorkResultV1, customer_stop
+from nova_workers.errors import Unavailable
 from nova_workers.ledger.orders.ends import read_trail
 from nova_workers.ledger.orders.records import OrderRow, get_order, list_orders
 from nova_workers.observability.tracing import current_traceparent
 from nova_workers.orders.door import AdmittedOrder
 from nova_workers.orders.policies.choosing import presentation_of
+from nova_workers.orders.views import running_result
 from nova_workers.vocabulary import OrderState
 
 __all__ = ["router"]
+
+_log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/work-orders", tags=["work orders"], route_class=StrictRoute)
 
@@ -72,19 +78,26 @@ async def submit_work_order(
         traceparent=current_traceparent(),
         key_hashes=admitted.key_hashes,
     )
-    if accepted.settled is None and "respond-async" not in (prefer or "").lower():
-        ending = await state.order_follower.wait(
-            accepted.trace_id, _until_gone(request), timeout_s=_patience_s(state, admitted)
+    try:
+        if accepted.settled is None and "respond-async" not in (prefer or "").lower():
+            ending = await state.order_follower.wait(
+                accepted.trace_id, _until_gone(request), timeout_s=_patience_s(state, admitted)
+            )
+            if ending == "gone":
+                return Response(status_code=_CLIENT_GONE)
+        result = await orders.result_of(
+            caller.tenant_id,
+            accepted.trace_id,
+            mode=presentation_of(admitted.order, admitted.policy),
+            shared=accepted.shared,
+            known=accepted.settled,
         )
-        if ending == "gone":
-            return Response(status_code=_CLIENT_GONE)
-    result = await orders.result_of(
-        caller.tenant_id,
-        accepted.trace_id,
-        mode=presentation_of(admitted.order, admitted.policy),
-        shared=accepted.shared,
-        known=accepted.settled,
-    )
+    except (Unavailable, RedisError) as error:
+        if accepted.settled is not None:
+            raise
+        # It is accepted, whatever happens later.
+        _log.warning("http_request.answered_as_accepted", trace_id=accepted.trace_id, error=str(error))
+        result = running_result(accepted.trace_id)
     return _answer(result)
 
 
@@ -125,11 +138,11 @@ async def review_work_order(
     trace_id: OrderIdPath, body: OrderReview, caller: WorkspaceCaller, state: State
 ) -> Response:
     """Decide on the outcome of an order in review, and get its result. The first decision counts."""
-    services = state.services
-    await services.order_reviews.decide(
-        caller.tenant_id, trace_id, body.verdict, payload=body.payload, by=caller.key_id
+    return _answer(
+        await state.services.order_reviews.decide(
+            caller.tenant_id, trace_id, body.verdict, payload=body.payload, by=caller.key_id
+        )
     )
-    return _answer(await services.orders.result_of(caller.tenant_id, trace_id))
 
 
 @router.get("/{trace_id}/trail", responses=problems(404, 422))

@@ -28,9 +28,7 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.ledger.write_record import name_outcome
 from nova_workers.workspace.tasks.service import PERSON
 
 __all__ = ["router"]
@@ -99,10 +97,7 @@ async def run_task(task_id: TaskIdPath, caller: WorkspaceCaller, state: State) -
 
     If a run works on it already, that one is returned.
     """
-    run_id = await state.services.task_scheduler.run_now(caller.tenant_id, task_id)
-    name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
-    async with state.services.database.connection() as connection:
-        return await get_run(connection, caller.tenant_id, run_id)
+    return await state.services.task_scheduler.run_now(caller.tenant_id, task_id)
 
 
 @router.post("/{task_id}/complete", responses=problems(404, 409, body=True))

@@ -10,6 +10,7 @@ from tests.chaos.checker import (
     answers,
     bounds,
     guests,
+    once,
     order,
     outcomes,
     service,
@@ -24,7 +25,7 @@ from tests.chaos.history import History
 
 __all__ = ["INVARIANTS", "GuestRows", "Ledger", "Violation", "load", "load_guests", "violations"]
 
-_CHECKS = (outcomes, answers, order, bounds, afterwards, tools, streams, steering, service)
+_CHECKS = (outcomes, answers, order, bounds, afterwards, tools, streams, steering, service, once)
 
 
 def violations(history: History, ledger: Ledger, of_guests: GuestRows | None = None) -> list[Violation]:

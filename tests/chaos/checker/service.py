@@ -1,4 +1,4 @@
-"""I9: no process of the fleet ends by itself, and no answer is a 500."""
+"""I9: no process of the fleet ends by itself, and no answer is a 500. See `once` for what answers say."""
 
 from __future__ import annotations
 

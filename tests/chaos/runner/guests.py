@@ -19,6 +19,7 @@ import httpx2
 from nova_workers.contracts.orders import EngineTrace, build_order
 from tests.chaos.history import Recorder
 from tests.chaos.runner.fleet import ChaosFleet
+from tests.chaos.runner.once import OnceSender
 from tests.chaos.runner.outside import GUEST_TOOL, ROLES
 
 __all__ = ["Guests"]
@@ -80,6 +81,7 @@ class Guests:
         self._stopping = asyncio.Event()
         self._tasks: list[asyncio.Task[None]] = []
         self._secret = ""
+        self._once = OnceSender(fleet, _AGENT, recorder, random.Random(rng.random()))
         headers = {"Authorization": f"Bearer {fleet.guest_key}"}
         self._http = httpx2.AsyncClient(headers=headers, timeout=_TIMEOUT_S, limits=httpx2.Limits(max_connections=None))
 
@@ -98,6 +100,7 @@ class Guests:
             work = (*work, (self._poison, 60.0))
         self._tasks = [asyncio.create_task(self._repeat(each, gap_s * self._gaps)) for each, gap_s in work]
         self._person = asyncio.create_task(self._decide())
+        self._once.start()
 
     async def stop(self) -> None:
         """Send nothing new. The person goes on to decide until `close`."""
@@ -105,6 +108,7 @@ class Guests:
         for task in self._tasks:
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._once.stop()
 
     async def close(self) -> None:
         """End."""

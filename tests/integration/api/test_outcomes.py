@@ -72,7 +72,16 @@ class _Stage:
 
     async def task(self) -> int:
         """Return a task that is open."""
-        made = await self.api.http.post("/v1/tasks", json={"title": "Work", "agent_id": "nova"})
+        made = await self.api.http.post(
+            "/v1/tasks", json={"title": "Work", "owner_agent_id": "nova", "status": "active"}
+        )
+        assert made.status_code == 201, made.text
+        return made.json()["id"]
+
+    async def trigger(self) -> str:
+        """Return a trigger that is not due."""
+        body = {"agent_id": "nova", "kind": "cron", "schedule": "0 0 1 1 *", "prompt": "Work."}
+        made = await self.api.http.post("/v1/triggers", json=body)
         assert made.status_code == 201, made.text
         return made.json()["id"]
 
@@ -201,6 +210,15 @@ def _starting(path: str = "/v1/orchestrations") -> _Request:
     return _Request(prepare, lambda stage, task: stage.post(path, {"task": f"{task} end"}), is_done)
 
 
+async def _is_fired(stage: _Stage, trigger: str) -> bool:
+    return await stage.count("trigger_id = :trigger", trigger=trigger) == 1
+
+
+async def _is_working(stage: _Stage, task: int) -> bool:
+    statement = "SELECT working_run_id IS NOT NULL FROM tasks WHERE tenant_id = :tenant_id AND id = :task"
+    return await stage.database.fetchval(statement, tenant_id=stage.api.tenant.id, task=task)
+
+
 _REQUESTS = {
     "a message": _submitting("/v1/runs"),
     "a message with a key": _submitting("/v1/runs", headers=True),
@@ -248,6 +266,8 @@ _REQUESTS = {
     ),
     "a pause": _pausing("pause"),
     "a resume": _pausing("resume"),
+    "a firing": _Request(_Stage.trigger, lambda stage, trigger: stage.post(f"/v1/triggers/{trigger}/fire"), _is_fired),
+    "a run of a task": _Request(_Stage.task, lambda stage, task: stage.post(f"/v1/tasks/{task}/run"), _is_working),
     "an orchestration": _starting(),
     "a kill": _Request(
         _Stage.orchestration, lambda stage, id: stage.post(f"/v1/orchestrations/{id}/kill", {}), _is_killed

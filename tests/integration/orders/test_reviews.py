@@ -9,6 +9,7 @@ import orjson
 import pytest
 
 from nova_workers.contracts.engine import EngineError
+from nova_workers.contracts.orders import AiWorkResultV1
 from nova_workers.errors import Conflict, InvalidInput, NotFound
 from nova_workers.ledger.orders.records import lock_order
 from tests.support.harness.orders import OrderDesk, policy, proposal
@@ -78,7 +79,7 @@ async def test_of_concurrent_decisions_one_counts(desk: OrderDesk) -> None:
         ),
         return_exceptions=True,
     )
-    assert sum(each is None for each in decided) == 1
+    assert sum(isinstance(each, AiWorkResultV1) for each in decided) == 1
     assert sum(isinstance(each, Conflict) for each in decided) == 2
 
 

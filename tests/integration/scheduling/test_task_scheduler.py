@@ -246,10 +246,10 @@ async def test_run_now_works_at_any_hour_and_on_parked_tasks(task_harness: TaskH
         await task_harness.work()
         await task_harness.pass_hour()
     await task_harness.close(task_harness.tenant_id)
-    run_id = await task_harness.scheduler.run_now(task_harness.tenant_id, task.id)
+    run_id = (await task_harness.scheduler.run_now(task_harness.tenant_id, task.id)).id
     # Repeated it is the same run, also concurrently.
     again = await asyncio.gather(*(task_harness.another().run_now(task_harness.tenant_id, task.id) for _ in range(3)))
-    assert set(again) == {run_id}
+    assert {run.id for run in again} == {run_id}
     assert [bell.run_id for bell in task_harness.harness.bells.waiting] == [run_id]
     begun = await task_harness.get(task)
     assert (begun.parked_reason, begun.idle_invocations, begun.working_run_id) == (None, 0, run_id)

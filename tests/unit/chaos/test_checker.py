@@ -10,7 +10,7 @@ import pytest
 
 from tests.chaos.checker import INVARIANTS, violations
 from tests.chaos.checker.ledger import Attempt, Call, Wait
-from tests.chaos.history import Ack, Exit, Fault, History, Hook, Recorder, Submission, ToolRun
+from tests.chaos.history import Ack, Exit, Fault, History, Hook, Once, Recorder, Submission, ToolRun
 from tests.unit.chaos.good_record import (
     LATER,
     PLANNED,
@@ -121,6 +121,9 @@ LOST_HISTORY: list[tuple[str, str, HistoryChange]] = [
     ),
     ("I9", "ended by itself", rows("exits", 0, asked=False)),
     ("I9", "was answered with 500", added("acks", Ack(second(9), "/v1/runs", status=500, code="internal_error"))),
+    ("I9", "is not", added("once", Once(second(9), "edit", "once-1", 200, is_done=False))),
+    ("I9", "and it is", added("once", Once(second(9), "cancel", "once-1", 503, is_done=True, code="unavailable"))),
+    ("I9", "nothing to look at", added("once", Once(second(9), "submit", "once-1", 503, False, "outcome_unknown"))),
 ]
 
 

@@ -2,14 +2,15 @@ import importlib
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 
 import pytest
 import typer
 
-from nova_workers.cli.app import COMMANDS, Lazy
+from nova_workers.cli.app import COMMANDS, Lazy, main
 from nova_workers.cli.records.threads import describe_block
 from nova_workers.cli.talk.send import parse_metadata
-from nova_workers.errors import InvalidInput
+from nova_workers.errors import InvalidInput, OutcomeUnknown, Unavailable
 
 _HEAVY = ("pydantic", "httpx2", "celery", "sqlalchemy", "asyncpg", "redis", "rich", "fastapi", "anthropic")
 _COUNT_HEAVY = f"""
@@ -119,3 +120,23 @@ def test_a_shell_completes_commands_options_and_their_values(shell: str, words: 
     )
     assert (done.returncode, done.stderr) == (0, "")
     assert offered in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("error", "code"),
+    [(Unavailable("Nothing was written."), 1), (OutcomeUnknown("It may have been done.", may_be_written=True), 3)],
+)
+def test_a_script_sees_whether_what_it_requested_may_have_been_done(
+    error: Unavailable, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise error
+
+    def get_command(_: object) -> Callable[..., None]:
+        return fail
+
+    monkeypatch.setattr(typer.main, "get_command", get_command)
+    with pytest.raises(SystemExit) as left:
+        main()
+    assert left.value.code == code
+    assert capsys.readouterr().err == f"nova: {error.message}\n"
