@@ -97,7 +97,10 @@ class Accumulator:
             case "signature_delta" if kind == "thinking":
                 block["signature"] = delta.signature
             case "citations_delta" if kind == "text":
-                block["citations"] = [*(block.get("citations") or ()), delta.citation.to_dict(mode="json")]
+                block["citations"] = [
+                    *(block.get("citations") or ()),
+                    delta.citation.to_dict(mode="json", warnings=False),
+                ]
             case "compaction_delta" if kind == "compaction":
                 block["content"] = delta.content
                 block["encrypted_content"] = delta.encrypted_content
@@ -108,11 +111,11 @@ class Accumulator:
         message = event.message
         self.model = bounds.name(message.model)
         self.usage = message.usage.model_copy()
-        self.content = [block.to_dict(mode="json") for block in message.content]
+        self.content = [block.to_dict(mode="json", warnings=False) for block in message.content]
 
     def _begin(self, event: BetaRawContentBlockStartEvent) -> None:
         block = event.content_block
-        self.content.append(block.to_dict(mode="json"))
+        self.content.append(block.to_dict(mode="json", warnings=False))
         if block.type == "fallback":
             # From here another model answers.
             self.model = bounds.name(block.to.model)

@@ -118,8 +118,8 @@ def _judge(error: Exception) -> Verdict:
             return OUT_OF_ORDER
         case anthropic.CredentialsError() | TypeError() if _is_about_the_key(error):
             return NO_KEY
-        case ValueError() | LookupError() | RuntimeError() | OverflowError():
-            # Otherwise the stream violates the protocol: broken JSON, or events out of order.
+        case ValueError() | LookupError() | RuntimeError() | OverflowError() | AttributeError() | TypeError():
+            # Otherwise the stream violates the protocol: broken JSON, events out of order, or values of another type.
             return INVALID if is_data_defect(error) else OUT_OF_ORDER
         case _:
             return Verdict("unknown", retryable=False, cause="request")

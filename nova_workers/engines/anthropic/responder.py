@@ -201,7 +201,8 @@ class AnthropicResponder:
             )
         failure = failure_of(error)
         if failure.kind == "unknown":
-            _log.error("model_call_failed", model=route.model, exc_info=error)
+            # No failure of the wire: it ends the attempt, with its place.
+            raise error
         return failure
 
     def _tool_refusal(self, failure: EngineFailure, request: Mapping[str, Any]) -> ToolRefused | None:

@@ -232,7 +232,9 @@ class CallRunner:
                     f"{call.tool_name} was stopped after {self._timeout_s:g} s. Whether it had an effect is not known."
                 )
             outcome = ToolOutcome((text_block(problem),), failed=True)
-        except Exception as error:
+        except BaseException as error:
+            if _ends_task(error):
+                raise
             # A tool is foreign code: whatever it raises, the turn continues and the model gets the error.
             _log.exception("tool_crashed", tool=call.tool_name, tool_call_id=call.id)
             problem = f"{call.tool_name} failed: {type(error).__name__}: {error}"
@@ -271,6 +273,14 @@ class CallRunner:
                     step.calls[at] = ended(call, outcome)
             elif not self._has_begun(call.id):
                 step.calls[at] = replace(call, status="pending", started_at=None)
+
+
+def _ends_task(error: BaseException) -> bool:
+    """Return whether the task of a call itself ends. A cancellation for which nothing asked it is the tool's error."""
+    if isinstance(error, asyncio.CancelledError):
+        task = asyncio.current_task()
+        return task is None or task.cancelling() > 0
+    return isinstance(error, GeneratorExit | KeyboardInterrupt | TurnStopped)
 
 
 def without_deferral(outcome: ToolOutcome) -> ToolOutcome:

@@ -124,7 +124,10 @@ class Draft:
         Raises:
             TurnStopped: The turn must stop. Checked here because many pieces can arrive in one network read without an
                 await.
+            EngineFailure: It is no text: SDKs do not check the types of what they stream.
         """
+        if type(text) is not str:
+            raise _no_text()
         self._pieces.append(text)
         self.cancel_announcement()
         self._on_token(text)
@@ -132,6 +135,8 @@ class Draft:
 
     def reasoning(self, text: str) -> None:
         """Forward a piece of extended thinking. Raises as `token` does."""
+        if type(text) is not str:
+            raise _no_text()
         self.cancel_announcement()
         self._reasoned = True
         self._on_reasoning(text)
@@ -172,6 +177,10 @@ class Draft:
         if self._announcement is not None:
             self._announcement.cancel()
             self._announcement = None
+
+
+def _no_text() -> EngineFailure:
+    return EngineFailure("The model provider sent a piece of text that is no text.", kind="model_error", retryable=True)
 
 
 @dataclass(frozen=True, slots=True)
