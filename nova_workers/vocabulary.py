@@ -73,6 +73,7 @@ __all__ = [
     "ResolvedWaitStatus",
     "ResourceKind",
     "RestReason",
+    "RetryRefusal",
     "ReviewVerdict",
     "Role",
     "RoleKind",
@@ -152,13 +153,18 @@ Queue = Literal[LiveQueue, "system"]
 RunSource = Literal["api", "trigger", "task", "agent", "channel", "work_order"]
 """What a run was submitted by."""
 CancelReason = Literal["cancel", "interrupt"]
-AttemptEnd = Literal["waiting", "requeued", "lost", "engine_error", "held"]
+AttemptEnd = Literal["waiting", "requeued", "lost", "engine_error", "held", "failed"]
 """How an attempt ended that did not end its run: the run waited, its worker requeued it, its lease expired, an
-exception ended it that no code expected, or its model provider could not be used."""
+exception ended it that no code expected, its model provider could not be used, or the run failed and was
+tried again."""
 HoldReason = Literal["provider"]
 """Why a queued run is held, although a worker is free."""
 OutageReason = Literal["down", "key_missing", "key_refused", "quota", "rate_limit", "model_missing"]
 """Why a model provider cannot be used. ``key_missing`` is about one worker: another one may have the key."""
+RetryRefusal = Literal["not_failed", "thread_deleted", "answered", "not_newest", "forked", "effects_open"]
+"""Why a run cannot be tried again. ``answered``: another run, an orchestration or a work order got its failure.
+``not_newest``: its thread has gone on. ``forked``: a thread continues from its turn. ``effects_open``: effects of its
+end are not done."""
 SuspendedStatus = Literal["waiting", "queued"]
 """Status of a run after its suspension. ``queued``: it was canceled meanwhile."""
 

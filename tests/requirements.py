@@ -296,6 +296,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.first-byte": "A provider that accepts and never answers times out, and the next model, if any, is used.",
     "engine.keys": "A failing key is replaced by the next in the same turn, and rests for all engines and workers.",
     "engine.probe": "A probe of a model that was down, if it is stopped, lets the next call probe at once.",
+    "runs.holds": "While a model provider cannot be used, runs wait in order, say why, and go on by themselves.",
+    "runs.retry": "A failed run is tried again as the same run, unless something was built on its failure.",
     "engine.innocent": "A conversation that a provider fails each time stops no other one.",
     "fleet.providers": "Operators see and clear each rest of a provider's key and each model that fails.",
     "engine.bounds": "Waits, counts and names that a model provider sends are bounded, in each engine.",

@@ -7,6 +7,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
 
+import structlog
+
 from nova_workers.bootstrap.deferred import DeferredEngine, Probe
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.config.models import ModelSettings
@@ -15,6 +17,8 @@ from nova_workers.engines.anthropic_probe import AnthropicProbe, Profile
 from nova_workers.errors import ConfigurationError
 
 __all__ = ["anthropic_engine", "profiles_of"]
+
+_log = structlog.get_logger(__name__)
 
 _KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 """In the order of the SDK, which sends both in the same header."""
@@ -39,6 +43,12 @@ def anthropic_engine(parts: EngineParts, *, module: str) -> Engine:
     key = next(filter(None, map(os.environ.get, _KEY_VARIABLES)), None)
     has_key = bool(names) or model.api_key is not None or key is not None
     in_files = not has_key and _has_credential_files()
+    if not has_key and not in_files and parts.settings.default_engine == "anthropic":
+        _log.warning(
+            "provider.no_key",
+            provider="anthropic",
+            advice="Set NOVA_MODEL__API_KEY or ANTHROPIC_API_KEY. Until then, runs that need it wait.",
+        )
     probe = None if in_files else _probe(model, key) if has_key else _has_no_key
     engine = DeferredEngine("anthropic", parts, module=module, probe=probe)
     if in_files:

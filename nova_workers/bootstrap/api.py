@@ -38,7 +38,7 @@ from nova_workers.orders.reviews import OrderReviews
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.secrets import OrderSecrets
 from nova_workers.runs.applying import CancelApplier
-from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.cancel import Canceller, Retrier
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
@@ -81,6 +81,7 @@ class ApiServices:
     scheduled: Scheduled
     work: Work
     canceller: Canceller
+    retrier: Retrier
     waiting: Waiting
     capabilities: DeferredRegistry
     agents: Agents
@@ -174,6 +175,7 @@ def build_api(settings: Settings) -> ApiServices:
         scheduled=scheduled,
         work=work,
         canceller=Canceller(work),
+        retrier=Retrier(work, redis),
         waiting=Waiting(database, work),
         capabilities=capabilities,
         agents=Agents(database, capabilities, ceilings),

@@ -25,6 +25,7 @@ from nova_workers.ledger.runs.filters import IS_RUNNING
 __all__ = [
     "Held",
     "count_held",
+    "hasten",
     "hold_alike",
     "hold_claimed",
     "hold_next",
@@ -99,7 +100,7 @@ RETURNING r.id
 
 _SAME = """
 r.hold IS NOT NULL AND r.status = 'queued' AND r.hold_detail ->> 'provider' = :provider
-AND (:of_all::boolean OR r.hold_detail ->> 'model' IS NOT DISTINCT FROM :model)
+AND r.hold_detail ->> 'model' IS NOT DISTINCT FROM :model
 """
 
 # A try failed: the others need not try before the time of its next one.
@@ -113,16 +114,29 @@ UPDATE runs r
  WHERE r.id = same.id
 """
 
-# A try succeeded, or a person asked for it: all may be claimed.
+# A try succeeded: all may be claimed.
 _RELEASE = f"""
 WITH same AS (
     SELECT r.id FROM runs r WHERE {_SAME} ORDER BY r.id LIMIT :limit FOR UPDATE SKIP LOCKED
 )
 UPDATE runs r
-   SET hold = NULL, held_until = CASE WHEN :granted::boolean THEN now() END, rang_at = now()
+   SET hold = NULL, held_until = NULL, rang_at = now()
   FROM same
  WHERE r.id = same.id
 RETURNING r.id, r.thread_id, r.queue
+"""
+
+# A person cleared what workers know of a provider, a model or a profile, or of all: the next try is due.
+_HASTEN = """
+WITH named AS (
+    SELECT r.id
+      FROM runs r
+     WHERE r.hold IS NOT NULL AND r.status = 'queued' AND r.held_until > now()
+       AND (:name::text IS NULL
+            OR :name IN (r.hold_detail ->> 'provider', r.hold_detail ->> 'model', r.hold_detail ->> 'profile'))
+       FOR UPDATE SKIP LOCKED
+)
+UPDATE runs r SET held_until = now() FROM named WHERE r.id = named.id
 """
 
 # Of the runs whose next try is due, one for each provider and model is released, another one each time: the others wait
@@ -242,24 +256,20 @@ async def postpone(connection: Connection, detail: HoldDetail, *, pause_s: float
         _POSTPONE,
         provider=detail.provider,
         model=detail.model,
-        of_all=False,
         detail=detail.model_dump(mode="json"),
         pause=_interval(pause_s),
     )
 
 
-async def release(
-    connection: Connection, provider: str, model: str | None, *, of_all: bool, limit: int, granted: bool = False
-) -> list[Doorbell]:
-    """Release runs that are held by a provider, and return their doorbells.
-
-    Args:
-        of_all: Whatever the model is; otherwise of this model, or of an outage that is about none.
-        limit: Most runs.
-        granted: Whether they are tried although a worker believes that the provider cannot be used.
-    """
-    rows = await connection.fetch(_RELEASE, provider=provider, model=model, of_all=of_all, limit=limit, granted=granted)
+async def release(connection: Connection, provider: str, model: str | None, *, limit: int) -> list[Doorbell]:
+    """Release runs that are held by a provider, for one model or for none in particular; return their doorbells."""
+    rows = await connection.fetch(_RELEASE, provider=provider, model=model, limit=limit)
     return _bells(rows)
+
+
+async def hasten(connection: Connection, name: str | None) -> None:
+    """Make the next try due of all runs that are held by a provider, a model or a profile of this name; None is all."""
+    await connection.execute(_HASTEN, name=name)
 
 
 async def release_due(

@@ -1,13 +1,27 @@
-"""Cancels, withdraws and edits runs, as people and programs request it."""
+"""Cancels, withdraws, edits and retries runs, as people and programs request it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import structlog
+from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from nova_workers.contracts.content import ContentBlock
-from nova_workers.contracts.http.wire import MAX_BULK_CANCEL, BulkCancel, BulkCanceled, RunView
+from nova_workers.contracts.http.wire import (
+    MAX_BULK_CANCEL,
+    BulkCancel,
+    BulkCanceled,
+    BulkRetried,
+    BulkRetry,
+    RunView,
+)
 from nova_workers.contracts.runs import CancelRequest
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
+from nova_workers.keys import run_events
+from nova_workers.ledger import retries
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs import cancel as ledger
 from nova_workers.ledger.runs.filters import RunFilter
@@ -15,9 +29,20 @@ from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
+from nova_workers.vocabulary import RetryRefusal
 
-__all__ = ["Canceller"]
+__all__ = ["Canceller", "Retrier"]
 
+_log = structlog.get_logger(__name__)
+
+_NOT_RETRIED: Mapping[RetryRefusal, str] = {
+    "not_failed": "it has not failed",
+    "thread_deleted": "its thread was deleted",
+    "answered": "another run, an orchestration or a work order has its failure as an answer",
+    "not_newest": "its thread has gone on since; send the message again",
+    "forked": "a thread continues from its turn",
+    "effects_open": "its end is still being delivered; try again in a moment",
+}
 _FILTERS = [name for name in BulkCancel.model_fields if name != "dry_run"]
 
 
@@ -102,6 +127,74 @@ class Canceller:
             if not await ledger.edit_queued(tx.connection, tenant_id, run_id, content):
                 await _refuse_past_queue(tx.connection, tenant_id, run_id, "edited; send another message instead")
             return await get_run(tx.connection, tenant_id, run_id)
+
+
+class Retrier:
+    """Queues failed runs again, as further attempts of the same runs."""
+
+    def __init__(self, work: Work, redis: Redis) -> None:
+        self._work = work
+        self._redis = redis
+
+    async def retry(self, tenant_id: str, run_id: str) -> RunView:
+        """Queue a failed run again, and return it.
+
+        Raises:
+            NotFound: No such run in this tenant.
+            IllegalTransition: It has not failed, or its failure cannot be taken back; the message says why.
+        """
+        async with self._work.begin() as tx:
+            refusal = await retries.why_not_retried(tx.connection, tenant_id, run_id)
+            if refusal is None:
+                await self._forget_streams([run_id])
+                bells = await retries.retry_failed(tx.connection, tenant_id, [run_id])
+                tx.ring(bells)
+                refusal = None if bells else "not_newest"
+            run = await get_run(tx.connection, tenant_id, run_id)
+            if refusal is not None:
+                why = _NOT_RETRIED[refusal]
+                raise IllegalTransition(f"Run {run_id!r} cannot be tried again: {why}.", status=run.status)
+        return run
+
+    async def retry_many(self, tenant_id: str, which: BulkRetry) -> BulkRetried:
+        """Queue failed runs that match again, oldest first, up to 1,000 a call; or only count them (`dry_run`).
+
+        Raises:
+            InvalidInput: No filter is given.
+            AgentRenamed: The agent has another id now.
+        """
+        fields = which.model_dump(exclude={"dry_run", "error_kind", "after"})
+        if not any((*fields.values(), which.error_kind)):
+            raise InvalidInput("Give at least one field: an empty filter would retry every failed run.", field="body")
+        wanted = RunFilter(**fields, statuses=frozenset({"failed"}))
+        async with self._work.begin_statement() as tx:
+            await refuse_former_id(tx.connection, tenant_id, which.agent_id)
+            found = await retries.find_failed(
+                tx.connection,
+                tenant_id,
+                wanted,
+                error_kind=which.error_kind,
+                after=which.after,
+                limit=MAX_BULK_CANCEL,
+            )
+            fit = [run_id for run_id, refusal in found if refusal is None]
+            skipped = Counter[RetryRefusal](refusal for _, refusal in found if refusal is not None)
+            after = found[-1][0] if len(found) == MAX_BULK_CANCEL else None
+            if which.dry_run or not fit:
+                return BulkRetried(retried=len(fit), skipped=dict(skipped), next_after=after)
+            await self._forget_streams(fit)
+            bells = await retries.retry_failed(tx.connection, tenant_id, fit)
+            tx.ring(bells)
+        if len(bells) < len(fit):
+            skipped["not_newest"] += len(fit) - len(bells)
+        return BulkRetried(retried=len(bells), skipped=dict(skipped), next_after=after)
+
+    async def _forget_streams(self, run_ids: Sequence[str]) -> None:
+        """Delete live events, whose last one says that the run has ended. The ledger has what is committed."""
+        try:
+            await self._redis.unlink(*map(run_events, run_ids))
+        except RedisError as error:
+            _log.warning("retry.stream_not_deleted", runs=len(run_ids), error=str(error))
 
 
 async def _refuse_past_queue(connection: Connection, tenant_id: str, run_id: str, verb: str) -> None:

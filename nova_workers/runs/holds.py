@@ -322,9 +322,7 @@ class Holds:
         try:
             while True:
                 async with self._database.connection() as connection:
-                    bells = await ledger.release(
-                        connection, detail.provider, detail.model, of_all=False, limit=_RELEASED
-                    )
+                    bells = await ledger.release(connection, detail.provider, detail.model, limit=_RELEASED)
                 self._dispatcher.ring_runs(bells)
                 if len(bells) < _RELEASED:
                     break

@@ -68,6 +68,8 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/waits runs",
             "POST /v1/runs/{run_id}/answers runs",
             "POST /v1/runs/cancel runs",
+            "POST /v1/runs/retry runs",
+            "POST /v1/runs/{run_id}/retry runs",
             "GET /v1/runs/{run_id} runs",
             "PATCH /v1/runs/{run_id} runs",
             "DELETE /v1/runs/{run_id} runs",

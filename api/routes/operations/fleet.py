@@ -19,7 +19,7 @@ from nova_workers.contracts.http.fleet import (
 )
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.holds import count_held
+from nova_workers.ledger.holds import count_held, hasten
 from nova_workers.ledger.runs import fleet as ledger
 from nova_workers.ledger.runs.queued import count_queued
 from nova_workers.ledger.visibility import see_all_tenants
@@ -84,8 +84,15 @@ async def get_providers(caller: OperatorCaller, state: State) -> ProvidersView:
 
 @router.post("/providers/clear", responses=problems(body=True))
 async def clear_providers(body: ProvidersClear, caller: OperatorCaller, state: State) -> ProvidersCleared:
-    """Forget rests and failures of a provider, a model or a profile, or of all: workers call them again."""
+    """Forget rests and failures of a provider, a model or a profile, or of all: workers call them again.
+
+    Held runs try again at once.
+    """
     cleared = await clear_rests(state.services.redis, body.name)
+    see_all_tenants()
+    async with state.services.database.connection() as connection:
+        # The reconciler lets one run of each outage try within seconds; its answer releases the others.
+        await hasten(connection, body.name)
     _log.info("providers.cleared", name=body.name, cleared=cleared, api_key_id=caller.key_id)
     rests = await provider_rests(state.services.redis)
     return ProvidersCleared(rests=rests or [], redis_answers=rests is not None, cleared=cleared)

@@ -1,4 +1,4 @@
-"""``/v1/runs``: the state of runs; cancel, edit and withdraw them."""
+"""``/v1/runs``: the state of runs; cancel, retry, edit and withdraw them."""
 
 from typing import Annotated
 
@@ -14,7 +14,16 @@ from api.state import State
 from api.submitting import content_of, scaled
 from api.workers import name_missing_worker
 from nova_workers.contracts.bodies import Moment, Page
-from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, RunEdit, RunQueue, RunStatus, RunView
+from nova_workers.contracts.http.wire import (
+    BulkCancel,
+    BulkCanceled,
+    BulkRetried,
+    BulkRetry,
+    RunEdit,
+    RunQueue,
+    RunStatus,
+    RunView,
+)
 from nova_workers.ledger.runs import reads as run_reads
 from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
@@ -84,6 +93,12 @@ async def cancel_runs(body: BulkCancel, caller: RunsCaller, state: State) -> Bul
     return await state.services.canceller.cancel_many(caller.tenant_id, body)
 
 
+@router.post("/retry", responses=problems(410, body=True))
+async def retry_runs(body: BulkRetry, caller: RunsCaller, state: State) -> BulkRetried:
+    """Try all failed runs again that match every given field, up to 1,000 per call; with `dry_run` only count them."""
+    return await state.services.retrier.retry_many(caller.tenant_id, body)
+
+
 @router.get("/{run_id}", responses=problems(404))
 async def get_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
     """Get a run as it is now; while it is queued, with its position and what it waits for."""
@@ -110,4 +125,11 @@ async def withdraw_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> N
 async def cancel_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
     """Cancel a run. A running one stops in a moment and keeps its partial text; canceling twice changes nothing."""
     run = await state.services.canceller.cancel(caller.tenant_id, run_id)
+    return await name_missing_worker(state.services.redis, run)
+
+
+@router.post("/{run_id}/retry", responses=problems(404, 409))
+async def retry_run(run_id: RunIdPath, caller: RunsCaller, state: State) -> RunView:
+    """Try a failed run again, as a further attempt of the same run: it continues after its last committed step."""
+    run = await state.services.retrier.retry(caller.tenant_id, run_id)
     return await name_missing_worker(state.services.redis, run)

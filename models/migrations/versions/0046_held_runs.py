@@ -32,12 +32,12 @@ def upgrade() -> None:
     # Valid for all rows, since the column is new: so nothing is scanned.
     op.execute("ALTER TABLE runs ADD CONSTRAINT ck_runs__hold CHECK (hold IN ('provider')) NOT VALID")
     op.execute("ALTER TABLE runs VALIDATE CONSTRAINT ck_runs__hold")
-    _replace("run_attempts", "ended", "'waiting', 'requeued', 'lost', 'engine_error', 'held'")
+    _replace("run_attempts", "ended", "'waiting', 'requeued', 'lost', 'engine_error', 'held', 'failed'")
     _replace("thread_heads", "move", "'turn', 'fork', 'compaction', 'retry'")
 
 
 def downgrade() -> None:
-    op.execute("UPDATE run_attempts SET ended = 'requeued' WHERE ended = 'held'")
+    op.execute("UPDATE run_attempts SET ended = 'requeued' WHERE ended IN ('held', 'failed')")
     op.execute("DELETE FROM thread_heads WHERE move = 'retry'")
     _replace("thread_heads", "move", "'turn', 'fork', 'compaction'")
     _replace("run_attempts", "ended", "'waiting', 'requeued', 'lost', 'engine_error'")

@@ -1,4 +1,4 @@
-"""`nova runs`: list, follow, edit and cancel runs."""
+"""`nova runs`: list, follow, edit, cancel and retry runs."""
 
 import json
 from typing import Annotated
@@ -12,15 +12,15 @@ from nova_workers.cli.terminal.output import Column, age, money, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.events import EventCursor
-from nova_workers.contracts.http.wire import BulkCancel, RunEdit, RunQueue, RunStatus, RunView
+from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import InvalidInput
+from nova_workers.errors import EngineErrorKind, InvalidInput
 from nova_workers.vocabulary import OPEN_RUNS, OpenRunStatus
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, follow, edit and cancel runs."
+    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, follow, edit, cancel and retry runs."
 )
 
 RunArgument = Annotated[str, typer.Argument(help="The run's id.")]
@@ -98,6 +98,36 @@ async def cancel(
         session.out.document({"canceled": canceled, "requested": running})
     else:
         session.out.text(f"canceled {canceled} queued or waiting; {running} running, which stop in a moment")
+
+
+@remote(app, "retry")
+async def retry(
+    session: Session,
+    runs: Annotated[list[str] | None, typer.Argument(help="Ids of failed runs.")] = None,
+    thread: Annotated[str | None, typer.Option(help="The failed run of this thread.")] = None,
+    agent: Annotated[str | None, typer.Option(help="All failed runs of this agent.")] = None,
+    error: Annotated[
+        EngineErrorKind | None, typer.Option(help="Only those that failed of this kind, such as auth_failure.")
+    ] = None,
+    since: Annotated[
+        str | None, typer.Option(help="Only those submitted at this time or later, such as 2026-05-01T09:00Z.")
+    ] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Count them only.")] = False,
+) -> None:
+    """Try failed runs again: each continues after its last committed step, if its thread has not gone on."""
+    if runs and len(runs) == 1 and not (thread or agent or error or since or dry_run):
+        _show(session, await session.client.runs.retry(runs[0]))
+        return
+    given = {"run_ids": runs or None, "thread_id": thread, "agent_id": agent, "error_kind": error, "since": since}
+    named = {name: value for name, value in given.items() if value is not None}
+    if not named:
+        raise InvalidInput("Which runs? Give ids, --thread, --agent, --error or --since.")
+    done = await session.client.runs.retry_all(build(BulkRetry, {**named, "dry_run": dry_run}))
+    if session.out.json:
+        session.out.document(done)
+        return
+    skipped = "".join(f"; {count} skipped: {why.replace('_', ' ')}" for why, count in done.skipped.items())
+    session.out.text(f"{'would retry' if dry_run else 'retried'} {done.retried}{skipped}")
 
 
 @remote(app, "answer")

@@ -1,5 +1,6 @@
 """``/v1/runs`` and ``/v1/threads/{id}/runs``: submit, follow, steer and end runs."""
 
+from collections import Counter
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import AbstractAsyncContextManager, aclosing
 from datetime import datetime
@@ -15,6 +16,8 @@ from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import (
     BulkCancel,
     BulkCanceled,
+    BulkRetried,
+    BulkRetry,
     RunBatch,
     RunBatchView,
     RunCreate,
@@ -27,6 +30,7 @@ from nova_workers.contracts.http.wire import (
 from nova_workers.contracts.waits import RunAnswer, WaitKind, WaitView
 from nova_workers.errors import NovaError, Unavailable
 from nova_workers.ids import new_id
+from nova_workers.vocabulary import RetryRefusal
 
 __all__ = ["Runs"]
 
@@ -158,6 +162,25 @@ class Runs:
             canceled, requested = canceled + done.canceled, requested + done.requested
             if which.dry_run or not (done.canceled or done.requested):
                 return BulkCanceled(canceled=canceled, requested=requested)
+
+    async def retry(self, run_id: str) -> RunView:
+        """Try a failed run again. `IllegalTransition` if its failure cannot be taken back."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/retry")
+
+    async def retry_many(self, which: BulkRetry) -> BulkRetried:
+        """Try failed runs again that match, up to 1,000; with `dry_run` only count them."""
+        return await self._transport.fetch(BulkRetried, "POST", "/v1/runs/retry", body=which)
+
+    async def retry_all(self, which: BulkRetry) -> BulkRetried:
+        """Try all failed runs again that match, however many."""
+        retried, skipped = 0, Counter[RetryRefusal]()
+        while True:
+            done = await self.retry_many(which)
+            retried += done.retried
+            skipped.update(done.skipped)
+            if done.next_after is None:
+                return BulkRetried(retried=retried, skipped=dict(skipped))
+            which = which.model_copy(update={"after": done.next_after})
 
     async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a waiting run. `IllegalTransition` if it was answered already."""

@@ -13,7 +13,8 @@ from nova_workers.contracts.bodies import Body, Moment, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.waits import HoldView, WaitView
-from nova_workers.vocabulary import OnBusy, OpenRunStatus, RunQueue, RunStatus
+from nova_workers.errors import EngineErrorKind
+from nova_workers.vocabulary import OnBusy, OpenRunStatus, RetryRefusal, RunQueue, RunStatus
 
 __all__ = [
     "IDEMPOTENCY_KEY_PATTERN",
@@ -27,6 +28,8 @@ __all__ = [
     "AgentView",
     "BulkCancel",
     "BulkCanceled",
+    "BulkRetried",
+    "BulkRetry",
     "MessageView",
     "Metadata",
     "OnBusy",
@@ -325,6 +328,38 @@ class BulkCanceled(View):
     """Number of runs that ended at once."""
     requested: int
     """Number of runs that had begun, which will stop shortly."""
+
+
+class BulkRetry(Body):
+    """Which failed runs to try again: all that match every given field. At least one field is required."""
+
+    thread_id: str | None = None
+    agent_id: str | None = None
+    error_kind: EngineErrorKind | None = None
+    """Only those that failed of this kind."""
+    queue: RunQueue | None = None
+    trigger_id: _RunRelation = None
+    """Only those that this trigger fired."""
+    since: Moment | None = None
+    """Only those submitted at this time or later."""
+    until: Moment | None = None
+    """Only those submitted before this time."""
+    run_ids: Annotated[list[str], Field(max_length=MAX_BULK_CANCEL)] | None = None
+    after: str | None = None
+    """Only those after this run: `next_after` of the answer before."""
+    dry_run: StrictBool = False
+    """Count only: nothing is tried again, and the numbers are those of runs that would be."""
+
+
+class BulkRetried(View):
+    """The result of a bulk retry."""
+
+    retried: int
+    """Number of runs that are queued again."""
+    skipped: dict[RetryRefusal, int]
+    """Number of failed runs that cannot be tried again, by reason."""
+    next_after: str | None = None
+    """Set if more may match: the `after` of the next request."""
 
 
 class ToolCallView(View):

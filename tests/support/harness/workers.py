@@ -34,7 +34,7 @@ from nova_workers.orchestration.service import Orchestrations
 from nova_workers.orchestration.tick import OrchestrationTicker
 from nova_workers.orchestration.transitions import TreeTransitions
 from nova_workers.runs.applying import CancelApplier
-from nova_workers.runs.cancel import Canceller
+from nova_workers.runs.cancel import Canceller, Retrier
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.holds import Holds
 from nova_workers.runs.recover import Reconciler
@@ -228,6 +228,7 @@ class Harness:
         self.notifier = CancelApplier(database, control, self.publisher, self.bells)
         self.work = Work(database, self.bells, self.notifier)
         self.canceller = Canceller(self.work)
+        self.retrier = Retrier(self.work, redis)
         self.scheduled = Scheduled(database, self.bells, self.publisher)
         self.submitter = Submitter(self.work, self.scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s)
         self.waiting = Waiting(database, self.work)

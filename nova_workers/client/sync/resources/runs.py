@@ -1,6 +1,7 @@
 # Generated from nova_workers/client/resources/runs.py by `make format`: change that file instead.
 """``/v1/runs`` and ``/v1/threads/{id}/runs``: submit, follow, steer and end runs."""
 
+from collections import Counter
 from collections.abc import Generator, Sequence
 from contextlib import AbstractContextManager, closing
 from datetime import datetime
@@ -16,6 +17,8 @@ from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import (
     BulkCancel,
     BulkCanceled,
+    BulkRetried,
+    BulkRetry,
     RunBatch,
     RunBatchView,
     RunCreate,
@@ -28,6 +31,7 @@ from nova_workers.contracts.http.wire import (
 from nova_workers.contracts.waits import RunAnswer, WaitKind, WaitView
 from nova_workers.errors import NovaError, Unavailable
 from nova_workers.ids import new_id
+from nova_workers.vocabulary import RetryRefusal
 
 __all__ = ["Runs"]
 
@@ -157,6 +161,25 @@ class Runs:
             canceled, requested = canceled + done.canceled, requested + done.requested
             if which.dry_run or not (done.canceled or done.requested):
                 return BulkCanceled(canceled=canceled, requested=requested)
+
+    def retry(self, run_id: str) -> RunView:
+        """Try a failed run again. `IllegalTransition` if its failure cannot be taken back."""
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/retry")
+
+    def retry_many(self, which: BulkRetry) -> BulkRetried:
+        """Try failed runs again that match, up to 1,000; with `dry_run` only count them."""
+        return self._transport.fetch(BulkRetried, "POST", "/v1/runs/retry", body=which)
+
+    def retry_all(self, which: BulkRetry) -> BulkRetried:
+        """Try all failed runs again that match, however many."""
+        retried, skipped = 0, Counter[RetryRefusal]()
+        while True:
+            done = self.retry_many(which)
+            retried += done.retried
+            skipped.update(done.skipped)
+            if done.next_after is None:
+                return BulkRetried(retried=retried, skipped=dict(skipped))
+            which = which.model_copy(update={"after": done.next_after})
 
     def answer(self, run_id: str, answer: RunAnswer) -> RunView:
         """Answer a waiting run. `IllegalTransition` if it was answered already."""

@@ -14,6 +14,7 @@ PAGE = PageModule(
         Route("/runs/cancel", canceling.execute, methods=["POST"]),
         Route("/runs/{run:id}", details.show),
         Route("/runs/{run:id}/stream", details.follow),
+        Route("/runs/{run:id}/try-again", details.try_again, methods=["POST"]),
         Route("/runs/{run:id}/cancel", details.cancel, methods=["POST"]),
         Route("/runs/{run:id}/answer", details.answer, methods=["POST"]),
         Route("/runs/{run:id}/retry", details.retry, methods=["POST"]),

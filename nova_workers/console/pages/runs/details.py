@@ -18,7 +18,7 @@ from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
 
-__all__ = ["answer", "cancel", "follow", "retry", "show"]
+__all__ = ["answer", "cancel", "follow", "retry", "show", "try_again"]
 
 _STEPS = 50
 _NEWS = frozenset({"step", "tool_status", "waiting", "stream_end", "stream_start", "stream_error"})
@@ -70,6 +70,13 @@ async def answer(request: Request) -> Response:
         lambda: answer_run(calls, run_id, form.given("wait_id"), form),
         "The answer was sent; the run continues.",
     )
+
+
+async def try_again(request: Request) -> Response:
+    """Try the failed run again."""
+    run_id = request.path_params["run"]
+    calls = client_of(request).runs
+    return await act(request, f"/runs/{run_id}", lambda: calls.retry(run_id), "The run is tried again.")
 
 
 async def retry(request: Request) -> Response:

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
 from typing import get_args
 
 import pytest
 from redis.asyncio import Redis
 
 from nova_workers.config import Settings
+from nova_workers.contracts.http.wire import BulkRetry
 from nova_workers.contracts.runs import Accepted
-from nova_workers.errors import Outage
+from nova_workers.errors import IllegalTransition, InvalidInput, NotFound, Outage
 from nova_workers.ledger.database import Database
+from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness, Worker
@@ -89,6 +92,7 @@ async def test_committed_steps_are_kept_while_a_run_is_held(harness: Harness) ->
     assert len(harness.engine.executions) == 1
 
 
+@proves("runs.holds")
 async def test_one_run_tries_for_all_that_wait_for_the_same_provider(harness: Harness) -> None:
     worker = harness.worker()
     harness.engine.outage = REFUSED
@@ -282,3 +286,80 @@ async def test_a_worker_that_dies_while_it_holds_a_run_loses_nothing(harness: Ha
     await _try_again(harness)
     await harness.settle(heir)
     assert await harness.status(run.run_id) == "succeeded"
+
+
+async def _failed(fleet: Harness, worker: Worker, *messages: str, thread_id: str | None = None) -> Accepted:
+    """Return a run that failed since its provider refused the key."""
+    fleet.engine.outage = REFUSED
+    run = await fleet.submit(messages[0] if messages else plan(), thread_id)
+    await fleet.settle(worker)
+    await fleet.database.execute("UPDATE runs SET held_since = now() - interval '1 day'")
+    await _try_again(fleet)
+    await fleet.settle(worker)
+    assert await fleet.status(run.run_id) == "failed"
+    fleet.engine.outage = None
+    return run
+
+
+@proves("runs.retry")
+async def test_a_failed_run_is_tried_again_as_the_same_run(harness: Harness) -> None:
+    worker = harness.worker()
+    before = await harness.submit(plan())
+    await harness.settle(worker)
+    failed = await _failed(harness, worker, thread_id=before.thread_id)
+    after = await harness.submit(plan(), before.thread_id, start_at=datetime.now(UTC) + timedelta(hours=1))
+
+    view = await harness.retrier.retry(harness.tenant_id, failed.run_id)
+    assert (view.status, view.error, view.finished_at) == ("queued", None, None)
+    await harness.settle(worker)
+    row = await harness.run(failed.run_id)
+    assert (row["status"], row["attempt"]) == ("succeeded", 3)
+    thread = await harness.database.fetchrow("SELECT * FROM threads WHERE id = :id", id=before.thread_id)
+    assert thread is not None
+    assert (thread["head_turn_id"], thread["turn_count"]) == (row["turn_id"], 2)
+    turn = await harness.database.fetchrow("SELECT * FROM turns WHERE id = :id", id=row["turn_id"])
+    assert turn is not None
+    assert (turn["status"], turn["parent_turn_id"]) == ("succeeded", (await harness.run(before.run_id))["turn_id"])
+    assert await harness.database.fetchval("SELECT count(*) FROM usage WHERE run_id = :id", id=failed.run_id) == 1
+    assert await harness.status(after.run_id) == "scheduled"
+
+
+async def test_a_retried_run_keeps_its_steps_and_repeats_no_call(harness: Harness) -> None:
+    worker = harness.worker()
+    accepted, slot = await harness.begin(worker, plan(["wait:tool"]), "tool")
+    harness.engine.outage = REFUSED
+    harness.engine.open("tool")
+    await slot
+    await harness.database.execute("UPDATE runs SET held_since = now() - interval '1 day'")
+    await _try_again(harness)
+    await harness.settle(worker)
+    assert await harness.status(accepted.run_id) == "failed"
+
+    harness.engine.outage = None
+    await harness.retrier.retry(harness.tenant_id, accepted.run_id)
+    await harness.settle(worker)
+    assert await harness.status(accepted.run_id) == "succeeded"
+    assert len(harness.engine.executions) == 1
+
+
+async def test_a_failure_that_the_thread_was_built_on_is_not_taken_back(harness: Harness) -> None:
+    worker = harness.worker()
+    old = await _failed(harness, worker)
+    newest = await _failed(harness, worker, thread_id=old.thread_id)
+    succeeded = await harness.submit(plan())
+    await harness.settle(worker)
+    for run_id, why in ((old.run_id, "gone on"), (succeeded.run_id, "not failed")):
+        with pytest.raises(IllegalTransition, match=why):
+            await harness.retrier.retry(harness.tenant_id, run_id)
+    with pytest.raises(NotFound):
+        await harness.retrier.retry("ten_other", newest.run_id)
+
+    which = BulkRetry(error_kind="auth_failure")
+    counted = await harness.retrier.retry_many(harness.tenant_id, which.model_copy(update={"dry_run": True}))
+    assert (counted.retried, counted.skipped) == (1, {"not_newest": 1})
+    assert await harness.retrier.retry_many(harness.tenant_id, which) == counted
+    await harness.settle(worker)
+    assert await harness.status(newest.run_id) == "succeeded"
+    assert (await harness.retrier.retry_many(harness.tenant_id, which)).retried == 0
+    with pytest.raises(InvalidInput):
+        await harness.retrier.retry_many(harness.tenant_id, BulkRetry())
