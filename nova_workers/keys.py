@@ -10,12 +10,14 @@ All names start with ``nova:`` so that one Redis database can be watched, and wi
 from typing import Final
 
 __all__ = [
+    "AWAY_SERVERS_TTL_S",
     "BROKER_KEY_PREFIX",
     "CONTROL_CHANNEL",
     "EVENTS_MAX_ENTRIES",
     "EVENTS_TTL_S",
     "PROVIDERS_TTL_S",
     "WORKER_TTL_S",
+    "away_servers",
     "broker_queue",
     "model_breaker",
     "model_failures",
@@ -49,6 +51,9 @@ WORKER_TTL_S: Final = 30
 
 PROVIDERS_TTL_S: Final = 120
 """Life of the report on providers; four times its interval. Without one, settings decide what can be had."""
+
+AWAY_SERVERS_TTL_S: Final = 3_600
+"""Life of the note on an agent's tool servers that are away; each turn of the agent writes it anew."""
 
 CONTROL_CHANNEL: Final = "nova:control"
 """Pub/sub channel that notifies every worker process of cancel requests. No key, so no TTL."""
@@ -135,6 +140,11 @@ def model_rate_limits(provider: str) -> str:
 def provider_reports() -> str:
     """String: JSON of what a worker found when it tried the providers of all engines. TTL `PROVIDERS_TTL_S`."""
     return "nova:providers"
+
+
+def away_servers(tenant_id: str, agent_id: str) -> str:
+    """String: JSON of the tool servers that were away in the agent's last turn. TTL: `AWAY_SERVERS_TTL_S`."""
+    return f"nova:away_servers:{tenant_id}:{agent_id}"
 
 
 def broker_queue(queue: str) -> str:

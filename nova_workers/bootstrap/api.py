@@ -42,6 +42,7 @@ from nova_workers.runs.cancel import Canceller, Retrier
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
+from nova_workers.runs.turns.away_servers import AwayServers
 from nova_workers.runs.turns.previewing import PromptPreviews
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
@@ -87,6 +88,7 @@ class ApiServices:
     agents: Agents
     agent_moves: AgentMoves
     prompt_previews: PromptPreviews
+    away_servers: AwayServers
     orchestration_configs: OrchestrationConfigs
     model_catalog: ModelCatalog
     orchestrations: Orchestrations
@@ -180,6 +182,7 @@ def build_api(settings: Settings) -> ApiServices:
         capabilities=capabilities,
         agents=Agents(database, capabilities, ceilings),
         agent_moves=AgentMoves(database, dispatcher),
+        away_servers=AwayServers(redis),
         prompt_previews=PromptPreviews(database, settings, capabilities),
         orchestration_configs=configs,
         model_catalog=catalog,

@@ -27,6 +27,7 @@ from nova_workers.runs.holds import Holds
 from nova_workers.runs.orchestrated import OrchestratedRuns
 from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.runs.turns.assembly import TurnAssembler
+from nova_workers.runs.turns.away_servers import AwayServers
 from nova_workers.runs.turns.compaction import Compactor
 from nova_workers.runs.turns.directories import AgentDirectories
 from nova_workers.runs.turns.prompting import Prompter
@@ -97,7 +98,7 @@ def build_executor(
     Args:
         settings: The fleet's settings.
         database: The ledger.
-        redis: For notifications of work orders.
+        redis: For notifications of work orders, and for what people read of agents' tool servers.
         engines: By name.
         worker_id: As leases and logs name this process.
         locks: Locks of threads.
@@ -140,6 +141,7 @@ def build_executor(
             publisher=publisher,
             dispatcher=dispatcher,
             turns=turns,
+            away_servers=AwayServers(redis),
             settings=settings,
             clock=clock,
             metrics=metrics,

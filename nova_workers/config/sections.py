@@ -342,6 +342,9 @@ class ToolSettings(Section):
     takes for an instruction about what to run, such as `GITHUB_TOKEN`."""
     mcp_allow_hosts: tuple[str, ...] = ()
     """`host` or `host:port` of MCP servers that may be reached although they are not public, also over plain HTTP."""
+    mcp_start_timeout_s: Seconds = 10.0
+    """How long a turn waits for an MCP server to start and to list its tools. Then it goes on without them, and the
+    server is tried again by turns after 10 s, 20 s, and so on up to 5 minutes."""
     browser_command: str | None = None
     """How to start the Playwright MCP server, such as `npx @playwright/mcp@latest`, or the URL of one that runs. If
     unset, no agent has a browser."""

@@ -104,7 +104,7 @@ class StdioMcpServer:
     cwd: str | None = None
     tools: tuple[str, ...] | None = None
     timeout_s: float = 60.0
-    """Time limit for the server's start, and for each call."""
+    """Time limit for each call, and for the start of a slow server, for which no turn waits so long."""
     scope: str = ""
     """Its owner, such as the tenant. Turns share a child process only if scope, command, args, env and cwd are
     equal."""
@@ -124,7 +124,7 @@ class HttpMcpServer:
     headers: Mapping[str, str] = field(default_factory=dict[str, str])
     tools: tuple[str, ...] | None = None
     timeout_s: float = 60.0
-    """Time limit for connecting, and for each call."""
+    """Time limit for each call, and for connecting to a slow server, for which no turn waits so long."""
     scope: str = ""
     """Its owner, such as the tenant. Turns share a session only if scope, url and headers are equal."""
     reuse: bool = True

@@ -23,6 +23,7 @@ __all__ = [
     "AFTER_LIVE",
     "EVENTS_VERSION",
     "AssistantMessage",
+    "AwayServer",
     "Compaction",
     "ContentLeftOut",
     "DeliveryTarget",
@@ -39,6 +40,7 @@ __all__ = [
     "StreamStart",
     "Thinking",
     "Token",
+    "ToolServersAway",
     "ToolStatus",
     "ToolUseSummary",
     "Usage",
@@ -305,6 +307,24 @@ class OptionLeftOut(_Event):
     note: str
 
 
+class AwayServer(BaseModel):
+    """A tool server that does not answer."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")
+
+    name: str
+    reason: str
+    output: tuple[str, ...] = ()
+    """The last lines that its process wrote to stderr."""
+
+
+class ToolServersAway(_Event):
+    """Tool servers of the agent do not answer: the turn goes on without their tools."""
+
+    type: Literal["tool_servers_away"] = "tool_servers_away"
+    servers: tuple[AwayServer, ...]
+
+
 class StreamEnd(_Event):
     """The last event of an ended run, or of an attempt that another worker will continue.
 
@@ -350,6 +370,7 @@ Event = Annotated[
     | Compaction
     | ContentLeftOut
     | OptionLeftOut
+    | ToolServersAway
     | StreamEnd
     | StreamError,
     Field(discriminator="type"),

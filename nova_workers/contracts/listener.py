@@ -15,7 +15,14 @@ from collections.abc import Awaitable, Callable
 
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.refusals import LeftOut
-from nova_workers.contracts.steps import EngineEvent, StepRecord, StepVerdict, ToolAuthorization, ToolCall
+from nova_workers.contracts.steps import (
+    EngineEvent,
+    StepRecord,
+    StepVerdict,
+    ToolAuthorization,
+    ToolCall,
+    ToolServerAway,
+)
 from nova_workers.errors import Outage
 
 __all__ = ["EngineCallbacks", "ForwardingListener", "TurnListener"]
@@ -88,6 +95,12 @@ class TurnListener:
 
     def on_option_left_out(self, option: str, note: str) -> None:
         """The model takes no such option of the turn's, which goes on without it. Plain; once for each option."""
+
+    async def on_tool_servers(self, away: tuple[ToolServerAway, ...]) -> None:
+        """The tool servers of other processes were tried; the turn goes without those that are away. Awaited.
+
+        Called once for each attempt of a turn that has such servers, also if none is away.
+        """
 
     async def on_tool_calls(self, step: StepRecord) -> None:
         """A response calls tools, none of which has begun. Awaited; may raise `RunLost`.
@@ -191,6 +204,7 @@ class EngineCallbacks(TurnListener):
         on_tool_result: Callable[[ToolCall, str], Awaitable[None]] | None = None,
         on_option_left_out: Callable[[str, str], None] | None = None,
         on_content_refused: Callable[[tuple[LeftOut, ...]], Awaitable[None]] | None = None,
+        on_tool_servers: Callable[[tuple[ToolServerAway, ...]], Awaitable[None]] | None = None,
         on_tool_calls: Callable[[StepRecord], Awaitable[None]] | None = None,
         on_step: Callable[[StepRecord], Awaitable[StepVerdict]] | None = None,
         take_steering: Callable[[], Awaitable[tuple[Message, ...]]] | None = None,

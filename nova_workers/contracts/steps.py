@@ -22,6 +22,7 @@ __all__ = [
     "ToolAuthorization",
     "ToolCall",
     "ToolCallStatus",
+    "ToolServerAway",
     "not_permitted",
 ]
 
@@ -112,3 +113,18 @@ class ToolAuthorization:
 def not_permitted(reason: str | None) -> str:
     """Return the result of a call that the caller does not allow."""
     return f"{(reason or 'Not permitted').rstrip('. ')}. This call was not permitted, and did not begin."
+
+
+@dataclass(frozen=True, slots=True)
+class ToolServerAway:
+    """A server that does not answer.
+
+    Attributes:
+        name: With which the names of its tools begin, such as ``mcp__github``.
+        reason: Why it counts as away.
+        output: The last lines that its process wrote to stderr, redacted. Empty for a server behind a URL.
+    """
+
+    name: str
+    reason: str
+    output: tuple[str, ...] = ()

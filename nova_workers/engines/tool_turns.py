@@ -105,7 +105,11 @@ class ToolTurns:
             others = len(native.tools) + len(native.server_tools) + 1
             limits = replace(limits, max_tools=limits.max_tools - others)
         toolbox = Toolbox(
-            options.mcp_servers, pool=self.connections, limits=limits, report_progress=listener.on_tool_progress
+            options.mcp_servers,
+            pool=self.connections,
+            limits=limits,
+            report_progress=listener.on_tool_progress,
+            report_away=listener.on_tool_servers,
         )
         shared = TurnTools(native, toolbox)
 

@@ -34,6 +34,7 @@ from nova_workers.runs.persist import persist
 from nova_workers.runs.reports import RunReports
 from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.runs.suspend import new_waits
+from nova_workers.runs.turns.away_servers import AwayServers
 from nova_workers.runs.turns.facts import turn_facts
 from nova_workers.runs.turns.outcome import Outcome, ended_before_start, failed, not_stored, with_results
 from nova_workers.runs.turns.recorder import TurnRecorder
@@ -62,6 +63,7 @@ class ExecutorParts:
     publisher: EventPublisher
     dispatcher: Dispatcher
     turns: TurnRunner
+    away_servers: AwayServers
     settings: Settings
     clock: Clock
     metrics: Metrics
@@ -128,6 +130,7 @@ class AttemptRunner:
             publisher=parts.publisher,
             events=events,
             clock=parts.clock,
+            away_servers=parts.away_servers,
             policy=_tool_policy(run.claim, parts.settings.tools, journal.steps),
             on_answer=lambda: parts.holds.answered(run.claim),
         )

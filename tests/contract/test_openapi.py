@@ -91,6 +91,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "PUT /v1/agents/{agent_id} agents",
             "PATCH /v1/agents/{agent_id} agents",
             "DELETE /v1/agents/{agent_id} agents",
+            "GET /v1/agents/{agent_id}/tool-servers agents",
             "GET /v1/agents/{agent_id}/versions agents",
             "GET /v1/agents/{agent_id}/versions/{version} agents",
             "POST /v1/agents/{agent_id}/rollback agents",

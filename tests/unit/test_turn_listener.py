@@ -17,6 +17,7 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.refusals import LeftOut
+from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.errors import Outage
 
 CALL = ToolCall("c1", "send", {}, step=0, sequence=0)
@@ -38,6 +39,7 @@ AWAITED: dict[str, tuple[Any, ...]] = {
     "on_tool_result": (CALL, "a"),
     "on_step": (STEP,),
     "on_content_refused": ((LeftOut(text_block("a"), "note"),),),
+    "on_tool_servers": ((ToolServerAway("a", "gone"),),),
     "take_steering": (),
     "authorize_tool": ("send", {}),
     "confirm_run": (),

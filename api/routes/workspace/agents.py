@@ -13,7 +13,13 @@ from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdPath
 from api.state import CAPABILITIES, State
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView, AgentRename, AgentRenameView
+from nova_workers.contracts.http.agents import (
+    AgentPromptRequest,
+    AgentPromptView,
+    AgentRename,
+    AgentRenameView,
+    AgentToolServersView,
+)
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace.moves import threads_left
@@ -65,6 +71,13 @@ async def list_agents(caller: AgentsCaller, state: State, cursor: Cursor = None,
 async def get_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State, response: Response) -> AgentView:
     """Get an agent."""
     return _tagged(await state.services.agents.get(caller.tenant_id, agent_id), response)
+
+
+@router.get("/{agent_id}/tool-servers", responses=problems(404, 410))
+async def get_tool_servers(agent_id: AgentIdPath, caller: AgentsCaller, state: State) -> AgentToolServersView:
+    """Get the MCP servers that were away in the newest turn of an agent, and why."""
+    agent = await state.services.agents.get(caller.tenant_id, agent_id)
+    return AgentToolServersView(away=await state.services.away_servers.of(caller.tenant_id, agent.id))
 
 
 @router.put("/{agent_id}", responses=problems(404, 410, 412, body=True), dependencies=[CAPABILITIES])

@@ -17,7 +17,11 @@ def connections(parts: EngineParts) -> ConnectionPool:
     """Return the connections that all engines share."""
 
     def make() -> ConnectionPool:
-        return ConnectionPool(make_transport=_mcp_guard(parts.settings).transport, sandbox=parts.shell.enclosing)
+        return ConnectionPool(
+            start_timeout_s=parts.settings.tools.mcp_start_timeout_s,
+            make_transport=_mcp_guard(parts.settings).transport,
+            sandbox=parts.shell.enclosing,
+        )
 
     return parts.shared(ConnectionPool, make)
 

@@ -30,6 +30,7 @@ from nova_workers.contracts.events import (
     StreamStart,
     Thinking,
     Token,
+    ToolServersAway,
     ToolStatus,
     ToolUseSummary,
     Usage,
@@ -152,6 +153,13 @@ class LiveView:
             self._put("\n")
             self._at_line_start = True
 
+    def _show_missing(self, event: ToolServersAway | ContentLeftOut | OptionLeftOut) -> None:
+        if not isinstance(event, ToolServersAway):
+            self.note(f"⊘ {short(event.note.strip('[]'), 300)}", "yellow")
+            return
+        for server in event.servers:
+            self.note(f"⊘ tool server {server.name} is away: {short(server.reason, 300)}", "yellow")
+
     def _show_run(self, event: Event) -> None:
         match event:
             case StreamStart(attempt=attempt, run_id=run_id):
@@ -165,8 +173,8 @@ class LiveView:
                 self.note(outage_line(event), "yellow")
             case Steered(run_ids=run_ids):
                 self.note(f"↪ {len(run_ids)} message{'s' if len(run_ids) > 1 else ''} joined this turn")
-            case ContentLeftOut(note=note) | OptionLeftOut(note=note):
-                self.note(f"⊘ {short(note.strip('[]'), 300)}", "yellow")
+            case ToolServersAway() | ContentLeftOut() | OptionLeftOut():
+                self._show_missing(event)
             case Compaction(phase="end", tokens_before=before, tokens_after=after) if before and after:
                 self.note(f"⤓ older part summarised: {before:,} → {after:,} tokens")
             case Compaction():

@@ -97,6 +97,11 @@ async def show(
         session.out.text(agent_yaml(view).rstrip())
     else:
         _show(session, view)
+        if version is None and not session.out.json:
+            for server in (await agents.tool_servers(agent)).away:
+                session.out.note(f"tool server {server.name} was away at {stamp(server.at)}: {server.reason}")
+                for line in server.output:
+                    session.out.note(f"  {line}")
 
 
 @remote(app, "create")

@@ -4,7 +4,13 @@ from pydantic import BaseModel, ConfigDict
 
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView, AgentRename, AgentRenameView
+from nova_workers.contracts.http.agents import (
+    AgentPromptRequest,
+    AgentPromptView,
+    AgentRename,
+    AgentRenameView,
+    AgentToolServersView,
+)
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
 __all__ = ["Agents"]
@@ -66,6 +72,10 @@ class Agents:
         return await self._transport.fetch(
             AgentPromptView, "POST", f"/v1/agents/{agent_id}/prompt", body=request or AgentPromptRequest()
         )
+
+    async def tool_servers(self, agent_id: str) -> AgentToolServersView:
+        """Return the MCP servers that were away in the newest turn of an agent."""
+        return await self._transport.fetch(AgentToolServersView, "GET", f"/v1/agents/{agent_id}/tool-servers")
 
     async def delete(self, agent_id: str) -> None:
         """Delete an agent."""

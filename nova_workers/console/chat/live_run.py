@@ -20,6 +20,7 @@ from nova_workers.contracts.events import (
     StreamStart,
     Thinking,
     Token,
+    ToolServersAway,
     ToolStatus,
     Usage,
     Waiting,
@@ -110,6 +111,8 @@ class LiveRun:
             case StreamEnd(final=True):
                 self.ended = True
                 self._void()
+            case ToolServersAway(servers=servers):
+                self.doing = f"Without {', '.join(server.name for server in servers)}, which does not answer"
             case Waiting() | Steered() | ContentLeftOut() | Compaction() | StreamError() | StreamEnd():
                 self.doing = ""
             case _:

@@ -1,5 +1,6 @@
-"""The HTTP contract of what is asked of an agent beside its configuration: another id, and its prompt."""
+"""The HTTP contract of what is asked of an agent beside its configuration: another id, its prompt, its servers."""
 
+from datetime import datetime
 from typing import Annotated, Literal
 
 from pydantic import Field, StringConstraints
@@ -7,7 +8,15 @@ from pydantic import Field, StringConstraints
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.bodies import Body, View
 
-__all__ = ["AgentPromptRequest", "AgentPromptTool", "AgentPromptView", "AgentRename", "AgentRenameView"]
+__all__ = [
+    "AgentPromptRequest",
+    "AgentPromptTool",
+    "AgentPromptView",
+    "AgentRename",
+    "AgentRenameView",
+    "AgentToolServersView",
+    "ToolServerAwayView",
+]
 
 
 class AgentRename(Body):
@@ -64,3 +73,21 @@ class AgentPromptView(View):
     tools_tokens: int
     complete: bool
     """False: memories and descriptions of skills are left out, since the key lacks the scope `workspace`."""
+
+
+class ToolServerAwayView(View):
+    """An MCP server of an agent that did not answer."""
+
+    name: str
+    """With which the names of its tools begin, such as ``mcp__github``."""
+    reason: str
+    output: list[str]
+    """The last lines that its process wrote to stderr, without secrets. Empty for a server behind a URL."""
+    at: datetime
+    """The start of the turn that went without its tools."""
+
+
+class AgentToolServersView(View):
+    """The MCP servers that were away in the newest turn of an agent; after an hour without a turn it is not known."""
+
+    away: list[ToolServerAwayView]

@@ -80,6 +80,7 @@ class ClaudeTurn:
             options.mcp_servers,
             pool=shared.connections,
             report_progress=listener.on_tool_progress,
+            report_away=listener.on_tool_servers,
         )
         self._tools = TurnTools(native, toolbox)
         self._own = own

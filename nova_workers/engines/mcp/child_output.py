@@ -5,13 +5,17 @@ Inherited directly, the output would bypass the redaction, and a server may prin
 
 import asyncio
 import os
+from collections import deque
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import TextIO
 
 import structlog
 
-__all__ = ["logged_output"]
+from nova_workers.contracts.content import storable
+from nova_workers.observability.redaction import hide
+
+__all__ = ["LastLines", "logged_output"]
 
 _log = structlog.get_logger(__name__)
 
@@ -23,16 +27,36 @@ _LAST_LINES_S = 0.5
 """How long to wait for the last lines after the connection closed. A grandchild may keep the pipe open."""
 
 
+_KEPT_LINES = 5
+_KEPT_CHARS = 300
+"""Of one line that is kept."""
+
+
+class LastLines:
+    """The last lines that a server wrote to stderr: redacted, and bounded in number and length."""
+
+    def __init__(self) -> None:
+        self._lines: deque[str] = deque(maxlen=_KEPT_LINES)
+
+    def add(self, line: str) -> None:
+        """Add a line, redacted as in the current context."""
+        self._lines.append(storable(hide(line))[:_KEPT_CHARS])
+
+    def all(self) -> tuple[str, ...]:
+        """Return the lines, the oldest first."""
+        return tuple(self._lines)
+
+
 @asynccontextmanager
-async def logged_output(server: str) -> AsyncGenerator[TextIO]:
-    """Provide a file as a child's stderr, and log each line, redacted as in the current context."""
+async def logged_output(server: str, last: LastLines) -> AsyncGenerator[TextIO]:
+    """Provide a file as a child's stderr; log each line, redacted as in the current context, and keep the last ones."""
     read, write = os.pipe()
     with os.fdopen(read, "rb", buffering=0) as source, os.fdopen(write, "w") as sink:
         reader = asyncio.StreamReader()
         transport, _ = await asyncio.get_running_loop().connect_read_pipe(
             lambda: asyncio.StreamReaderProtocol(reader), source
         )
-        logging = asyncio.create_task(_log_lines(server, reader), name=f"mcp-stderr-{server}")
+        logging = asyncio.create_task(_log_lines(server, reader, last), name=f"mcp-stderr-{server}")
         try:
             yield sink
         finally:
@@ -42,7 +66,7 @@ async def logged_output(server: str) -> AsyncGenerator[TextIO]:
             transport.close()
 
 
-async def _log_lines(server: str, reader: asyncio.StreamReader) -> None:
+async def _log_lines(server: str, reader: asyncio.StreamReader, last: LastLines) -> None:
     held = b""
     left_bytes = _MAX_LOGGED_BYTES
     while piece := await reader.read(_MAX_LINE_BYTES):
@@ -55,14 +79,15 @@ async def _log_lines(server: str, reader: asyncio.StreamReader) -> None:
             continue
         *lines, held = (held + piece).split(b"\n")
         for line in lines:
-            _log_line(server, line)
+            _log_line(server, line, last)
         if len(held) > _MAX_LINE_BYTES:
-            _log_line(server, held)
+            _log_line(server, held, last)
             held = b""
-    _log_line(server, held)
+    _log_line(server, held, last)
 
 
-def _log_line(server: str, line: bytes) -> None:
+def _log_line(server: str, line: bytes, last: LastLines) -> None:
     text = line.decode("utf-8", "replace").strip()
     if text:
+        last.add(text)
         _log.info("mcp_server_said", server=server, line=text)

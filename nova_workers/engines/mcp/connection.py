@@ -22,7 +22,7 @@ from mcp.types import CONNECTION_CLOSED, CallToolResult, RequestParamsMeta, Tool
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
-from nova_workers.engines.mcp.child_output import logged_output
+from nova_workers.engines.mcp.child_output import LastLines, logged_output
 from nova_workers.engines.mcp.listings import tolerant
 from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
@@ -80,6 +80,7 @@ class ServerConnection:
         self._closing = asyncio.Event()
         self._keeper: asyncio.Task[None] | None = None
         self._failure: Exception | None = None
+        self._output = LastLines()
         self._broken = False
         self._not_answering: str | None = None
         self._calls: set[asyncio.Task[Any]] = set()
@@ -94,6 +95,11 @@ class ServerConnection:
     def not_answering(self) -> str | None:
         """Why the server counts as blocked: a call and the probe after it timed out. None if it is not blocked."""
         return self._not_answering
+
+    @property
+    def output(self) -> tuple[str, ...]:
+        """The last lines that a child process wrote to stderr, redacted."""
+        return self._output.all()
 
     @property
     def opening(self) -> bool:
@@ -114,17 +120,18 @@ class ServerConnection:
             self._keep(current_redactor()), name=f"mcp-{self.name}", context=contextvars.Context()
         )
 
-    async def ready(self) -> None:
-        """Wait until it is open.
+    async def ready(self, within_s: float | None = None) -> None:
+        """Wait until it is open; it goes on to open if it is not in time.
 
         Raises:
-            ConnectionError: The server does not answer.
+            ConnectionError: The server does not answer, within `within_s` if given.
         """
+        timeout_s = within_s or self._timeout_s
         try:
-            async with asyncio.timeout(self._timeout_s):
+            async with asyncio.timeout(timeout_s):
                 await self._opened.wait()
         except TimeoutError as error:
-            raise ConnectionError(f"it did not answer within {self._timeout_s:g} s") from error
+            raise ConnectionError(f"it did not answer within {timeout_s:g} s") from error
         if self._client is None:
             raise ConnectionError(_cause(self._failure)) from self._failure
 
@@ -282,7 +289,9 @@ class ServerConnection:
     async def _keep(self, redactor: Redactor | None) -> None:
         with hiding(Redactor() if redactor is None else redactor):
             try:
-                async with _client(self.name, self._server, self._make_transport, self._sandbox) as client:
+                async with _client(
+                    self.name, self._server, self._make_transport, self._sandbox, self._output
+                ) as client:
                     client.session.validate_tool_result = self._check_result
                     self._client = client
                     self._opened.set()
@@ -299,7 +308,11 @@ class ServerConnection:
 
 @asynccontextmanager
 async def _client(
-    name: str, server: McpServer, make_transport: MakeTransport | None, sandbox: ShellSandbox | None
+    name: str,
+    server: McpServer,
+    make_transport: MakeTransport | None,
+    sandbox: ShellSandbox | None,
+    output: LastLines,
 ) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:
         match server:
@@ -307,8 +320,8 @@ async def _client(
                 # A new client does not benefit from a response cache.
                 client = Client(server.built(), cache=None)
             case StdioMcpServer():
-                output = await stack.enter_async_context(logged_output(name))
-                transport = tolerant(stdio_transport(server, output, sandbox))
+                errors = await stack.enter_async_context(logged_output(name, output))
+                transport = tolerant(stdio_transport(server, errors, sandbox))
                 client = Client(transport, read_timeout_seconds=server.timeout_s, cache=None)
             case HttpMcpServer():
                 timeout = httpx2.Timeout(server.timeout_s, read=max(server.timeout_s, _STREAM_READ_TIMEOUT_S))

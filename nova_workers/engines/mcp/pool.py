@@ -3,12 +3,17 @@
 The key has everything that could make servers behave differently: the command with its arguments and environment, or
 the address with its headers, and the scope. So a connection opened with one tenant's secrets never serves another. An
 in-process server gets a new connection for each turn, at almost no cost.
+
+A server that does not start in time costs a turn its start time-out once, and not its turn. It then rests: turns go on
+without it at once, until it is tried again after a time that doubles with each failure. A slow server goes on to start
+meanwhile, and is there for the turns after that.
 """
 
 from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,9 +23,11 @@ from mcp.types import CallToolResult, Tool
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.connection import MakeTransport, OnProgress, ServerConnection
+from nova_workers.observability.redaction import hide
 from nova_workers.shell_sandbox import ShellSandbox
+from nova_workers.stopping import stop_tasks
 
-__all__ = ["CallLost", "ConnectionPool", "Lease", "PooledConnection"]
+__all__ = ["CallLost", "ConnectionPool", "Lease", "PooledConnection", "ServerAway"]
 
 _log = structlog.get_logger(__name__)
 
@@ -28,10 +35,17 @@ _Key = tuple[Any, ...]
 
 _IDLE_S = 300.0
 """How long an unused connection stays open; a conversation's next message mostly comes sooner."""
-_AVOID_S = 30.0
-"""How long a server that did not answer is not tried again."""
+_START_TIMEOUT_S = 10.0
+"""For a server to start and to list its tools; also to start again in mid-turn."""
+_REST_S = 10.0
+_MOST_REST_S = 300.0
+_MOST_DOUBLINGS = 10
+_FORGOTTEN_S = 1_800.0
+"""After this long without a try, a server's failures do not count any more."""
 _CHECK_TIMEOUT_S = 5.0
-"""Time limit for a reused connection to list its tools; after that it is replaced."""
+"""For a reused connection to list its tools, within half of the start time-out; after that it is replaced."""
+_LEAST_S = 0.1
+"""For what follows when the start time-out is spent."""
 _CLOSE_TIMEOUT_S = 10.0
 """The MCP client gives a child process at most 6.5 s."""
 
@@ -52,9 +66,32 @@ class PooledConnection:
     expiry: asyncio.TimerHandle | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class _Avoided:
+class ServerAway(ConnectionError):
+    """A server does not answer, or did not recently.
+
+    Attributes:
+        output: The last lines that its process wrote to stderr, redacted.
+    """
+
+    def __init__(self, reason: str, output: tuple[str, ...] = ()) -> None:
+        super().__init__(reason)
+        self.output = output
+
+
+@dataclass(slots=True)
+class _Rest:
+    """The time in which a server is not tried.
+
+    Attributes:
+        failures: Failed starts since it last answered.
+        reason: Why the last one failed.
+        output: What its process wrote last.
+        until_s: The end.
+    """
+
+    failures: int
     reason: str
+    output: tuple[str, ...]
     until_s: float
 
 
@@ -65,7 +102,9 @@ class ConnectionPool:
         self,
         *,
         idle_s: float = _IDLE_S,
-        avoid_s: float = _AVOID_S,
+        start_timeout_s: float = _START_TIMEOUT_S,
+        rest_s: float = _REST_S,
+        clock_s: Callable[[], float] = time.monotonic,
         make_transport: MakeTransport | None = None,
         sandbox: ShellSandbox | None = None,
     ) -> None:
@@ -73,7 +112,9 @@ class ConnectionPool:
 
         Args:
             idle_s: How long an unused connection stays open.
-            avoid_s: How long a server that did not answer is not tried again.
+            start_timeout_s: How long a turn waits for a server to start and to list its tools.
+            rest_s: How long a server rests after a failed start. It doubles with each further failure, up to 5 min.
+            clock_s: The time.
             make_transport: Creates the HTTP transport for servers behind a URL; None uses the HTTP client's own.
             sandbox: Encloses the programs of tenants with ceilings, and hides NOVA_HOME from those of others; without
                 one those of tenants with ceilings are not started.
@@ -81,9 +122,12 @@ class ConnectionPool:
         self._sandbox = sandbox
         self._make_transport = make_transport
         self._idle_s = idle_s
-        self._avoid_s = avoid_s
+        self.start_timeout_s = start_timeout_s
+        self._rest_s = rest_s
+        self._clock_s = clock_s
         self._shared: dict[_Key, PooledConnection] = {}
-        self._avoided: dict[_Key, _Avoided] = {}
+        self._rests: dict[_Key, _Rest] = {}
+        self._starting: set[asyncio.Task[None]] = set()
         self._closing: set[asyncio.Task[None]] = set()
 
     def lease(self, name: str, server: McpServer) -> Lease:
@@ -92,20 +136,26 @@ class ConnectionPool:
 
     async def close(self) -> None:
         """Close all shared connections. Child processes end."""
+        await stop_tasks(self._starting)
         for held in tuple(self._shared.values()):
             self.retire(held)
             self._discard(held)
         if self._closing:
             await asyncio.wait(self._closing, timeout=_CLOSE_TIMEOUT_S)
 
-    async def take(self, name: str, server: McpServer) -> tuple[PooledConnection, bool]:
+    async def take(self, name: str, server: McpServer, within_s: float) -> tuple[PooledConnection, bool]:
         """Return an open connection, and whether it existed before. For leases, which return it.
 
+        Args:
+            name: The server's.
+            server: The server.
+            within_s: Longest wait for a server of another process.
+
         Raises:
-            ConnectionError: The server does not answer, or did not recently.
+            ServerAway: The server does not answer, or did not recently.
         """
+        self._check_rest(server)
         key = _key(server)
-        self._check_avoided(key)
         held = None if key is None else self._shared.get(key)
         if held is not None and held.connection.lost:
             self.retire(held)
@@ -123,14 +173,47 @@ class ConnectionPool:
             held.expiry.cancel()
             held.expiry = None
         try:
-            await held.connection.ready()
-        except BaseException as error:
-            if isinstance(error, ConnectionError):
-                self._avoid(key, str(error))
+            await held.connection.ready(
+                None if isinstance(server, InProcessMcpServer) else min(within_s, server.timeout_s)
+            )
+        except ConnectionError as error:
+            if held.connection.opening and key is not None:
+                self._start_late(held, server)
+            else:
                 self.retire(held)
+                self.put_back(held)
+            raise self.failed(server, held.connection, error) from error
+        except BaseException:
             self.put_back(held)
             raise
         return held, reused
+
+    def failed(self, server: McpServer, connection: ServerConnection, error: ConnectionError) -> ServerAway:
+        """Return the error of a server that did not start, and let it rest: so other turns do not wait for it, too."""
+        away = ServerAway(str(error), connection.output)
+        identity = _identity(server)
+        if identity is None:
+            return away
+        now_s = self._clock_s()
+        # Without those that were not tried for long: one of a server that is not used again would stay for ever.
+        self._rests = {each: rest for each, rest in self._rests.items() if now_s < rest.until_s + _FORGOTTEN_S}
+        rest = self._rests.get(identity)
+        if rest is not None and now_s < rest.until_s:
+            # Another turn waited for the same start.
+            return away
+        failures = 1 if rest is None else rest.failures + 1
+        rest_s = min(self._rest_s * 2 ** min(failures - 1, _MOST_DOUBLINGS), _MOST_REST_S)
+        self._rests[identity] = _Rest(failures, str(away), away.output, now_s + rest_s)
+        _log.warning(
+            "mcp_server_rests", server=connection.name, cause=hide(str(away)), failures=failures, rest_s=rest_s
+        )
+        return away
+
+    def answered(self, server: McpServer) -> None:
+        """End the rest of a server, and forget its failures."""
+        identity = _identity(server)
+        if identity is not None and self._rests.pop(identity, None) is not None:
+            _log.info("mcp_server_is_back")
 
     def put_back(self, held: PooledConnection) -> None:
         """Return a connection that a turn no longer uses. For leases."""
@@ -164,21 +247,33 @@ class ConnectionPool:
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
-    def _check_avoided(self, key: _Key | None) -> None:
-        avoided = None if key is None else self._avoided.get(key)
-        if avoided is None or key is None:
-            return
-        if time.monotonic() < avoided.until_s:
-            raise ConnectionError(avoided.reason)
-        del self._avoided[key]
+    def _check_rest(self, server: McpServer) -> None:
+        identity = _identity(server)
+        rest = None if identity is None else self._rests.get(identity)
+        if rest is not None and self._clock_s() < rest.until_s:
+            raise ServerAway(rest.reason, rest.output)
 
-    def _avoid(self, key: _Key | None, reason: str) -> None:
-        if key is None:
-            return
-        now_s = time.monotonic()
-        # Remove expired entries; one of a server that is not used again would stay for ever.
-        self._avoided = {known: avoided for known, avoided in self._avoided.items() if now_s < avoided.until_s}
-        self._avoided[key] = _Avoided(reason, now_s + self._avoid_s)
+    def _start_late(self, held: PooledConnection, server: McpServer) -> None:
+        """Let a slow server go on to start, for as long as one of its calls may take. It uses the connection."""
+        task = asyncio.create_task(self._until_started(held, server), name=f"mcp-start-{held.connection.name}")
+        self._starting.add(task)
+        task.add_done_callback(self._starting.discard)
+
+    async def _until_started(self, held: PooledConnection, server: McpServer) -> None:
+        try:
+            await held.connection.ready()
+            await held.connection.list_tools()
+        except ConnectionError as error:
+            identity = _identity(server)
+            rest = None if identity is None else self._rests.get(identity)
+            if rest is not None:
+                # Its process may have written why by now.
+                rest.reason, rest.output = str(error), held.connection.output
+            self.retire(held)
+        else:
+            self.answered(server)
+        finally:
+            self.put_back(held)
 
 
 class CallLost(ConnectionError):
@@ -203,7 +298,7 @@ class Lease:
         server with a known listing is not connected to.
 
         Raises:
-            ConnectionError: The server does not answer.
+            ServerAway: The server does not answer.
         """
         known = self.server.listing if isinstance(self.server, InProcessMcpServer) else None
         tools = await self._ask_for_tools() if known is None else known
@@ -211,17 +306,36 @@ class Lease:
         return [tool for tool in tools if allowed is None or tool.name in allowed]
 
     async def _ask_for_tools(self) -> list[Tool]:
-        held, reused = await self._connected()
+        """Ask the server. The start of one, its check and its replacement take the start time-out at most, together."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + self._pool.start_timeout_s
+
+        async def ask(held: PooledConnection, most_s: float) -> list[Tool]:
+            in_process = isinstance(self.server, InProcessMcpServer)
+            left_s = max(until_s - loop.time(), _LEAST_S)
+            return await held.connection.list_tools(None if in_process else min(left_s, most_s))
+
+        held, reused = await self._connected(self._pool.start_timeout_s)
         try:
-            return await held.connection.list_tools(_CHECK_TIMEOUT_S if reused else None)
-        except ConnectionError:
-            self._pool.retire(held)
-            self._put_back()
+            start_s = self._pool.start_timeout_s
+            tools = await ask(held, min(_CHECK_TIMEOUT_S, start_s / 2) if reused else start_s)
+        except ConnectionError as error:
+            self._give_up(held)
             if not reused:
-                raise
+                raise self._pool.failed(self.server, held.connection, error) from error
             _log.info("mcp_connection_replaced", server=self.name)
-            held, _ = await self._connected()
-            return await held.connection.list_tools()
+            held, _ = await self._connected(max(until_s - loop.time(), _LEAST_S))
+            try:
+                tools = await ask(held, self._pool.start_timeout_s)
+            except ConnectionError as second:
+                self._give_up(held)
+                raise self._pool.failed(self.server, held.connection, second) from second
+        self._pool.answered(self.server)
+        return tools
+
+    def _give_up(self, held: PooledConnection) -> None:
+        self._pool.retire(held)
+        self._put_back()
 
     async def call(
         self,
@@ -243,7 +357,7 @@ class Lease:
         """
         if self._given_up is not None:
             raise ConnectionError(self._given_up)
-        held, _ = await self._connected()
+        held, _ = await self._connected(self._pool.start_timeout_s)
         timeout_s = None if isinstance(self.server, InProcessMcpServer) else self.server.timeout_s
         try:
             return await held.connection.call(tool, arguments, timeout_s, on_progress, call_id=call_id)
@@ -262,13 +376,13 @@ class Lease:
             await held.connection.close()
         self._put_back()
 
-    async def _connected(self) -> tuple[PooledConnection, bool]:
+    async def _connected(self, within_s: float) -> tuple[PooledConnection, bool]:
         async with self._taking:
             if self._held is not None and self._held.connection.lost:
                 self._put_back()
             if self._held is not None:
                 return self._held, True
-            self._held, reused = await self._pool.take(self.name, self.server)
+            self._held, reused = await self._pool.take(self.name, self.server, within_s)
             return self._held, reused
 
     def _put_back(self) -> None:
@@ -279,11 +393,16 @@ class Lease:
 
 def _key(server: McpServer) -> _Key | None:
     """Return what must be equal for turns to share a connection; None for a server that is not shared."""
+    return _identity(server) if not isinstance(server, InProcessMcpServer) and server.reuse else None
+
+
+def _identity(server: McpServer) -> _Key | None:
+    """Return all that could make servers behave differently; None for one of this process."""
     match server:
-        case StdioMcpServer(reuse=True):
+        case StdioMcpServer():
             env = tuple(sorted(server.env.items()))
             return ("stdio", server.scope, server.command, server.args, env, server.cwd, server.enclosure)
-        case HttpMcpServer(reuse=True):
+        case HttpMcpServer():
             return ("http", server.scope, server.url, tuple(sorted(server.headers.items())))
         case _:
             return None

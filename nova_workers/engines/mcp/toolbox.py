@@ -3,7 +3,7 @@
 import asyncio
 import re
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import structlog
@@ -14,11 +14,12 @@ from pydantic import ValidationError
 from nova_workers.contracts.content import JsonObject, storable
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
+from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.summaries import one_line
 from nova_workers.engines.mcp.blocks import from_mcp
 from nova_workers.engines.mcp.connection import OnProgress
 from nova_workers.engines.mcp.listings import declared_schema
-from nova_workers.engines.mcp.pool import CallLost, ConnectionPool, Lease
+from nova_workers.engines.mcp.pool import CallLost, ConnectionPool, Lease, ServerAway
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.tool_schemas import (
     ANTHROPIC,
@@ -32,16 +33,19 @@ from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 from nova_workers.observability.redaction import hide
 
-__all__ = ["ReportProgress", "ToolDefinition", "Toolbox"]
+__all__ = ["ReportAway", "ReportProgress", "ToolDefinition", "Toolbox"]
 
 _log = structlog.get_logger(__name__)
 
+ReportAway = Callable[[tuple[ToolServerAway, ...]], Awaitable[None]]
+"""Receives the servers that do not answer, once all were tried. Not called without servers of other processes."""
 ReportProgress = Callable[[ToolCall, str], None]
 """Receives a running call and its progress in one line."""
 
 _PROGRESS_EVERY_S = 0.25
 """Shortest time between two reports of a call's progress; a server may send a thousand a second."""
 _NOT_ALLOWED_IN_NAMES = re.compile(r"[^a-zA-Z0-9_-]")
+_MAX_REASON_CHARS = 500
 _MAX_NAME_CHARS = 117
 """A provider allows 128; Claude Code prepends 11, and names must be the same with all engines."""
 
@@ -94,6 +98,7 @@ class Toolbox:
         pool: ConnectionPool,
         limits: ToolLimits = ANTHROPIC,
         report_progress: ReportProgress | None = None,
+        report_away: ReportAway | None = None,
     ) -> None:
         """Connect to nothing yet.
 
@@ -102,11 +107,13 @@ class Toolbox:
             pool: The process's connections.
             limits: What the model's provider takes.
             report_progress: Receives the progress that servers report.
+            report_away: Receives the servers that do not answer.
         """
         self._report_progress = report_progress
+        self._report_away = report_away
         self._leases = [pool.lease(name, server) for name, server in servers.items()]
         self._entries: dict[str, _Entry] | None = None
-        self._unreachable: tuple[str, ...] = ()
+        self._away: tuple[ToolServerAway, ...] = ()
         self._left_out: tuple[LeftOutTool, ...] = ()
         self._limits = limits
         self._connecting = asyncio.Lock()
@@ -114,7 +121,12 @@ class Toolbox:
     @property
     def unreachable(self) -> tuple[str, ...]:
         """Names of the servers that did not answer, once connected."""
-        return self._unreachable
+        return tuple(server.name for server in self._away)
+
+    @property
+    def away(self) -> tuple[ToolServerAway, ...]:
+        """The servers that did not answer, once connected."""
+        return self._away
 
     @property
     def left_out(self) -> tuple[LeftOutTool, ...]:
@@ -183,7 +195,7 @@ class Toolbox:
 
     def _unknown(self, name: str) -> str:
         known = ", ".join(self._entries or {}) or "none"
-        away = f" These servers do not answer: {', '.join(self._unreachable)}." if self._unreachable else ""
+        away = f" These servers do not answer: {', '.join(self.unreachable)}." if self._away else ""
         return f"There is no tool {name!r}. Available: {known}.{away}"
 
     def _outcome(self, result: CallToolResult, *, ours: bool) -> ToolOutcome:
@@ -199,7 +211,7 @@ class Toolbox:
         left_out: list[LeftOutTool] = []
         taken = set(TAKEN_NAMES)
         for lease, tools in zip(self._leases, listings, strict=True):
-            for tool in tools or ():
+            for tool in () if isinstance(tools, ToolServerAway) else tools:
                 name = _free_name(lease, tool.name, taken)
                 taken.add(name)
                 try:
@@ -212,9 +224,11 @@ class Toolbox:
         left_out += too_much.values()
         for tool in left_out:
             _log.warning("tool_left_out", tool=tool.name, cause=tool.why)
-        named = zip(self._leases, listings, strict=True)
-        self._unreachable = tuple(lease.name for lease, tools in named if tools is None)
         self._left_out = tuple(left_out)
+        self._away = tuple(tools for tools in listings if isinstance(tools, ToolServerAway))
+        external = any(not isinstance(lease.server, InProcessMcpServer) for lease in self._leases)
+        if external and self._report_away is not None:
+            await self._report_away(self._away)
         return {entry.definition.name: entry for entry in entries if entry.definition.name not in too_much}
 
 
@@ -276,12 +290,14 @@ def _define(name: str, tool: Tool, schema: RepairedSchema, limits: ToolLimits) -
     )
 
 
-async def _listing(lease: Lease) -> list[Tool] | None:
+async def _listing(lease: Lease) -> list[Tool] | ToolServerAway:
     try:
         return await lease.list_tools()
     except ConnectionError as error:
         _log.warning("mcp_server_unreachable", server=lease.name, cause=str(error))
-        return None
+        output = error.output if isinstance(error, ServerAway) else ()
+        # The address or the command may contain a secret.
+        return ToolServerAway(lease.name, storable(hide(str(error)))[:_MAX_REASON_CHARS], output)
 
 
 def _progress(call: ToolCall, report: ReportProgress | None) -> OnProgress | None:

@@ -65,7 +65,12 @@ class ScriptedEngine:
             )
         listener = callbacks or TurnListener()
         toolbox = (
-            Toolbox(options.mcp_servers, pool=self._connections, report_progress=listener.on_tool_progress)
+            Toolbox(
+                options.mcp_servers,
+                pool=self._connections,
+                report_progress=listener.on_tool_progress,
+                report_away=listener.on_tool_servers,
+            )
             if options.mcp_servers and responses
             else None
         )

@@ -24,6 +24,7 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.orchestration import TASK_COMPLETE
 from nova_workers.contracts.refusals import LeftOut, about_tools
 from nova_workers.contracts.runs import Claim, TurnFacts
+from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval, detail_of
 from nova_workers.errors import Outage, RunLost
@@ -35,6 +36,7 @@ from nova_workers.ledger.runs.leases import is_held
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.observability.redaction import hide
 from nova_workers.runs.persist import persist
+from nova_workers.runs.turns.away_servers import AwayServers
 from nova_workers.runs.turns.facts import PermissionsUsed, turn_facts
 from nova_workers.runs.turns.subagent_events import SubagentEvents
 from nova_workers.runs.turns.told_text import ToldText
@@ -67,6 +69,7 @@ class TurnRecorder(TurnListener):
         events: RunEvents,
         clock: Clock,
         policy: ToolPolicy,
+        away_servers: AwayServers,
         on_answer: Callable[[], None] = lambda: None,
     ) -> None:
         self.has_answered = False
@@ -96,6 +99,7 @@ class TurnRecorder(TurnListener):
         self._events = events
         self._clock = clock
         self._policy = policy
+        self._away_servers = away_servers
         self._facts = turn_facts(run.claim)
         self._offers: dict[str, Verdict] = {}
         self._options_left_out: set[str] = set()
@@ -285,6 +289,14 @@ class TurnRecorder(TurnListener):
             self.has_answered = True
             if self.first_token_at is None:
                 self._on_answer()
+
+    async def on_tool_servers(self, away: tuple[ToolServerAway, ...]) -> None:
+        """Publish which servers are away, and keep it for the agent's page."""
+        if away:
+            servers = tuple(live.AwayServer(name=each.name, reason=each.reason, output=each.output) for each in away)
+            self._events.emit(live.ToolServersAway(servers=servers))
+        claim = self._claim
+        await self._away_servers.note(claim.tenant_id, claim.agent_id, away, self._clock.now())
 
     async def on_content_refused(self, left_out: tuple[LeftOut, ...]) -> None:
         """Record that later requests omit blocks. Raises `RunLost`."""

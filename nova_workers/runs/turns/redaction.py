@@ -25,6 +25,7 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
+from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_MESSAGE_CHARS, MAX_OPTION_CHARS
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.observability.redactor import Redactor
@@ -122,6 +123,13 @@ class RedactedListener(ForwardingListener):
         redactor = self._redactor
         await self._to.on_content_refused(
             tuple(replace(each, block=redactor.json(each.block), note=redactor.text(each.note)) for each in left_out)
+        )
+
+    async def on_tool_servers(self, away: tuple[ToolServerAway, ...]) -> None:
+        """Forward the servers without secrets."""
+        text = self._redactor.text
+        await self._to.on_tool_servers(
+            tuple(replace(each, reason=text(each.reason), output=tuple(map(text, each.output))) for each in away)
         )
 
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:

@@ -16,8 +16,10 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
+from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
+from nova_workers.runs.turns.away_servers import AwayServers
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
 from tests.support.harness.logs import recorded_logs
@@ -234,6 +236,38 @@ async def test_a_program_that_the_operator_no_longer_permits_is_not_started(stag
     run = await stage.run("Go", says("never"), agent_id="old")
     assert run.status == "failed"
     assert "NOVA_TOOLS__MCP_COMMANDS" in str(run.error)
+
+
+async def test_a_server_that_is_away_is_named_to_the_model_in_an_event_and_for_the_agents_page(
+    database: Database, redis: Redis, settings: Settings
+) -> None:
+    def child(program: str) -> Json:
+        args = ["-I", "-S", "-c", program]
+        return {"type": "stdio", "command": CHILD[0], "args": args, "env": {"G": "${secret:GREETING}"}}
+
+    away = AwayServers(redis)
+    async with (
+        model_server() as model,
+        open_stage(database, redis, settings, model, mcp_commands=["*"], mcp_env=["G*"]) as stage,
+    ):
+        tenant_id = stage.harness.tenant_id
+        await stage.secrets.put(tenant_id, "GREETING", "Hello, my secret ", by="person")
+        servers = {"dead": child("import os, sys; sys.exit('no customer ' + os.environ['G'])")}
+        await stage.agent("clerk", capabilities={"mcp": {"config": {"servers": servers}}})
+        run = await stage.run("Greet", says("Sorry"), agent_id="clerk")
+        assert run.status == "succeeded", run.error
+        assert "tools are missing: mcp__dead" in stage.asked(0)
+        (event,) = (entry for entry in await stage.events() if '"tool_servers_away"' in entry)
+        assert "no customer [secret:GREETING]" in event
+        (server,) = await away.of(tenant_id, "clerk")
+        assert (server.name, server.output) == ("mcp__dead", ["no customer [secret:GREETING]"])
+
+        servers = {"mine": {**child(""), "args": CHILD[1:], "cwd": os.getcwd()}}
+        await stage.agent("reader", capabilities={"mcp": {"config": {"servers": servers}}})
+        await away.note(tenant_id, "reader", (ToolServerAway("mcp__mine", "it was away"),), server.at)
+        run = await stage.run("Greet", says("Hello"), agent_id="reader")
+        assert run.status == "succeeded", run.error
+        assert await away.of(tenant_id, "reader") == [], "A server that answers is not away any more."
 
 
 async def test_a_programs_stderr_is_logged_without_secrets(stage: Stage) -> None:

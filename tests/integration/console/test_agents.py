@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx2
@@ -11,8 +12,10 @@ from redis.asyncio import Redis
 
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.events import Token, ToolStatus
+from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
+from nova_workers.runs.turns.away_servers import AwayServers
 from tests.integration.api.conftest import Api, worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.api.runs.event_streams import begun
@@ -107,6 +110,19 @@ async def test_the_form_has_every_field_of_the_configuration_with_what_the_api_s
     assert "Limit of concurrent runs of this agent on all workers together." in page
     assert "1,024 to 1,000,000." in page
     assert "Clerk &lt;b&gt;" in page
+
+
+async def test_the_page_says_which_tool_server_is_away_and_why(
+    console: Console, browser: httpx2.AsyncClient, redis: Redis
+) -> None:
+    await made(console)
+    assert "did not answer" not in (await browser.get("/agents/clerk")).text
+    away = ToolServerAway("mcp__github", "it did not answer within 10 s", ("<b>", "no route"))
+    await AwayServers(redis).note(console.api.tenant.id, "clerk", (away,), datetime.now(UTC))
+    page = (await browser.get("/agents/clerk")).text
+    assert "mcp__github</code> did not answer" in page
+    assert "it did not answer within 10 s" in page
+    assert "&lt;b&gt;\nno route" in page
 
 
 async def test_a_form_that_is_sent_unchanged_changes_nothing(console: Console, browser: httpx2.AsyncClient) -> None:

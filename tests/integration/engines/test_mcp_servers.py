@@ -208,17 +208,6 @@ async def test_a_server_that_does_not_answer_costs_the_turn_its_tools_only(play:
     assert warned["cause"]
 
 
-@pytest.mark.parametrize(("avoid_s", "tries"), [(30.0, 1), (0.0, 2)])
-async def test_a_server_that_did_not_answer_is_avoided_for_a_while(tmp_path: Path, avoid_s: float, tries: int) -> None:
-    play = Player(avoid_s=avoid_s)
-    log = tmp_path / "log"
-    mute = StdioMcpServer(command="sh", args=("-c", f"echo started >> {log}; sleep 60"), timeout_s=1.5)
-    for _ in range(2):
-        await play({"mute": mute}, PID)
-    assert log.read_text().count("started") == tries
-    await play.engine.close()
-
-
 async def test_the_model_gets_the_names_of_silent_servers(server: ModelServer, engine: AnthropicEngine) -> None:
     server.reply(Stream((Part("tool", ("toolu_1", "read_issue", {})),)), Stream((Part("text", ["Sorry"]),)))
     options = EngineOptions(system_prompt="Be kind", mcp_servers={"tracker": StdioMcpServer(command="/no/such")})
@@ -432,7 +421,7 @@ async def test_an_abort_reaches_an_http_server(play: Player, web: Web) -> None:
 
 
 async def test_an_http_server_is_reached_again_after_a_restart(web: Web) -> None:
-    play = Player(avoid_s=0.0)
+    play = Player(rest_s=0.0)
     server = HttpMcpServer(web.url, headers={"x-secret": "s"}, timeout_s=5.0)
     assert _said(await play({"web": server}, {"name": "secret"})) == "s"
     await web.stop()

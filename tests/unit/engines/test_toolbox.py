@@ -18,6 +18,7 @@ from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.tool_schemas import ToolLimits
 from nova_workers.errors import ToolFailure
 from tests.requirements import proves
+from tests.support.harness.manual_clock import ManualClock
 
 LONG = "x" * 200
 
@@ -81,12 +82,14 @@ async def test_a_tool_without_a_name_has_one(pool: ConnectionPool) -> None:
     assert await names(pool, s=ours("")) == {"s__": ""}
 
 
-async def test_expired_entries_of_unused_servers_are_removed() -> None:
-    pool = ConnectionPool(avoid_s=0.0)
+async def test_failures_of_servers_that_are_not_tried_again_are_forgotten() -> None:
+    clock = ManualClock()
+    pool = ConnectionPool(clock_s=clock.monotonic_s)
     for number in range(3):
         with pytest.raises(ConnectionError):
-            await pool.take("away", StdioMcpServer("/no/such", args=(str(number),)))
-    assert len(pool._avoided) == 1  # pyright: ignore[reportPrivateUsage] - nothing else tells
+            await pool.take("away", StdioMcpServer("/no/such", args=(str(number),)), 10.0)
+        clock.advance(3_600.0)
+    assert len(pool._rests) == 1  # pyright: ignore[reportPrivateUsage] - nothing else tells
     await pool.close()
 
 

@@ -5,7 +5,13 @@ from pydantic import BaseModel, ConfigDict
 
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView, AgentRename, AgentRenameView
+from nova_workers.contracts.http.agents import (
+    AgentPromptRequest,
+    AgentPromptView,
+    AgentRename,
+    AgentRenameView,
+    AgentToolServersView,
+)
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
 __all__ = ["Agents"]
@@ -65,6 +71,10 @@ class Agents:
         return self._transport.fetch(
             AgentPromptView, "POST", f"/v1/agents/{agent_id}/prompt", body=request or AgentPromptRequest()
         )
+
+    def tool_servers(self, agent_id: str) -> AgentToolServersView:
+        """Return the MCP servers that were away in the newest turn of an agent."""
+        return self._transport.fetch(AgentToolServersView, "GET", f"/v1/agents/{agent_id}/tool-servers")
 
     def delete(self, agent_id: str) -> None:
         """Delete an agent."""

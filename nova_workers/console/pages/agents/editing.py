@@ -203,6 +203,7 @@ async def _form_page(request: Request, agent: AgentView | None, choices: Choices
         errors=errors,
         rest=rest,
         prompt=await shown_prompt(client_of(request), agent.id if agent else draft.new_id, draft.value),
+        away=(await client_of(request).agents.tool_servers(agent.id)).away if agent else [],
     )
 
 
