@@ -32,6 +32,8 @@ PLAIN: dict[str, tuple[Any, ...]] = {
     "on_tool_use": (CALL, "a"),
     "on_tool_progress": (CALL, "a"),
     "on_tool_use_summary": ("a",),
+    "on_option_left_out": ("temperature", "note"),
+    "on_provider_call": ("WebSearch",),
     "on_event": (EngineEvent("result", {}),),
 }
 AWAITED: dict[str, tuple[Any, ...]] = {
@@ -42,6 +44,7 @@ AWAITED: dict[str, tuple[Any, ...]] = {
     "on_tool_servers": ((ToolServerAway("a", "gone"),),),
     "take_steering": (),
     "authorize_tool": ("send", {}),
+    "may_offer": ("WebSearch",),
     "confirm_run": (),
 }
 
