@@ -83,7 +83,7 @@ class Gateway(httpx2.AsyncBaseTransport):
 
 
 @settings(
-    max_examples=80, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
+    max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(events=_streams())
 @proves("engine.dialects")

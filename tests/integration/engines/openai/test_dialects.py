@@ -195,8 +195,9 @@ async def test_an_answer_of_any_dialect_is_read(server: ModelServer, make_engine
         assert result.usage.tokens.total_tokens == row.tokens
 
 
-@pytest.mark.parametrize("finish", ["tool_calls", "stop", None])
-@pytest.mark.parametrize("form", list(CALLS))
+@pytest.mark.parametrize(
+    ("form", "finish"), list(zip(CALLS, itertools.cycle(["tool_calls", "stop", None]), strict=False)), ids=str
+)
 @proves("engine.dialects")
 async def test_a_call_of_any_dialect_is_made(
     server: ModelServer, make_engine: MakeEngine, form: str, finish: str | None
@@ -281,7 +282,7 @@ _EVENTS = st.one_of(
 
 
 @pytest.mark.parametrize("make", [ChatReader, ResponsesReader])
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(events=st.lists(_EVENTS, max_size=6), is_marked=st.booleans())
 @proves("engine.dialects")
 def test_whatever_a_server_streams_is_a_response_or_a_failure(make: Any, events: list[Any], *, is_marked: bool) -> None:
