@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import AsyncIterator
 from typing import Any
+from uuid import uuid4
 
 import httpx2
 import pytest
@@ -93,6 +94,8 @@ async def test_whatever_a_gateway_streams_is_an_answer_or_a_failure_of_the_provi
     transport, engine = gateway
     transport.events = events
     callbacks = TurnRecorder().callbacks()
-    result = await engine.run("hi", EngineOptions(model="sonnet", max_turns=2), "sandbox", callbacks=callbacks)
+    # Each answer is of a model of its own, since one that fails often rests.
+    options = EngineOptions(model=f"model-{uuid4()}", max_turns=2)
+    result = await engine.run("hi", options, "sandbox", callbacks=callbacks)
     assert isinstance(result.text, str)
     assert result.error is None or result.error.kind == "model_error", result.error
