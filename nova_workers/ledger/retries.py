@@ -20,7 +20,8 @@ CASE WHEN r.status <> 'failed' THEN 'not_failed'
      WHEN t.deleted_at IS NOT NULL THEN 'thread_deleted'
      WHEN r.parent_run_id IS NOT NULL OR t.orchestration_id IS NOT NULL OR r.source = 'work_order' THEN 'answered'
      WHEN t.head_turn_id IS DISTINCT FROM r.turn_id OR t.active_run_id IS NOT NULL
-          OR EXISTS (SELECT FROM runs o WHERE o.thread_id = t.id AND o.status = 'queued' AND o.attempt > 0)
+          OR (SELECT o.id FROM runs o
+               WHERE o.thread_id = t.id AND o.status = 'queued' AND o.attempt > 0 LIMIT 1) IS NOT NULL
           THEN 'not_newest'
      WHEN EXISTS (SELECT FROM threads f
                    WHERE f.tenant_id = t.tenant_id AND f.forked_from_thread_id = t.id
