@@ -9,10 +9,14 @@ before, and is refused.
 
 from __future__ import annotations
 
+import errno
 import os
+import secrets
 import stat
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from io import FileIO
 from pathlib import Path
 
 __all__ = ["Confinement", "PrivateFiles"]
@@ -20,6 +24,9 @@ __all__ = ["Confinement", "PrivateFiles"]
 _DIRECTORY = os.O_RDONLY | os.O_DIRECTORY | os.O_NOFOLLOW | os.O_CLOEXEC
 _PROCESSES = "/proc"
 """Where a process could read the environment and the memory of the worker."""
+_CANNOT_TAKE_ITS_PLACE = frozenset({errno.EBUSY, errno.EXDEV})
+"""A file that is mounted by itself, such as into a container."""
+_KEPT_ATTRIBUTES = ("user.", "system.posix_acl", "security.selinux")
 # Opening a named pipe waits for its other end, without this.
 _NO_WAIT = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
 
@@ -109,6 +116,43 @@ class Confinement:
             raise ValueError(f"{str(target)!r} is not a regular file")
         return file
 
+    def replace_file(self, target: Path, content: Callable[[FileIO | None], bytes], *, make: bool = False) -> None:
+        """Replace the content of a regular file in one step: whoever reads it, or a crash, sees the old or the new one.
+
+        The file keeps its permissions, but not a set-user-ID, its owner and its extended attributes. Where another file
+        cannot take its place so, it is written in place: another user's file, one in a directory that only others may
+        write, one that is mounted by itself.
+
+        Args:
+            target: The place, as `resolve` returned it.
+            content: Returns the new content; receives the file that is there, open at its beginning, or None.
+            make: Whether the file and its directories are made where they are missing.
+
+        Raises:
+            OSError: It cannot be opened, written or made; it is as it was.
+            ValueError: It is there, and no regular file; or it is outside.
+        """
+        if target == self._root(target):
+            raise ValueError(f"{str(target)!r} is not a regular file")
+        directory = self._open_directory(target.parent, make=make)
+        try:
+            try:
+                # For writing too: what may not be written must not be replaced either.
+                opened = os.open(target.name, os.O_RDWR | _NO_WAIT, dir_fd=directory)
+            except FileNotFoundError:
+                if not make:
+                    raise
+                _put(directory, target.name, content(None), None)
+                return
+            with FileIO(opened, "rb+") as file:
+                if not stat.S_ISREG(os.fstat(opened).st_mode):
+                    raise ValueError(f"{str(target)!r} is not a regular file")
+                data = content(file)
+                if not _put(directory, target.name, data, opened):
+                    _write_in_place(file, data)
+        finally:
+            os.close(directory)
+
     def open_place(self, target: Path) -> int:
         """Open a directory or a regular file, to search in. Raises what `open_file` does."""
         try:
@@ -167,3 +211,62 @@ def _step(directory: int, part: str, *, make: bool) -> int:
     made = os.open(part, _DIRECTORY, dir_fd=directory)
     _give_to_owner(made, directory)
     return made
+
+
+def _put(directory: int, name: str, data: bytes, before: int | None) -> bool:
+    """Make a file of this name, in place of one that is open as `before`. Return False if it cannot be like that."""
+    made_name = f".nova-{secrets.token_hex(8)}"
+    try:
+        made = os.open(made_name, os.O_WRONLY | os.O_CREAT | os.O_EXCL | _NO_WAIT, 0o666, dir_fd=directory)
+    except PermissionError:
+        if before is None:
+            raise
+        return False
+    try:
+        with FileIO(made, "wb") as file:
+            if before is None:
+                _give_to_owner(made, directory)
+            elif not _make_alike(made, before):
+                os.unlink(made_name, dir_fd=directory)
+                return False
+            _write_all(file, data)
+        os.rename(made_name, name, src_dir_fd=directory, dst_dir_fd=directory)
+    except BaseException as error:
+        with suppress(OSError):
+            os.unlink(made_name, dir_fd=directory)
+        if before is not None and isinstance(error, OSError) and error.errno in _CANNOT_TAKE_ITS_PLACE:
+            return False
+        raise
+    return True
+
+
+def _make_alike(made: int, before: int) -> bool:
+    """Give a file the owner, permissions and attributes of another. Return False if it cannot have its owner."""
+    wanted, status = os.fstat(before), os.fstat(made)
+    if (status.st_uid, status.st_gid) != (wanted.st_uid, wanted.st_gid):
+        try:
+            os.fchown(made, wanted.st_uid, wanted.st_gid)
+        except OSError:
+            return False
+    # Without set-user-ID and set-group-ID: as with any write, they are not for another content.
+    os.fchmod(made, wanted.st_mode & 0o777)
+    with suppress(OSError):
+        # Not on every file system. Capabilities are for one content, too.
+        for attribute in os.listxattr(before):
+            if not attribute.startswith(_KEPT_ATTRIBUTES):
+                continue
+            with suppress(OSError):
+                os.setxattr(made, attribute, os.getxattr(before, attribute))
+    return True
+
+
+def _write_in_place(file: FileIO, data: bytes) -> None:
+    file.seek(0)
+    _write_all(file, data)
+    file.truncate()
+
+
+def _write_all(file: FileIO, data: bytes) -> None:
+    rest = memoryview(data)
+    while rest:
+        rest = rest[file.write(rest) :]

@@ -59,6 +59,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "journal.once": "A tool whose result is committed is not run again.",
     "journal.in-flight": "A call that was in flight is reported as interrupted, unless its tool is idempotent.",
     "tools.fenced": "A tool of ours writes nothing to the ledger for a run that its worker has lost.",
+    "tools.stored-texts": "File tools keep a file's encoding, line ends and permissions, or refuse.",
     "tools.recorded": "A tool of ours writes to the ledger once, and its result is recorded with what it wrote.",
     "journal.partial": "Of several calls in a step, those that ended before a crash keep their results.",
     "journal.lost-reply": "A write whose reply was lost is repeated and counted once.",

@@ -7,18 +7,21 @@ checks what is sent as an image or a PDF.
 import asyncio
 import base64
 import os
+import re
 import sys
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from functools import partial
 from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
 from nova_workers.confined import Confinement
-from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
+from nova_workers.engines.native.texts import UTF_8, TextForm, marked_form, read_text, shown_text
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
 from nova_workers.media import bytes_problem
@@ -33,6 +36,7 @@ _MAX_TEXT_BYTES = 256 * 1024
 _MAX_MEDIA_BYTES = 3_750_000
 """5 MB in base64: the provider's limit for an image. It allows larger PDFs, but the ledger stores them."""
 _MAX_WRITE_BYTES = 5 * 1024 * 1024
+_LINE = re.compile(r"[^\n]*\n|[^\n]+")
 _CHUNK_BYTES = 65_536
 _FINISH_S = 5.0
 """How long a stopped turn waits for a write in progress, so that it does not happen during a later turn."""
@@ -51,8 +55,14 @@ _DESCRIPTIONS = {
         "Read a file: text, or an image or PDF to look at. A relative path starts at the working directory. A long "
         "text needs view_range, [first line, last line]."
     ),
-    "Write": "Write a whole text file, replacing what was there; missing directories are made.",
-    "Edit": "Replace an exact piece of a text file. It must occur once, unless replace_all is true.",
+    "Write": (
+        "Write a whole text file, replacing what was there; missing directories are made. A file that is there keeps "
+        "its encoding, its line ends and its permissions."
+    ),
+    "Edit": (
+        "Replace an exact piece of a text file. It must occur once, unless replace_all is true. Whether lines end with "
+        "LF or CRLF does not matter: the file keeps its own line ends and encoding."
+    ),
 }
 
 
@@ -104,8 +114,6 @@ class Files:
         def perform(call_input: Given) -> ToolOutcome:
             try:
                 return work(call_input, self._confinement.resolve(call_input.file_path))
-            except UnicodeDecodeError as error:
-                raise ToolFailure(f"{name}: not valid UTF-8 text; of binary files only images and PDFs.") from error
             except OSError as error:
                 raise ToolFailure(f"{name}: {(error.strerror or 'input or output error').lower()}") from error
             except ValueError as error:
@@ -123,7 +131,7 @@ class Files:
         return NativeTool(ToolDefinition(name, _DESCRIPTIONS[name], schema, idempotent=reads_only), run)
 
     def _read(self, call_input: ReadInput, target: Path) -> ToolOutcome:
-        with self._open(target, os.O_RDONLY) as file:
+        with FileIO(self._confinement.open_file(target, os.O_RDONLY), "rb") as file:
             size = os.fstat(file.fileno()).st_size
             media = _MEDIA.get(target.suffix.lower())
             if media is not None:
@@ -133,38 +141,49 @@ class Files:
                     raise ValueError(
                         f"the file has {size} bytes, which exceeds {_MAX_TEXT_BYTES}; read a part with view_range"
                     )
-                text = file.read(_MAX_TEXT_BYTES).decode()
+                text, form = shown_text(file.read(_MAX_TEXT_BYTES))
             else:
-                text = _lines(file, call_input.view_range).decode()
-        return text_outcome(text or "(nothing: the file is empty, or has no such lines)")
+                text, form = _lines(file, size, call_input.view_range)
+        outcome = text_outcome(text or "(nothing: the file is empty, or has no such lines)")
+        if form.codec == UTF_8.codec:
+            return outcome
+        note = text_block(f"[The file is in {form.name}, which Edit and Write keep.]")
+        return replace(outcome, content=(*outcome.content, note))
 
     def _write(self, call_input: WriteInput, target: Path) -> ToolOutcome:
-        data = call_input.content.encode()
-        if len(data) > _MAX_WRITE_BYTES:
+        if len(call_input.content.encode()) > _MAX_WRITE_BYTES:
             raise ValueError(f"the content is over {_MAX_WRITE_BYTES} bytes")
-        with self._open(target, os.O_WRONLY, make=True) as file:
-            _replace(file, data)
-        return text_outcome(f"Wrote {len(data)} bytes to {call_input.file_path}")
+        said = ""
+
+        def content(before: FileIO | None) -> bytes:
+            nonlocal said
+            data, kept = _in_form_of(before, call_input.content)
+            said = f"Wrote {len(data)} bytes to {call_input.file_path}{kept}"
+            return data
+
+        self._confinement.replace_file(target, content, make=True)
+        return text_outcome(said)
 
     def _edit(self, call_input: EditInput, target: Path) -> ToolOutcome:
         if not call_input.old_string:
             raise ValueError("old_string is empty")
-        with self._open(target, os.O_RDWR) as file:
-            if os.fstat(file.fileno()).st_size > _MAX_TEXT_BYTES:
-                raise ValueError(f"the file exceeds {_MAX_TEXT_BYTES} bytes")
-            text = file.read(_MAX_TEXT_BYTES).decode()
-            count = text.count(call_input.old_string)
-            if count == 0:
-                raise ValueError(f"old_string was not found in {call_input.file_path}")
-            if count > 1 and not call_input.replace_all:
-                raise ValueError(f"old_string occurs {count} times in {call_input.file_path}; it must be unique")
-            if len(text) + count * len(call_input.new_string) > _MAX_WRITE_BYTES:
-                raise ValueError(f"the result would be over {_MAX_WRITE_BYTES} bytes")
-            _replace(file, text.replace(call_input.old_string, call_input.new_string).encode())
-        return text_outcome(f"Edited {call_input.file_path}: {count} replacement{'s' if count > 1 else ''}")
+        count = 0
 
-    def _open(self, target: Path, flags: int, *, make: bool = False) -> FileIO:
-        return FileIO(self._confinement.open_file(target, flags, make=make), "rb" if flags == os.O_RDONLY else "rb+")
+        def content(before: FileIO | None) -> bytes:
+            nonlocal count
+            assert before is not None  # noqa: S101 - nothing is made
+            if os.fstat(before.fileno()).st_size > _MAX_TEXT_BYTES:
+                raise ValueError(f"the file exceeds {_MAX_TEXT_BYTES} bytes")
+            data, count = read_text(before.read(_MAX_TEXT_BYTES)).replaced(
+                call_input.old_string,
+                call_input.new_string,
+                every=bool(call_input.replace_all),
+                most_chars=_MAX_WRITE_BYTES,
+            )
+            return data
+
+        self._confinement.replace_file(target, content)
+        return text_outcome(f"Edited {call_input.file_path}: {count} replacement{'s' if count > 1 else ''}")
 
 
 async def in_thread(
@@ -198,19 +217,37 @@ def _undo(undo: Callable[[T], object], work: Future[T]) -> None:
         undo(work.result())
 
 
-def _replace(file: FileIO, data: bytes) -> None:
-    file.seek(0)
-    rest = memoryview(data)
-    while rest:
-        rest = rest[file.write(rest) :]
-    file.truncate()
+def _in_form_of(before: FileIO | None, content: str) -> tuple[bytes, str]:
+    """Return a content as the text that is there is stored, and words about it. In UTF-8 where there is no text."""
+    if before is None or os.fstat(before.fileno()).st_size > _MAX_WRITE_BYTES:
+        return content.encode(), ""
+    try:
+        stored = read_text(before.read(_MAX_WRITE_BYTES))
+    except ValueError:
+        return content.encode(), ""
+    data, form = stored.rewritten(content)
+    if form.codec == stored.form.codec:
+        return data, "" if form.codec == UTF_8.codec else f", in {form.name} as before"
+    return data, f", in {form.name}, since {stored.form.name} does not have all of its characters"
 
 
-def _lines(file: FileIO, view_range: Sequence[int]) -> bytes:
-    """Return an inclusive range of lines, counted from 1, without reading the rest into memory."""
+def _lines(file: FileIO, size: int, view_range: Sequence[int]) -> tuple[str, TextForm]:
+    """Return an inclusive range of lines, counted from 1, without reading the rest into memory; and the file's form."""
     if len(view_range) != 2:
         raise ValueError("view_range must be [first line, last line]")
     first, last = view_range[0], view_range[1] if view_range[1] > 0 else sys.maxsize
+    form = marked_form(file.read(4))
+    file.seek(0)
+    if form is not None and form.codec != UTF_8.codec:
+        if size > _MAX_WRITE_BYTES:
+            raise ValueError(f"the file has {size} bytes, which exceeds {_MAX_WRITE_BYTES} for one in {form.name}")
+        text, _ = shown_text(file.read(_MAX_WRITE_BYTES))
+        part = "".join(_LINE.findall(text)[max(first, 1) - 1 : last])
+        if len(part) > _MAX_TEXT_BYTES:
+            raise ValueError(f"these lines exceed {_MAX_TEXT_BYTES} bytes; take fewer")
+        return part, form
+    if form is not None:
+        file.seek(len(form.mark))
     found, number = bytearray(), 1
     with os.fdopen(os.dup(file.fileno()), "rb") as lines:
         while number <= last and (piece := lines.readline(_CHUNK_BYTES)):
@@ -219,7 +256,7 @@ def _lines(file: FileIO, view_range: Sequence[int]) -> bytes:
             if len(found) > _MAX_TEXT_BYTES:
                 raise ValueError(f"these lines exceed {_MAX_TEXT_BYTES} bytes; take fewer")
             number += piece.endswith(b"\n")
-    return bytes(found)
+    return shown_text(bytes(found), form)
 
 
 def _shown(file: FileIO, size: int, media_type: str) -> ToolOutcome:

@@ -10,6 +10,7 @@ to its parent, and no link is followed.
 Exit code 0: stdout has the matches. 2: it says what is wrong with the request.
 """
 
+import codecs
 import json
 import os
 import re
@@ -18,7 +19,7 @@ import stat
 import sys
 from collections.abc import Iterator, Sequence
 from fnmatch import fnmatchcase
-from typing import Any
+from typing import Any, BinaryIO
 
 MAX_MEMORY_BYTES = 1 << 30
 MAX_ENTRIES = 50_000
@@ -72,14 +73,33 @@ def grep(place: int, shown: str, pattern: str, private: Private = ()) -> Iterato
 def _matches(descriptor: int, shown: str, expression: re.Pattern[str]) -> Iterator[str]:
     with open(descriptor, "rb") as file:
         status = os.fstat(descriptor)
-        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES or b"\x00" in file.read(512):
+        if not stat.S_ISREG(status.st_mode) or status.st_size > MAX_FILE_BYTES:
             return
-        file.seek(0)
-        for number, raw in enumerate(file, 1):
-            if len(raw) <= MAX_LINE_BYTES:
-                line = raw.decode(errors="replace").rstrip("\r\n")
-                if expression.search(line):
-                    yield f"{shown}:{number}:{line}"
+        for number, line in enumerate(_text_lines(file), 1):
+            if len(line) <= MAX_LINE_BYTES and expression.search(line):
+                yield f"{shown}:{number}:{line}"
+
+
+def _text_lines(file: BinaryIO) -> Iterator[str]:
+    """Yield the lines of a text, without their ends; none of a binary file. For encodings, see `texts`."""
+    head = file.read(512)
+    file.seek(0)
+    if head.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)) and not head.startswith(codecs.BOM_UTF32_LE):
+        yield from (line.rstrip("\r\n") for line in file.read().decode("utf-16", errors="replace").split("\n"))
+    elif b"\x00" not in head:
+        if head.startswith(codecs.BOM_UTF8):
+            file.seek(len(codecs.BOM_UTF8))
+        yield from (_decoded(raw).rstrip("\r\n") for raw in file)
+
+
+def _decoded(raw: bytes) -> str:
+    if len(raw) > MAX_LINE_BYTES:
+        # Too long to be searched.
+        return raw.decode("latin-1")
+    try:
+        return raw.decode()
+    except UnicodeDecodeError:
+        return raw.decode("cp1252", errors="replace")
 
 
 def _entries(place: int, shown: str, private: Private) -> Iterator[Entry]:

@@ -7,6 +7,7 @@ import os
 import sys
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, given, settings
@@ -48,9 +49,9 @@ async def test_a_file_is_written_read_and_edited(caller: NativeToolCaller) -> No
         ("Read", {"file_path": "nothing.txt"}, "no such file"),
         ("Read", {"file_path": "."}, "regular file"),
         ("Read", {"file_path": "big.txt"}, "exceeds"),
-        ("Read", {"file_path": "binary.dat"}, "not valid UTF-8"),
+        ("Read", {"file_path": "binary.dat"}, "no text in UTF-8"),
         ("Read", {"file_path": "pipe"}, "not a regular file"),
-        ("Write", {"file_path": "pipe", "content": "x"}, "no such device"),
+        ("Write", {"file_path": "pipe", "content": "x"}, "not a regular file"),
         ("Write", {"file_path": "x", "content": "x" * 5_300_000}, "over"),
         ("Write", {"file_path": "x", "content": "\ud800"}, ""),
         ("Edit", {"file_path": "twice.txt", "old_string": "a", "new_string": "b"}, "2 times"),
@@ -225,14 +226,14 @@ async def test_a_canceled_call_waits_for_a_write_in_progress(
 ) -> None:
     begun, go_on = asyncio.Event(), threading.Event()
     loop = asyncio.get_running_loop()
-    true_open = Confinement.open_file
+    true_replace = Confinement.replace_file
 
-    def slow(self: Confinement, target: Path, flags: int, *, make: bool = False) -> int:
+    def slow(self: Confinement, target: Path, content: Any, *, make: bool = False) -> None:
         loop.call_soon_threadsafe(begun.set)
         assert go_on.wait(5)
-        return true_open(self, target, flags, make=make)
+        true_replace(self, target, content, make=make)
 
-    monkeypatch.setattr(Confinement, "open_file", slow)
+    monkeypatch.setattr(Confinement, "replace_file", slow)
     call = asyncio.create_task(caller.call("Write", file_path="f", content="whole"))
     await begun.wait()
     call.cancel()
