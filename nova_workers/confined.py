@@ -26,6 +26,8 @@ _PROCESSES = "/proc"
 """Where a process could read the environment and the memory of the worker."""
 _CANNOT_TAKE_ITS_PLACE = frozenset({errno.EBUSY, errno.EXDEV})
 """A file that is mounted by itself, such as into a container."""
+_MAX_DEPTH = 256
+"""Of directories in each other. Programs that walk deeper trees, and delete them, exceed the limit of their stack."""
 _KEPT_ATTRIBUTES = ("user.", "system.posix_acl", "security.selinux")
 # Opening a named pipe waits for its other end, without this.
 _NO_WAIT = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC
@@ -88,6 +90,8 @@ class Confinement:
 
     def _without_links(self, path: str) -> Path:
         target = Path(os.path.realpath(os.path.normpath(Path(self._roots[0]).resolve() / path)))
+        if len(target.parts) > _MAX_DEPTH:
+            raise ValueError(f"the path has more than {_MAX_DEPTH} directories")
         if not any(target.is_relative_to(Path(root).resolve()) for root in self._roots):
             raise ValueError(f"{path!r} is outside the working directory and the other directories of this agent")
         return target
@@ -117,7 +121,7 @@ class Confinement:
         return file
 
     def replace_file(self, target: Path, content: Callable[[FileIO | None], bytes], *, make: bool = False) -> None:
-        """Replace the content of a regular file in one step: whoever reads it, or a crash, sees the old or the new one.
+        """Replace the content of a regular file in one step: a reader, or a crash, finds the old or the new one.
 
         The file keeps its permissions, but not a set-user-ID, its owner and its extended attributes. Where another file
         cannot take its place so, it is written in place: another user's file, one in a directory that only others may

@@ -53,6 +53,7 @@ async def test_a_file_is_written_read_and_edited(caller: NativeToolCaller) -> No
         ("Read", {"file_path": "pipe"}, "not a regular file"),
         ("Write", {"file_path": "pipe", "content": "x"}, "not a regular file"),
         ("Write", {"file_path": "x", "content": "x" * 5_300_000}, "over"),
+        ("Write", {"file_path": "a/" * 1_000 + "x", "content": "x"}, "more than 256 directories"),
         ("Write", {"file_path": "x", "content": "\ud800"}, ""),
         ("Edit", {"file_path": "twice.txt", "old_string": "a", "new_string": "b"}, "2 times"),
         ("Edit", {"file_path": "twice.txt", "old_string": "z", "new_string": "b"}, "not found"),

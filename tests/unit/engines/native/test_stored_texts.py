@@ -110,7 +110,7 @@ async def test_a_whole_text_is_written_in_the_form_of_the_one_that_it_replaces(
     ],
 )
 @pytest.mark.parametrize("view_range", [None, [1, 3]])
-async def test_a_model_reads_the_text_with_line_feeds_and_is_told_of_a_rare_encoding(
+async def test_a_model_reads_the_text_with_line_feeds_and_a_note_about_a_rare_encoding(
     caller: NativeToolCaller, data: bytes, shown: str, view_range: list[int] | None
 ) -> None:
     (caller.workdir / "f").write_bytes(data)
