@@ -365,6 +365,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.tool-result-forms": "Whatever a tool returns has a form that the provider takes, and a note for the rest.",
     "engine.what-is-known": "The model gets of a call what is known: not begun, not permitted, interrupted, its end.",
     "media.scaled-once": "An image over the limits of a provider is scaled down once, where it arrives.",
+    "engine.many-images": "A conversation over the provider's number of images goes on without the oldest ones.",
+    "engine.same-prefix": "A turn's requests begin with the bytes of those of the turn before.",
     "engine.refused-twice": "A result or attachment goes if a request is refused twice and that helps; no words do.",
     "engine.content-restored": "A person brings back what was left out: the next turn sends it again.",
     "engine.dialects": "What a model server streams, in whatever dialect, is a response or a failure of the provider.",

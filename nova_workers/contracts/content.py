@@ -53,8 +53,8 @@ class Message:
 
 
 def text_block(text: str) -> ContentBlock:
-    """Return a text block."""
-    return {"type": "text", "text": text}
+    """Return a text block, with its keys in the order of `storable_json`."""
+    return {"text": text, "type": "text"}
 
 
 def text_of(content: tuple[ContentBlock, ...]) -> str:
@@ -98,7 +98,9 @@ def storable_json(value: Any, *, max_depth: int = MAX_STORED_DEPTH) -> Any:
     """Return a JSON value that every store accepts and returns unchanged.
 
     Every string is `storable`. An integer over 64 bits becomes its digits as text, a non-finite number becomes None,
-    and an array or object below `max_depth` levels becomes the text ``[nested too deep]``.
+    and an array or object below `max_depth` levels becomes the text ``[nested too deep]``. The keys of objects have the
+    order in which Postgres returns them, the shorter first: the turn's requests are to begin as those of the next turn,
+    which reads the same blocks from the ledger, and the order of a call's arguments is part of what a provider caches.
     """
     if isinstance(value, str):
         return storable(value)
@@ -121,5 +123,11 @@ def _storable_container(value: dict[Any, Any] | list[Any] | tuple[Any, ...], max
     if max_depth <= 0:
         return _TOO_DEEP
     if isinstance(value, dict):
-        return {storable(str(key)): storable_json(item, max_depth=max_depth - 1) for key, item in value.items()}
+        kept = {storable(str(key)): storable_json(item, max_depth=max_depth - 1) for key, item in value.items()}
+        return {key: kept[key] for key in sorted(kept, key=_stored_order)}
     return [storable_json(item, max_depth=max_depth - 1) for item in value]
+
+
+def _stored_order(key: str) -> tuple[int, str]:
+    # UTF-8 sorts as its characters do.
+    return len(key.encode()), key

@@ -31,6 +31,7 @@ class Sizes:
     beside_a_backlog: int = 60
     picks: int = 100
     innocents: int = 200
+    cached_turns: int = 50
     searched_messages: int = 100_000
     searches: int = 100
     backfilled_runs: int = 500_000
@@ -81,7 +82,7 @@ class Sizes:
             many_concurrent=4, turn_s=0.1, in_flight=4, lost_runs=4, lost_turn_s=5, lease_ttl_s=3, finished_runs=200,
             few_finished_runs=100, claims=3,
             queued=20, beside_a_backlog=2, picks=3, searched_messages=300, searches=2, bare_tasks=20, bare_pings=3,
-            innocents=2,
+            innocents=2, cached_turns=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
             renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2, orders=2, cached_orders=3,
             warm_starts=0, first_starts=1, first_messages=2, settled_s=0.1, imports=1, rounds=1,

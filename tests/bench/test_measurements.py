@@ -21,7 +21,18 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
-_OWN_FLEET = ("tokens", "recovery", "claims", "search", "backfill", "triggers", "rename", "orders", "innocents")
+_OWN_FLEET = (
+    "tokens",
+    "recovery",
+    "claims",
+    "search",
+    "backfill",
+    "triggers",
+    "rename",
+    "orders",
+    "innocents",
+    "cached",
+)
 """Rows with another fleet, or without one."""
 _IN_OWN_TEST = ("scaling",)
 """Rows with more processes than fit into the time of a test beside the others."""

@@ -22,6 +22,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.tool_schemas import LeftOutTool, listed
 from nova_workers.engines.turn.answer import AnswerCheck
 from nova_workers.engines.turn.calls import CallRunner
+from nova_workers.engines.turn.crowding import without_oldest_media
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.turn.interruption import Interruption, ReasoningClock, TurnStopped
 from nova_workers.engines.turn.refusals import Refusals
@@ -135,6 +136,7 @@ class Turn:
                     steering, self._steering = self._steering, ()
                     while response is None:
                         messages = self.conversation if self._refusals is None else self._refusals.messages
+                        messages = without_oldest_media(messages)
                         async with self._waiting(draft):
                             response = await self._responder.respond(Ask(messages, self._index, steering), draft)
                         await self._report_tools()

@@ -1,5 +1,7 @@
 """Limits tool results to what a model can take."""
 
+from dataclasses import replace
+
 from nova_workers.contracts.content import ContentBlock, storable_json, text_block
 from nova_workers.engines.turn.seam import ToolOutcome
 from nova_workers.media import media_problem
@@ -19,13 +21,11 @@ def within_bounds(outcome: ToolOutcome, max_chars: int) -> ToolOutcome:
     """
     room = max_chars
     kept: list[ContentBlock] = []
-    changed = False
     for block in outcome.content:
         fitting = _fit(storable_json(block), room)
-        changed = changed or fitting != block
         room -= len(_text(fitting))
         kept.append(fitting)
-    return ToolOutcome(tuple(kept), outcome.failed) if changed else outcome
+    return replace(outcome, content=tuple(kept))
 
 
 def _fit(block: ContentBlock, room: int) -> ContentBlock:

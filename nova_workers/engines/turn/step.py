@@ -177,9 +177,10 @@ def interrupted(call: ToolCall, reason: str) -> ToolCall:
 
 
 def _result_block(call: ToolCall) -> ContentBlock:
-    block: ContentBlock = {"type": "tool_result", "tool_use_id": call.id}
+    # With its keys in the order of `storable_json`.
+    block: ContentBlock = {"type": "tool_result"}
     if call.result:
         block["content"] = list(call.result)
     if call.status != "completed":
         block["is_error"] = True
-    return block
+    return {**block, "tool_use_id": call.id}

@@ -5,6 +5,7 @@ from typing import Final
 
 from tests.bench.figures import Result
 from tests.bench.rows.backfill import measure_backfill
+from tests.bench.rows.cached import measure_cached
 from tests.bench.rows.claims import measure_claims
 from tests.bench.rows.fairness import measure_fairness
 from tests.bench.rows.first import measure_first
@@ -40,6 +41,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "claims": measure_claims,
     "fairness": measure_fairness,
     "innocents": measure_innocents,
+    "cached": measure_cached,
     "search": measure_search,
     "backfill": measure_backfill,
     "triggers": measure_triggers,

@@ -26,11 +26,11 @@ MOST_FRAMES_DOWN = 9
 """From `RunExecutor.answer` to the HTTP request of the engine, both ends of ours included."""
 MOST_FRAMES_BACK = 3
 """From where the engine reads the SDK's stream to `RunEvents.emit`; one more where secrets are removed."""
-MOST_FILES = 49
-"""Of runs, engines and streams: those whose code a turn without tools executes, which were 49 on 2026-11-27. Two of
+MOST_FILES = 50
+"""Of runs, engines and streams: those whose code a turn without tools executes, which were 50 on 2026-11-27. Two of
 them (the set-up of a turn's tools, the price list) are shared by the engines that ask a model over the wire, as are the
-bounds on what a provider sends and the form of a person's messages; one, the context windows, is apart from the code
-that needs the provider's SDK."""
+bounds on what a provider sends and on a conversation's images, and the form of a person's messages; one, the context
+windows, is apart from the code that needs the provider's SDK."""
 
 _OURS = f"{Path(nova_workers.__file__).parent}/"
 _SEND = httpx2.AsyncClient.send.__code__
