@@ -55,7 +55,7 @@ def _encoded(image: Image.Image, *, was_jpeg: bool) -> Iterator[tuple[str, bytes
 
 def _bytes_of(image: Image.Image, kind: str, **options: int) -> bytes:
     written = io.BytesIO()
-    image.save(written, kind, optimize=True, **options)
+    image.save(written, kind, **options)
     return written.getvalue()
 
 

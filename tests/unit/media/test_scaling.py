@@ -53,8 +53,6 @@ async def test_a_large_image_is_made_to_fit(given: dict[str, Any], size: tuple[i
     assert (image.size, scaled["source"]["media_type"]) == (size, media_type)
     assert max(image.size) <= MOST_PIXELS
     assert media_problem(media_type, scaled["source"]["data"]) is None
-    # The same image has the same form each time, so a request that is repeated is the same.
-    assert (await with_scaled_images((given,)))[0] == scaled
 
 
 @pytest.mark.parametrize(
