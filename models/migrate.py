@@ -28,6 +28,7 @@ _LOCK_KEY = 6_116_271_953_047_312
 _LOCK_POLL_S = 0.2
 
 _TRY_LOCK = text("SELECT pg_try_advisory_lock(:key)")
+_RECORDED_OLDEST = text("SELECT obj_description('alembic_version'::regclass, 'pg_class')")
 _RECORD_OLDEST = text(f"COMMENT ON TABLE alembic_version IS '{OLDEST_PROCESSES}'")
 
 _Migration = Callable[[Connection], None]
@@ -95,9 +96,10 @@ async def upgrade(url: str, revision: str = "head") -> None:
             # Alembic does not know that revision. Its schema contains what this release needs.
             return
         command.upgrade(_config(connection), revision)
-        if revision == "head":
+        # Only what is new: the user of a command that finds nothing to do need not own the tables.
+        if revision == "head" and connection.scalar(_RECORDED_OLDEST) != OLDEST_PROCESSES:
             connection.execute(_RECORD_OLDEST)
-            connection.commit()
+        connection.commit()
 
     await _under_lock(url, run)
 

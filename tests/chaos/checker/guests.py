@@ -30,6 +30,9 @@ _REPEATED = """
 SELECT c.turn_id FROM tool_calls c
  WHERE c.tenant_id = $1 AND c.tool_name = 'work' AND c.status = 'completed' GROUP BY 1 HAVING count(*) > 1
 """
+_CALLS = """
+SELECT params->>'key' AS id, status FROM tool_calls WHERE tenant_id = $1 AND params->>'key' IS NOT NULL
+"""
 _OPEN_WAITS = "SELECT id, kind FROM run_waits WHERE tenant_id = $1 AND status = 'open'"
 
 
@@ -40,6 +43,8 @@ class GuestRows:
     trees: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     orders: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
     runs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    calls: Mapping[str, Mapping[str, Any]] = field(default_factory=dict[str, Mapping[str, Any]])
+    """Calls that a person decided, by their keys."""
     repeated: tuple[str, ...] = ()
     """Turns in which a script's only call was completed twice."""
     open_waits: tuple[str, ...] = ()
@@ -57,6 +62,7 @@ async def load_guests(database_url: str, tenant_id: str) -> GuestRows:
             trees=await by_id(_TREES),
             orders=await by_id(_ORDERS),
             runs=await by_id(_RUNS),
+            calls=await by_id(_CALLS),
             repeated=tuple(row["turn_id"] for row in await connection.fetch(_REPEATED, tenant_id)),
             open_waits=tuple(str(dict(row)) for row in await connection.fetch(_OPEN_WAITS, tenant_id)),
         )
@@ -77,7 +83,7 @@ def check(history: History, rows: GuestRows) -> Iterator[Violation]:
                 yield from _poison(guest, rows.runs.get(guest.id))
             case "approval":
                 yield from _run(guest, rows.runs.get(guest.id))
-                yield from _decided(guest, executed[guest.key])
+                yield from _decided(guest, rows.calls.get(guest.key), executed[guest.key])
             case _:
                 yield from _visit(guest, rows)
     for turn_id in rows.repeated:
@@ -109,10 +115,14 @@ def _run(guest: Guest, row: Mapping[str, Any] | None) -> Iterator[Violation]:
         yield Violation("I1", f"the run {guest.id} ended otherwise than its script", (str(guest), str(row)))
 
 
-def _decided(guest: Guest, times: int) -> Iterator[Violation]:
-    permitted = 1 if guest.key.startswith("yes") else 0
-    if times != permitted:
-        yield Violation("I6", f"a call with the decision {guest.key} was executed {times} times", (str(guest),))
+def _decided(guest: Guest, call: Mapping[str, Any] | None, times: int) -> Iterator[Violation]:
+    """A permitted call is executed once. A fault of the tool or a lost worker may end it before it was."""
+    status = None if call is None else call["status"]
+    most = 1 if guest.key.startswith("yes") else 0
+    least = 1 if status == "completed" else 0
+    if not least <= times <= most:
+        what = f"a call with the decision {guest.key} is {status} and was executed {times} times"
+        yield Violation("I6", what, (str(guest), str(call)))
 
 
 def _poison(guest: Guest, row: Mapping[str, Any] | None) -> Iterator[Violation]:

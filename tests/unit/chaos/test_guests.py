@@ -36,6 +36,7 @@ _ROWS = GuestRows(
         "run_3": _run(3, "You said: hello"),
         "run_5": _run(5, "", status="failed", error="worker_lost: Its process ended."),
     },
+    calls={"yes-1": {"status": "completed"}, "no-2": {"status": "failed"}},
 )
 
 
@@ -79,3 +80,8 @@ def test_a_call_that_is_executed_otherwise_than_decided_is_found(tools: list[Too
 def test_an_order_may_fail_while_models_are_away() -> None:
     away = replace(_HISTORY, faults=[Fault(3.0, 1, "kill_outside", 2.0, touches=["outside"])])
     assert list(check(away, _rows("orders", "ord_1", text=None))) == []
+
+
+def test_a_permitted_call_may_be_interrupted_before_it_is_executed() -> None:
+    interrupted = replace(_ROWS, calls={**_ROWS.calls, "yes-1": {"status": "interrupted"}})
+    assert list(check(replace(_HISTORY, guest_tools=[]), interrupted)) == []
