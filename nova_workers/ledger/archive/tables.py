@@ -75,6 +75,9 @@ _OF_TURN = (
 )
 _OF_RUN = f"JOIN runs r ON r.id = x.run_id AND r.status IN {sql_list(ENDED_RUNS)} JOIN threads h ON h.id = r.thread_id"
 
+_HOLD = ("hold", "hold_detail", "held_since", "held_until")
+"""Why a run is not claimed now: of this fleet and its keys."""
+
 KEPT: Final = (
     # Former ids are left out: nothing in the archive has one.
     KeptTable("agents", "x.id", only="x.renamed_to IS NULL", agent="x.id", omit=frozenset({"renamed_to", "directory"})),
@@ -117,7 +120,7 @@ KEPT: Final = (
         only=f"x.status IN {sql_list(ENDED_RUNS)} AND (w.id IS NULL OR w.status IN {sql_list(ENDED_RUNS)})",
         agent="h.agent_id",
         thread="h.id",
-        omit=frozenset({"lease_expires_at", "worker_id", "traceparent"}),
+        omit=frozenset({"lease_expires_at", "worker_id", "traceparent", *_HOLD}),
     ),
     KeptTable(
         "turns",

@@ -27,6 +27,7 @@ from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
 from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_MESSAGE_CHARS, MAX_OPTION_CHARS
+from nova_workers.errors import Outage
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.observability.redactor import Redactor
 
@@ -93,6 +94,14 @@ class RedactedListener(ForwardingListener):
         """Forward the text held back, then the event."""
         self.settle()
         self._to.on_thinking()
+
+    def on_provider_wait(self, outage: Outage, why: str, pause_s: float) -> None:
+        """Forward the pause without secrets: providers quote requests in their errors."""
+        self._to.on_provider_wait(outage, self._redactor.text(why), pause_s)
+
+    def on_option_left_out(self, option: str, note: str) -> None:
+        """Forward the note without secrets."""
+        self._to.on_option_left_out(option, self._redactor.text(note))
 
     def on_assistant_message(self, text: str) -> None:
         """Forward the narration without secrets."""

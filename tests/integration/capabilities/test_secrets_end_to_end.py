@@ -261,8 +261,9 @@ async def test_a_failing_model_server_does_not_reveal_the_secret(stage: Stage, l
         Stream((Part("text", ["so far ", VALUE[:6], VALUE[6:]]), Part("cut"))),
         agent_id="clerk",
     )
-    assert run.status == "failed"
-    assert run.text == "so far [secret:TOKEN]"
+    # Held, since the provider may answer later.
+    assert run.status == "queued"
+    assert run.hold is not None
     assert found(await stage.dump()) == []
     assert found(logs.getvalue()) == []
 

@@ -25,7 +25,9 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, StoredSession
+from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.waits import MAX_OPTION_CHARS, AskAgent, AskApproval, AskUser, Pause, wait_adapter
+from nova_workers.errors import Outage
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.turns.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
@@ -52,6 +54,9 @@ class RecordingListener:
             on_token=lambda text: self._record("token", text),
             on_reasoning=lambda text: self._record("reasoning", text),
             on_restart=lambda: self._record("restart", None),
+            on_provider_wait=lambda _, why, __: self._record("outage", why),
+            on_option_left_out=lambda _, note: self._record("option", note),
+            on_tool_servers=self._servers,
             on_tool_result=self._result,
             on_content_refused=self._refused,
             on_tool_calls=self._calls,
@@ -66,6 +71,9 @@ class RecordingListener:
 
     async def _result(self, call: ToolCall, summary: str) -> None:
         self._record("result", (call, summary))
+
+    async def _servers(self, away: tuple[ToolServerAway, ...]) -> None:
+        self._record("servers", away)
 
     async def _refused(self, left_out: tuple[LeftOut, ...]) -> None:
         self._record("refused", left_out)
@@ -123,6 +131,9 @@ async def test_no_callback_with_content_passes_a_secret() -> None:
     for name in ("on_tool_use", "on_tool_progress"):
         getattr(to, name)(call, f"Sending {VALUE}")
     to.on_event(EngineEvent("tool_use", {"input": {"k": VALUE}}))
+    to.on_provider_wait(Outage("anthropic", "down"), f"It says {VALUE}", 1.0)
+    to.on_option_left_out("temperature", f"It says {VALUE}")
+    await to.on_tool_servers((ToolServerAway("web", f"It says {VALUE}", (f"{VALUE} at line 1",)),))
     await to.on_tool_result(call, f"sent {VALUE}")
     await to.on_content_refused((LeftOut(text_block(f"see {VALUE}"), f"no {VALUE}"),))
     await to.on_tool_calls(step)
@@ -133,6 +144,8 @@ async def test_no_callback_with_content_passes_a_secret() -> None:
     told = {kind for kind, _ in recorder.heard}
     methods = {name for name in vars(TurnListener) if not name.startswith("_")}
     quiet = {"on_thinking", "on_restart", "can_restart", "take_steering", "authorize_tool", "confirm_run"}
+    # These have names of tools alone.
+    quiet |= {"may_offer", "on_provider_call"}
     assert len(told) == len(methods - quiet), "a method without a test"
     assert VALUE not in repr(recorder.heard)
     assert recorder.text("scout") == f"{HIDDEN} and tok_"

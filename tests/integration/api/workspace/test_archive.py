@@ -74,7 +74,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "runs": {
         "id": "run_1", "thread_id": "thr_1", "status": "succeeded", "queue": "background", "on_busy": "steer",
         "source": "api", "parent_run_id": None, "lease_expires_at": None, "merged_into": None, "turn_id": "turn_1",
-        "content": BLOCKS, "limit_reached": "turns",
+        "content": BLOCKS, "limit_reached": "turns", "hold": None,
     },
     "turns": {
         "id": "turn_1", "thread_id": "thr_1", "run_id": "run_1", "parent_turn_id": None, "depth": 0, "type": "normal",
