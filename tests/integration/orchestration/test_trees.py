@@ -152,9 +152,10 @@ async def test_a_kill_ends_the_branch_and_tells_the_parent(forest: Forest) -> No
     await forest.settle()
     master, branch, leaf = await forest.agents(started)
     assert leaf.state == "RUNNING", "A wait for a person is none of the waiting states."
-    killed = await forest.service.kill(forest.tenant_id, started.orchestration_id, branch.id, "not needed")
+    killed, _ = await forest.service.kill(forest.tenant_id, started.orchestration_id, branch.id, "not needed")
     assert set(killed) == {branch.id, leaf.id}
-    assert await forest.service.kill(forest.tenant_id, started.orchestration_id, branch.id, "again") == []
+    again, _ = await forest.service.kill(forest.tenant_id, started.orchestration_id, branch.id, "again")
+    assert again == []
     await forest.settle()
     master, branch, leaf = await forest.agents(started)
     assert [master.state, branch.state, leaf.state] == ["COMPLETED", "KILLED", "KILLED"]

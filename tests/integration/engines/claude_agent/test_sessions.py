@@ -37,7 +37,7 @@ async def test_another_worker_resumes_the_session(
     assert conversation_of(server) == [
         ("user", "first"),
         ("assistant", "mcp__nova__count"),
-        ("user", '[{"type": "text", "text": "run 1"}]'),
+        ("user", '[{"text": "run 1", "type": "text"}]'),
         ("assistant", "One."),
         ("user", "second"),
         ("assistant", "Two."),
@@ -102,7 +102,7 @@ async def test_a_session_that_differs_from_the_ledger_is_not_resumed(
         ("assistant", "A."),
         ("user", "to another engine"),
         ("assistant", "mcp__nova__look"),
-        ("user", '[{"type": "text", "text": "seen"}]'),
+        ("user", '[{"text": "seen", "type": "text"}]'),
         ("assistant", "Looked."),
         ("user", "b"),
     ]
