@@ -5,7 +5,7 @@ PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 pyth
 BIN := .venv/bin
 # Three test workers more than there are cores: tests often wait for processes that they started. More than
 # 8 would wait for the one Postgres that they share.
-TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 3)')
+TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 
 COMMON := requirements-uv.txt pyproject.toml deploy/environment/install.py
 RUNTIME := .venv/.runtime-ready

@@ -31,7 +31,7 @@ from tests.integration.api.manual_worker import make_tenant
 from tests.support.servers.asgi import loopback_listener
 
 _SETTINGS = hypothesis_settings(
-    max_examples=12,
+    max_examples=8,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],

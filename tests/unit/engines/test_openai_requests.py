@@ -61,7 +61,7 @@ def test_long_names_with_a_common_prefix_stay_distinct() -> None:
 )
 def test_a_model_that_reasons_has_room_for_it(model: str, asked: int, sent: int) -> None:
     turn = TurnRequest(
-        Target(OpenAIProvider(), model), EngineOptions(max_tokens=asked), (), ToolNames(()), (), 8_192, 0
+        Target(OpenAIProvider(), model), EngineOptions(max_tokens=asked), (), ToolNames(()), None, 8_192, 0
     )
     assert responses_body(turn, (), None)["max_output_tokens"] == sent
 
@@ -69,7 +69,7 @@ def test_a_model_that_reasons_has_room_for_it(model: str, asked: int, sent: int)
 def _cache_key(first: str, prompt: str, provider: OpenAIProvider | None = None) -> str | None:
     target = Target(provider or OpenAIProvider(), "gpt-5")
     options = EngineOptions(system_prompt=prompt, stable_prompt_chars=6)
-    turn = TurnRequest(target, options, (), ToolNames(()), (), 100, 0)
+    turn = TurnRequest(target, options, (), ToolNames(()), None, 100, 0)
     said = [Message("user", (text_block(first),)), Message("user", (text_block("more"),))]
     return responses_body(turn, said, None).get("prompt_cache_key")
 

@@ -77,7 +77,7 @@ def conversation_of(server: ModelServer, request: int = -1) -> list[tuple[str, s
         content = message["content"]
         blocks: list[dict[str, Any]] = [{"type": "text", "text": content}] if isinstance(content, str) else content
         for block in blocks:
-            text = block.get("text") or block.get("name") or json.dumps(block.get("content"))
+            text = block.get("text") or block.get("name") or json.dumps(block.get("content"), sort_keys=True)
             if message["role"] != "system" and "<system-reminder>" not in text and not is_event_block(text):
                 found.append((message["role"], text))
     return found

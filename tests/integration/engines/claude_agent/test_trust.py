@@ -146,7 +146,9 @@ async def test_every_call_is_authorized_even_if_permissions_are_skipped(
     callbacks = EngineCallbacks(authorize_tool=authorize)
     result = await engine.run("hi", options(cwd=str(workspace)), trust, callbacks=callbacks)
     assert asked == ["Write", "Bash"]
-    assert [text for _, text in results(result)] == ["Not on Sundays. This call was not permitted, and did not begin."] * 2
+    assert [text for _, text in results(result)] == [
+        "Not on Sundays. This call was not permitted, and did not begin."
+    ] * 2
     assert "Not on Sundays" in request_text(server)
     assert sorted(os.listdir(workspace)) == ["link.txt", "note.txt"]
 

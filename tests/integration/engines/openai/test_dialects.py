@@ -287,7 +287,7 @@ _EVENTS = st.one_of(
 @proves("engine.dialects")
 def test_whatever_a_server_streams_is_a_response_or_a_failure(make: Any, events: list[Any], *, is_marked: bool) -> None:
     target = Target(OpenAIProvider("local", "http://localhost/v1", "chat", ()), "m")
-    reader: Reader = make(TurnRequest(target, EngineOptions(), (), ToolNames(()), (), 100, 0))
+    reader: Reader = make(TurnRequest(target, EngineOptions(), (), ToolNames(()), None, 100, 0))
     recorder = TurnRecorder()
     draft = Draft(recorder.callbacks(), Interruption())
     try:
