@@ -11,6 +11,8 @@ from nova_workers.contracts.events import (
     Compaction,
     ContentLeftOut,
     Event,
+    OptionLeftOut,
+    ProviderUnavailable,
     Reasoning,
     Restart,
     Steered,
@@ -113,6 +115,10 @@ class LiveRun:
                 self._void()
             case ToolServersAway(servers=servers):
                 self.doing = f"Without {', '.join(server.name for server in servers)}, which does not answer"
+            case ProviderUnavailable(summary=summary, advice=advice):
+                self.doing = f"Waiting: {summary}. {advice}"
+            case OptionLeftOut(note=note):
+                self.doing = note
             case Waiting() | Steered() | ContentLeftOut() | Compaction() | StreamError() | StreamEnd():
                 self.doing = ""
             case _:
