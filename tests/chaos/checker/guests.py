@@ -31,7 +31,9 @@ SELECT c.turn_id FROM tool_calls c
  WHERE c.tenant_id = $1 AND c.tool_name = 'work' AND c.status = 'completed' GROUP BY 1 HAVING count(*) > 1
 """
 _CALLS = """
-SELECT params->>'key' AS id, status FROM tool_calls WHERE tenant_id = $1 AND params->>'key' IS NOT NULL
+SELECT params->>'key' AS id, status, left(result::text, 300) AS result
+  FROM tool_calls
+ WHERE tenant_id = $1 AND params->>'key' IS NOT NULL
 """
 _OPEN_WAITS = "SELECT id, kind FROM run_waits WHERE tenant_id = $1 AND status = 'open'"
 

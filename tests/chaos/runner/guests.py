@@ -212,7 +212,8 @@ def _script(*items: Json) -> str:
 
 
 def _call(name: str, given: Json) -> Json:
-    return {"tool": {"name": name, "input": given}}
+    # While its server is away the engine would play the call, and report that it is completed.
+    return {"tool": {"name": name, "input": given, "fail": "Its server is away"}}
 
 
 def _complete(summary: str) -> Json:
