@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 import pytest_asyncio
 import redis
+import structlog
 from redis.asyncio import Redis
+from structlog.dev import ConsoleRenderer, plain_traceback
 
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
@@ -38,6 +40,9 @@ def pytest_configure(config: pytest.Config) -> None:
     """Keep the developer's own settings and model keys out of the tests."""
     config.stash[_RUNNING] = ExitStack()
     collect_seldom()
+    *processors, _ = structlog.get_config()["processors"]
+    # The default renders each traceback with its source and variables, in colours: a second of CPU.
+    structlog.configure([*processors, ConsoleRenderer(exception_formatter=plain_traceback)])
     for name in [name for name in os.environ if name.startswith(("NOVA_", "ANTHROPIC_"))]:
         del os.environ[name]
 

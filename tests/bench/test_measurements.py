@@ -34,13 +34,15 @@ _OWN_FLEET = (
     "cached",
 )
 """Rows with another fleet, or without one."""
-_IN_OWN_TEST = ("scaling",)
+_OF_NOVA_UP = ("first", "floor", "start")
+"""Rows that start the fleet as users do."""
+_IN_OWN_TEST = ("scaling", *_OF_NOVA_UP)
 """Rows with more processes than fit into the time of a test beside the others."""
 
 
 @dataclass(frozen=True, slots=True)
 class _SharingBench(Bench):
-    """Measures on one fleet and one `nova up`, where the bench itself starts some for each row."""
+    """Measures on one fleet, or one `nova up`, where the bench itself starts some for each row."""
 
     shared: Stage | None = None
     shared_site: Site | None = None
@@ -70,8 +72,8 @@ async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
     servers, sizes = await _servers(postgres_url_admin, redis_url), Sizes.tiny()
     bench = Bench(servers, sizes, await measure_bare_celery(servers, sizes, preloaded=True), preloaded=True)
     results: dict[str, Result] = {}
-    async with bench.stage() as stage, bench.site() as site:
-        sharing = _SharingBench(servers, sizes, bench.bare, preloaded=True, shared=stage, shared_site=site)
+    async with bench.stage() as stage:
+        sharing = replace(_sharing(bench), shared=stage)
         # The memory row leaves turns behind that never end.
         for row in sorted(ROWS.keys() - {*_OWN_FLEET, *_IN_OWN_TEST}, key=lambda row: (row == "memory", row)):
             results[row] = await ROWS[row](sharing)
@@ -87,6 +89,17 @@ async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
     assert [figure.value for figure in results["recovery"].figures if figure.label == "run twice"] == [0]
     cpu_ms = results["turns"].details["cpu_ms_per_run"]
     assert {"api", "worker", "postgres", "valkey", "load generator"} <= set(cpu_ms)
+
+
+@pytest.mark.long
+@pytest.mark.fleet
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("row", _OF_NOVA_UP)
+async def test_nova_up_is_measured(postgres_url_admin: str, redis_url: str, row: str) -> None:
+    servers, sizes = await _servers(postgres_url_admin, redis_url), Sizes.tiny()
+    bench = Bench(servers, sizes, await measure_bare_celery(servers, sizes, preloaded=True), preloaded=True)
+    async with bench.site() as site:
+        _check(row, await ROWS[row](replace(_sharing(bench), shared_site=site)))
 
 
 @pytest.mark.fleet
@@ -108,6 +121,10 @@ async def test_scaling_out_is_measured_with_the_connections_of_each_kind_of_proc
         assert step["window"]["turns"] > 0
     assert result.breakdown is not None
     assert len(result.breakdown.lines) == len(workers) + len(apis)
+
+
+def _sharing(bench: Bench) -> _SharingBench:
+    return _SharingBench(bench.servers, bench.sizes, bench.bare, preloaded=bench.preloaded)
 
 
 async def _servers(admin_url: str, redis_url: str) -> Servers:

@@ -20,7 +20,7 @@ from schemathesis.config import GenerationConfig, ProjectConfig, ProjectsConfig,
 from schemathesis.core.parameters import ParameterLocation
 from schemathesis.generation.hypothesis.builder import HypothesisTestConfig, HypothesisTestMode, create_test
 from schemathesis.generation.meta import FuzzingPhaseData
-from schemathesis.schemas import BaseSchema
+from schemathesis.schemas import APIOperation, BaseSchema
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from api.app import build_app
@@ -31,7 +31,7 @@ from tests.integration.api.manual_worker import make_tenant
 from tests.support.servers.asgi import loopback_listener
 
 _SETTINGS = hypothesis_settings(
-    max_examples=8,
+    max_examples=12,
     deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
@@ -280,6 +280,8 @@ def served(shared_settings: Settings) -> Generator[Served]:
         while not server.started and time.monotonic() < deadline_s:
             time.sleep(0.01)
         with requests.Session() as session:
+            # It would look for proxies and passwords before each of 10,000 requests.
+            session.trust_env = False
             yield Served(f"http://127.0.0.1:{listener.getsockname()[1]}", session)
     finally:
         server.should_exit = True
@@ -329,6 +331,25 @@ _OPERATIONS = [
 def test_the_api_does_as_its_document_says(
     path: str, method: str, document: BaseSchema, served: Served, headers: dict[str, str]
 ) -> None:
+    modes = [mode for mode in HypothesisTestMode if mode != HypothesisTestMode.FUZZING]
+    _compare(document[path][method], modes, served, headers)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(("path", "method"), _OPERATIONS)
+def test_the_api_does_as_its_document_says_under_random_requests(
+    path: str, method: str, document: BaseSchema, served: Served, headers: dict[str, str]
+) -> None:
+    _compare(document[path][method], [HypothesisTestMode.FUZZING], served, headers)
+
+
+def _compare(
+    operation: APIOperation[Any, Any, Any, Any],
+    modes: list[HypothesisTestMode],
+    served: Served,
+    headers: dict[str, str],
+) -> None:
+    """Send the requests that the document permits, and those that it does not, and compare the answers with it."""
     needs_a_key = False
 
     def check(case: schemathesis.Case[Any]) -> None:
@@ -345,8 +366,8 @@ def test_the_api_does_as_its_document_says(
         )
         needs_a_key |= response.status_code < 300 and not _spoils_the_path(case)
 
-    config = HypothesisTestConfig(document.config, list(HypothesisTestMode), settings=_SETTINGS)
-    create_test(operation=document[path][method], test_func=check, config=config)()
+    config = HypothesisTestConfig(operation.schema.config, modes, settings=_SETTINGS)
+    create_test(operation=operation, test_func=check, config=config)()
 
 
 def _spoils_the_path(case: schemathesis.Case[Any]) -> bool:

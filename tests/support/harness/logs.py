@@ -33,6 +33,7 @@ def recorded_logs(
     process: str = "worker", *, log_format: Literal["json", "console"] = "json", log_level: str = "debug"
 ) -> Generator[io.StringIO]:
     """Log as a process of the fleet does for a block; the logging of the tests is restored after it."""
+    configured = structlog.get_config()
     before = {logger: (logger.level, list(logger.handlers), logger.propagate) for logger in _loggers()}
     stream = io.StringIO()
     settings = TelemetrySettings.model_validate({"log_format": log_format, "log_level": log_level})
@@ -44,7 +45,7 @@ def recorded_logs(
             level, logger.handlers[:], logger.propagate = before.get(logger, (logging.NOTSET, [], True))
             logger.setLevel(level)
         logging.captureWarnings(False)
-        structlog.reset_defaults()
+        structlog.configure(**configured)
 
 
 def _loggers() -> list[logging.Logger]:
