@@ -98,8 +98,8 @@ async def test_every_measurement_runs_and_gives_figures_that_can_be_true(
 async def test_nova_up_is_measured(postgres_url_admin: str, redis_url: str, row: str) -> None:
     servers, sizes = await _servers(postgres_url_admin, redis_url), Sizes.tiny()
     bench = Bench(servers, sizes, await measure_bare_celery(servers, sizes, preloaded=True), preloaded=True)
-    async with bench.site() as site:
-        _check(row, await ROWS[row](replace(_sharing(bench), shared_site=site)))
+    async with bench.stage() as stage, bench.site() as site:
+        _check(row, await ROWS[row](replace(_sharing(bench), shared=stage, shared_site=site)))
 
 
 @pytest.mark.fleet
