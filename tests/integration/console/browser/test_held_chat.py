@@ -1,4 +1,4 @@
-"""A newcomer whose key is refused: console, command line and stream say so at once, and nothing is lost by waiting."""
+"""A provider that refuses the key: console, command line and stream say so at once, and nothing is lost by waiting."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class Newcomer:
 async def newcomer(
     chromium: Browser, settings: Settings, env: dict[str, str], tmp_path: Path
 ) -> AsyncGenerator[Newcomer]:
-    """The fleet of somebody with a wrong key."""
+    """A fleet with a wrong key."""
     async with model_server() as provider:
         provider.reply(Status(401, "authentication_error", "invalid x-api-key"))
         more = {
@@ -60,7 +60,7 @@ async def newcomer(
 
 
 @proves("runs.holds")
-async def test_whoever_has_a_wrong_key_is_told_so_and_is_answered_once_it_is_right(newcomer: Newcomer) -> None:
+async def test_a_wrong_key_is_named_where_an_author_waits_and_all_go_on_once_it_is_right(newcomer: Newcomer) -> None:
     page, client, provider = newcomer.page, newcomer.fleet.client, newcomer.provider
     await page.goto("/chat")
     await page.get_by_label("Message", exact=True).fill("one")
