@@ -37,8 +37,8 @@ def _probe(import_line: str) -> tuple[float, list[str]]:
 
 
 def test_importing_the_client_takes_little_time() -> None:
-    ratios = [_probe(_CLIENT)[0] / _probe(_LIBRARIES)[0] for _ in range(5)]
-    assert sorted(ratios)[2] < MOST_TIMES_LIBRARIES, ratios
+    ratios = [_probe(_CLIENT)[0] / _probe(_LIBRARIES)[0] for _ in range(3)]
+    assert sorted(ratios)[1] < MOST_TIMES_LIBRARIES, ratios
 
 
 def test_importing_the_client_loads_no_server_no_engine_and_no_model() -> None:

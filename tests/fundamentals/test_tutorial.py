@@ -60,7 +60,7 @@ def log(reader: Mapping[str, str], settings: Settings, tmp_path: Path) -> Iterat
         _stop(stack)
 
 
-@pytest.mark.begins_first
+@pytest.mark.long
 @pytest.mark.fleet
 @pytest.mark.timeout(900)
 def test_every_command_of_the_tutorial_does_what_the_page_says(

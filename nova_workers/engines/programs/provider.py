@@ -36,8 +36,11 @@ from nova_workers.errors import EngineFailure
 __all__ = ["ProgramProvider", "Shared"]
 
 _PROFILE = "default"
-_SETTLE_S = 0.03
-"""Silence after which a step has all its calls: a program starts those of one response together."""
+_SETTLE_S = 0.1
+"""Silence after which a step has all its calls: a program starts those of one response together.
+
+With 0.03 s a busy machine made two steps of one response now and then, whose calls then did not run concurrently.
+"""
 _ANNOUNCE_S = 1.0
 """Longest wait for the program to write what it said before a call that came through the bridge."""
 _LOW_TOKENS, _MEDIUM_TOKENS = 4_096, 16_384
