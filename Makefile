@@ -3,7 +3,7 @@
 PYTHON ?= $(shell for candidate in python3 python3.14 python3.13 python3.12 python3.11; do \
 	$$candidate -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null && echo $$candidate && break; done)
 BIN := .venv/bin
-# Three test workers more than there are cores: tests often wait for processes that they started. More than
+# Four test workers more than there are cores: tests often wait for processes that they started. More than
 # 8 would wait for the one Postgres that they share.
 TEST_WORKERS ?= $(shell $(PYTHON) -c 'import os; print((os.cpu_count() or 1) + 4)')
 

@@ -141,8 +141,6 @@ class StoredText:
             content = content.replace("\n", self.ends[0])
         try:
             return self.form.encoded(content), self.form
-        except UnicodeEncodeError:
-            raise
         except ValueError:
             return content.encode(), UTF_8
 

@@ -68,3 +68,15 @@ def test_the_ledger_is_asked_when_something_was_committed_and_not_for_each_token
 
 def test_the_end_of_an_attempt_is_not_the_end_of_the_run() -> None:
     assert not _fed(_start(), live.StreamEnd(run_id="run_1", final=False, status="waiting")).ended
+
+
+def test_what_a_turn_waits_for_or_goes_on_without_is_shown() -> None:
+    run = _fed(
+        _start(),
+        live.ProviderUnavailable(
+            provider="anthropic", reason="rate_limit", summary="anthropic is busy", message="429", advice="Wait."
+        ),
+    )
+    assert run.doing == "Waiting: anthropic is busy. Wait."
+    assert _fed(_start(), live.OptionLeftOut(option="temperature", note="Without it.")).doing == "Without it."
+    assert run.feed(live.ProviderUnavailable(provider="a", reason="down", summary="s", message="m", advice="a"))
