@@ -134,7 +134,8 @@ class Reply(_Value):
             each replaces the one before. A question that is closed has the id that it had when it was asked.
         update_id: The update that led to it; of a notification the id of the inbox's item.
         wait_id: Of a question or an approval: what an update names to answer it.
-        options: Of a question: the choices; empty accepts any text. An approval is answered with yes or no.
+        options: Of a question: the choices. An approval is answered with yes or no.
+        only_options: Whether the question takes no other answer.
         command: The options are arguments of this command instead.
         tools: Of a partial reply: the calls of the run so far.
         file: What is handed over beside the text.
@@ -149,6 +150,7 @@ class Reply(_Value):
     run_id: str | None = None
     wait_id: str | None = None
     options: tuple[str, ...] = ()
+    only_options: bool = False
     command: Command | None = None
     tools: tuple[ToolLine, ...] = ()
     file: File | None = None

@@ -34,15 +34,15 @@ def question_reply(origin: Origin, wait: WaitView) -> Reply:
     """Return what a run asks a person."""
     request = wait.request
     kind: ReplyType = "question"
-    text, options = "", ()
+    text, options, only_options = "", (), False
     match request:
         case AskUser():
-            text, options = request.question, request.options
+            text, options, only_options = request.question, request.options, request.only_options
         case AskApproval():
             kind, text = "approval", f"{request.reason}\n{request.tool_name} {request.params}"
         case _:
             pass
-    named = {"id": wait.id, "wait_id": wait.id, "options": options}
+    named = {"id": wait.id, "wait_id": wait.id, "options": options, "only_options": only_options}
     return text_reply(kind, origin, text, wait.run_id).model_copy(update=named)
 
 

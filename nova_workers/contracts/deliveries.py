@@ -91,8 +91,8 @@ class DeliveryView(View):
     run_id: str | None
     payload: dict[str, Any]
     """`notification`: text. `file`: file_id, name, media_type, size_bytes, caption. `note`: note_id, title.
-    `question`: wait_id, text, options, due_at. `approval`: wait_id, text, tool_name, params (JSON as text, cut),
-    params_truncated, due_at. `POST /v1/runs/{run_id}/answers` answers these two.
+    `question`: wait_id, text, options, only_options, due_at. `approval`: wait_id, text, tool_name, params (JSON as
+    text, cut), params_truncated, due_at. `POST /v1/runs/{run_id}/answers` answers these two.
     `run_completed`: status, stop_reason, source, text, text_truncated, error, created_at, finished_at.
     `work_order_completed`: trace_id, policy_id, scope, trace, result. `work_order_review`: the same without result.
     `audit_recorded`: ids; the request has the records."""

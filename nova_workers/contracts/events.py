@@ -208,6 +208,8 @@ class Waiting(_Event):
     question: str | None = None
     """The question to a person, if there is one."""
     options: tuple[str, ...] = ()
+    only_options: bool = False
+    """Whether an answer must be one of `options`."""
     agent_id: str | None = None
     """The agent that is asked, if there is one."""
     until: str | None = None
@@ -225,6 +227,7 @@ class Waiting(_Event):
             tool_call_id=tool_call_id,
             question=question,
             options=request.options if isinstance(request, AskUser) else (),
+            only_options=isinstance(request, AskUser) and request.only_options,
             agent_id=request.agent_id if isinstance(request, AskAgent) else None,
             until=request.until.isoformat() if isinstance(request, Pause) else None,
         )

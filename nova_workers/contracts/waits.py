@@ -81,7 +81,9 @@ class AskUser(_Value):
     kind: Literal["user"] = "user"
     question: _AnswerText
     options: Annotated[tuple[_Option, ...], Field(max_length=20)] = ()
-    """The choices; empty accepts any text."""
+    """The choices that are offered; any other text is an answer too, unless `only_options`."""
+    only_options: StrictBool = False
+    """Refuse an answer that is none of the options."""
     expires_in_s: Annotated[float, Field(gt=0, le=MAX_WAIT_S)] | None = None
     """None waits for ever."""
     default: _AnswerText | None = None
@@ -95,7 +97,9 @@ class AskUser(_Value):
             raise ValueError("default and escalate_to are for questions with expires_in_s; give that too")
         if self.default is not None and self.escalate_to is not None:
             raise ValueError("give default or escalate_to, not both")
-        if self.default is not None and self.options and self.default not in self.options:
+        if self.only_options and not self.options:
+            raise ValueError("only_options is for questions with options; give those too")
+        if self.only_options and self.default is not None and self.default not in self.options:
             raise ValueError(f"default {self.default!r} is not one of the options")
         return self
 
@@ -174,7 +178,7 @@ class Answer(_Value):
     """A person's answer to a waiting run.
 
     Attributes:
-        text: The answer to a question: one of its options, if it has any.
+        text: The answer to a question: one of its options, or in other words unless it has `only_options`.
         approve: The decision on a call. `text` may give a reason.
         remember: With `approve`, for agents of orchestrations: all agents of the tree may make such calls from now on.
             That is any call of the tool, or the same shell command.

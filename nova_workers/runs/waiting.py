@@ -177,11 +177,10 @@ def _answered(wait: Wait, answer: Answer) -> Resolution:
         return _decided(answer, record)
     if answer.text is None:
         raise InvalidInput("text: the run asks a question; give its answer as text.", field="text")
-    options = wait.request.options if isinstance(wait.request, AskUser) else ()
-    if options and answer.text not in options:
-        raise InvalidInput(
-            f"text: {answer.text!r} is not one of the options {', '.join(map(repr, options))}.", field="text"
-        )
+    request = wait.request
+    if isinstance(request, AskUser) and request.only_options and answer.text not in request.options:
+        options = ", ".join(map(repr, request.options))
+        raise InvalidInput(f"text: {answer.text!r} is not one of the options {options}.", field="text")
     return Resolution("resolved", record, (text_block(storable(answer.text)),))
 
 
@@ -217,7 +216,9 @@ def _no_message(request: AwaitMessages) -> Resolution:
 
 
 def _escalated(request: AskUser) -> str:
-    options = f"\nAnswer with one of: {', '.join(request.options)}." if request.options else ""
+    options = f"\nAnswer with one of: {', '.join(request.options)}" if request.options else ""
+    if options:
+        options += "." if request.only_options else ", or in your own words."
     return (
         "A person was asked this and did not answer in time. Answer in their place, briefly, with nothing but the "
         f"answer.\n\n{request.question}{options}"

@@ -25,8 +25,9 @@ __all__ = ["capability"]
 class _Ask(ToolInput):
     question: Annotated[str, Field(min_length=1, max_length=10_000, description="The question, with all it needs.")]
     options: Annotated[
-        tuple[str, ...], Field(max_length=20, description="What there is to choose from. Leave it out for free text.")
+        tuple[str, ...], Field(max_length=20, description="Answers to offer. The person may give another one.")
     ] = ()
+    only_options: Annotated[bool, Field(description="Take no answer but one of the options.")] = False
     expires_in_s: Annotated[
         float | None, Field(gt=0, le=MAX_WAIT_S, description="Seconds to wait at most. Leave it out to wait for ever.")
     ] = None

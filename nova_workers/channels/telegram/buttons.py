@@ -37,10 +37,10 @@ def keyboard(reply: Reply) -> InlineKeyboardMarkup | None:
     match reply.type:
         case "approval":
             labels = [("✅ Approve", _data(reply, "0")), ("❌ Deny", _data(reply, "1"))]
-        case "question" if reply.options:
-            labels = [(option, _data(reply, str(at))) for at, option in enumerate(reply.options)]
         case "question":
-            labels = [("✏️ Write an answer", _data(reply, ""))]
+            labels = [(option, _data(reply, str(at))) for at, option in enumerate(reply.options)]
+            if not reply.only_options:
+                labels.append(("✏️ Write an answer", _data(reply, "")))
         case _ if reply.command == "agent":
             labels = [(option, f"g:{option}") for option in reply.options]
         case _:

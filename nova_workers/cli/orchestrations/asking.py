@@ -40,8 +40,12 @@ class _Question:
         return self.wait.request.options if isinstance(self.wait.request, AskUser) else ()
 
     @property
+    def only_options(self) -> bool:
+        return isinstance(self.wait.request, AskUser) and self.wait.request.only_options
+
+    @property
     def choices(self) -> str:
-        return choices(self.options, approval=self.approval, lasting=True)
+        return choices(self.options, only_options=self.only_options, approval=self.approval, lasting=True)
 
     def lines(self) -> list[str]:
         """Return the question as text: with its options, or with the input of the call."""
@@ -136,7 +140,13 @@ class Questions:
     async def _send(self, question: _Question, typed: str) -> None:
         """Send an answer. A refusal is written, and leaves the question open unless it was answered elsewhere."""
         try:
-            answer = read_answer(typed, options=question.options, approval=question.approval, lasting=True)
+            answer = read_answer(
+                typed,
+                options=question.options,
+                only_options=question.only_options,
+                approval=question.approval,
+                lasting=True,
+            )
             answer = answer.model_copy(update={"wait_id": question.wait.id})
             await self._session.client.runs.answer(question.wait.run_id, answer)
         except InvalidInput as error:
@@ -177,7 +187,8 @@ class Questions:
 
     def _prompt_of(self, question: _Question) -> str:
         number = f" · 1 of {len(self._open)}" if len(self._open) > 1 else ""
-        what = question.choices if len(question.choices) <= 40 else "the number of an option"
+        numbers = "the number of an option" if question.only_options else "the number of an option, or another answer"
+        what = question.choices if len(question.choices) <= 40 else numbers
         return f"{question.agent}{number} · {what or 'your answer'}; Ctrl-D answers later"
 
     def _keys(self) -> KeyBindings:

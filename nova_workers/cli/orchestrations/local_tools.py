@@ -33,9 +33,10 @@ class _RunBash(_Input):
 
 class _AskUser(_Input):
     question: Annotated[str, Field(min_length=1, max_length=10_000)]
-    options: Annotated[list[str], Field(max_length=20, description="The choices; leave it out for any text.")] = Field(
-        default_factory=list[str]
-    )
+    options: Annotated[
+        list[str], Field(max_length=20, description="Answers to offer. The user may give another one.")
+    ] = Field(default_factory=list[str])
+    only_options: Annotated[bool, Field(description="Take no answer but one of the options.")] = False
 
 
 def _tool(name: str, description: str, form: type[BaseModel]) -> Tool:
@@ -79,17 +80,26 @@ async def ask_user(context: ServerRequestContext[Any], arguments: dict[str, Any]
         return MasterReply(
             text="This client cannot show questions of a server. Ask the user in your own conversation.", failed=True
         )
-    answer: dict[str, Any] = {"type": "string", "title": "Answer"}
-    if given.options:
-        answer["enum"] = given.options
-    schema = {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
     try:
-        result = await context.session.elicit_form(given.question, schema, context.request_id)
+        result = await context.session.elicit_form(given.question, _answer_form(given), context.request_id)
     except MCPError as error:
         return MasterReply(text=f"The question was not shown: {error}", failed=True)
-    if result.action != "accept" or not result.content:
+    content = result.content or {}
+    answer = str(content.get("other") or content.get("answer") or "").strip()
+    if result.action != "accept" or not answer:
         return MasterReply(text="The user did not answer.", failed=True)
-    return MasterReply(text=str(result.content["answer"]))
+    return MasterReply(text=answer)
+
+
+def _answer_form(given: _AskUser) -> dict[str, Any]:
+    """Return the schema of the form that asks a question: with options a choice, and a field for any other answer."""
+    answer: dict[str, Any] = {"type": "string", "title": "Answer"}
+    if not given.options:
+        return {"type": "object", "properties": {"answer": answer}, "required": ["answer"]}
+    choice = answer | {"enum": given.options}
+    if given.only_options:
+        return {"type": "object", "properties": {"answer": choice}, "required": ["answer"]}
+    return {"type": "object", "properties": {"answer": choice, "other": {"type": "string", "title": "Another answer"}}}
 
 
 def _refused(tool: str, error: ValidationError) -> MasterReply:

@@ -94,7 +94,7 @@ class TreeView:
             agent.doing = ""
         if isinstance(event, Waiting) and event.kind in ANSWERABLE:
             agent.doing = _WAITS
-            options = f" [{', '.join(event.options)}]" if event.options else ""
+            options = f" [{', '.join(event.options)}{'' if event.only_options else ', …'}]" if event.options else ""
             return (
                 f"? {agent.label} asks: {short(event.question or '', 300)}{options} — answer with "
                 f"`nova runs answer {record.run_id}`"

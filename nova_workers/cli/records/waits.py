@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from nova_workers.cli.command import Session, remote
+from nova_workers.cli.talk.answers import choices
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, AwaitOrchestration, WaitKind, WaitView
@@ -46,8 +47,8 @@ def _row(wait: WaitView) -> tuple[str, ...]:
 def _asks(wait: WaitView) -> str:
     request = wait.request
     if isinstance(request, AskUser):
-        options = f" [{' | '.join(request.options)}]" if request.options else ""
-        return short(request.question, 200) + options
+        answers = choices(request.options, only_options=request.only_options, approval=False, lasting=False)
+        return short(request.question, 200) + (f" [{answers}]" if answers else "")
     if isinstance(request, AskApproval):
         return short(f"{request.tool_name} {request.params}", 200)
     if isinstance(request, AskAgent):

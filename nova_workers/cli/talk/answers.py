@@ -7,42 +7,50 @@ from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.waits import RunAnswer
 from nova_workers.errors import InvalidInput
 
-__all__ = ["choices", "read_answer", "wait_line"]
+__all__ = ["OTHER", "choices", "read_answer", "wait_line"]
+
+OTHER = "…"
+"""Stands for an answer that is none of the options."""
 
 _YES = frozenset({"y", "yes"})
 _NO = frozenset({"n", "no"})
 _ALWAYS = frozenset({"a", "always"})
 
 
-def choices(options: Sequence[str], *, approval: bool, lasting: bool) -> str:
+def choices(options: Sequence[str], *, only_options: bool, approval: bool, lasting: bool) -> str:
     """Return what may be answered, as in ``yes | no``; empty if any text may.
 
     Args:
         options: Those of a question.
+        only_options: Whether the question takes no other answer.
         approval: Whether the run asks for permission.
         lasting: Whether a permission may hold for all agents of an orchestration from now on.
     """
     if approval:
         return "yes | no | always" if lasting else "yes | no"
-    return " | ".join(options)
+    return " | ".join(options if only_options or not options else [*options, OTHER])
 
 
 def wait_line(event: Waiting, *, lasting: bool = False) -> str:
     """Return in one line what a run waits for. `lasting`: whether a permission may be one for all agents."""
     if event.question:
-        answers = choices(event.options, approval=event.kind == "approval", lasting=lasting)
+        approval = event.kind == "approval"
+        answers = choices(event.options, only_options=event.only_options, approval=approval, lasting=lasting)
         return f"⏸ asks: {short(event.question, 500)}" + (f" [{answers}]" if answers else "")
     if event.agent_id:
         return f"⏸ waits for {event.agent_id}"
     return f"⏸ waits until {event.until}" if event.until else f"⏸ waits ({event.kind})"
 
 
-def read_answer(text: str, *, options: Sequence[str] = (), approval: bool, lasting: bool = False) -> RunAnswer:
+def read_answer(
+    text: str, *, options: Sequence[str] = (), only_options: bool = False, approval: bool, lasting: bool = False
+) -> RunAnswer:
     """Return the answer that a typed line gives. Only an explicit word permits or refuses a call.
 
     Args:
         text: The line. The number of an option stands for the option.
-        options: Those of the question; empty accepts any text.
+        options: Those of the question.
+        only_options: Whether the question takes no other answer.
         approval: Whether the run asks for permission.
         lasting: Whether ``always`` is an answer.
 
@@ -59,9 +67,11 @@ def read_answer(text: str, *, options: Sequence[str] = (), approval: bool, lasti
     if typed.isdecimal() and 1 <= int(typed) <= len(options):
         return RunAnswer(text=options[int(typed) - 1])
     fitting = [option for option in options if option.casefold() == typed.casefold()]
-    if len(fitting) != 1:
+    if len(fitting) == 1:
+        return RunAnswer(text=fitting[0])
+    if only_options:
         raise InvalidInput(f"{short(typed)!r} is none of {', '.join(options)}, and was not sent")
-    return RunAnswer(text=fitting[0])
+    return RunAnswer(text=typed)
 
 
 def _verdict(typed: str, *, lasting: bool) -> RunAnswer:

@@ -153,7 +153,11 @@ class _Talk:
         """Answer the run's question with a line; ask again if it is no answer."""
         try:
             answer = read_answer(
-                text, options=asked.options, approval=asked.kind == "approval", lasting=self._orchestrated
+                text,
+                options=asked.options,
+                only_options=asked.only_options,
+                approval=asked.kind == "approval",
+                lasting=self._orchestrated,
             )
         except InvalidInput as error:
             view.note(f"✗ {error.message}", "red")

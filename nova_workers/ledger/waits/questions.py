@@ -36,7 +36,12 @@ UPDATE deliveries SET status = 'closed'
 def inbox_item(wait_id: str, request: WaitRequest) -> tuple[str, JsonObject] | None:
     """Return kind and payload of the inbox item for a wait; None if the wait is not for a person."""
     if isinstance(request, AskUser):
-        return "question", {"wait_id": wait_id, "text": request.question, "options": list(request.options)}
+        return "question", {
+            "wait_id": wait_id,
+            "text": request.question,
+            "options": list(request.options),
+            "only_options": request.only_options,
+        }
     if isinstance(request, AskApproval):
         params = json.dumps(request.params, ensure_ascii=False)
         return "approval", {

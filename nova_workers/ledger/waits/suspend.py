@@ -155,11 +155,15 @@ def _row(wait: NewWait) -> JsonObject:
     asks = wait.agent_id is not None
     wait_id = new_id("wait")
     item = inbox_item(wait_id, wait.request)
+    request = wait.request.model_dump(mode="json")
+    if not request.get("only_options"):
+        # The release before this field reads the requests of questions without it.
+        request.pop("only_options", None)
     return {
         "id": wait_id,
         "tool_call_id": wait.tool_call_id,
         "kind": wait.request.kind,
-        "request": wait.request.model_dump(mode="json"),
+        "request": request,
         "due_in_s": wait.due_in_s,
         "child_run_id": new_id("run") if asks else wait.child_run_id,
         "child_thread_id": new_id("thr") if asks else None,

@@ -105,7 +105,12 @@ async def test_a_native_tool_that_needs_permission_waits_for_it(stage: Stage):
     [
         ("ask_user", {"question": ""}, "question: String should have at least 1 character"),
         ("ask_user", {"question": "?", "default": "x"}, "questions with expires_in_s"),
-        ("ask_user", {"question": "?", "options": ["a"], "default": "b", "expires_in_s": 5}, "not one of the options"),
+        (
+            "ask_user",
+            {"question": "?", "options": ["a"], "only_options": True, "default": "b", "expires_in_s": 5},
+            "not one of the options",
+        ),
+        ("ask_user", {"question": "?", "only_options": True}, "for questions with options"),
         ("ask_user", {"question": "?", "expires_in_s": 5, "escalate_to": "clerk"}, "you cannot ask yourself"),
         ("ask_user", {"question": "?", "expires_in_s": 5, "escalate_to": "stranger"}, "you may not ask 'stranger'"),
         ("ask_user", {"question": "?", "expires_in_s": 5, "escalate_to": "friend"}, "There is no agent 'friend'"),

@@ -183,11 +183,12 @@ async def test_an_update_that_comes_again_after_a_crash_has_one_run_and_its_answ
 async def test_a_persons_answer_goes_to_the_question_and_never_becomes_a_message(stage: Stage, script: Script) -> None:
     channel = stage.channel
     agent_id = await stage.agent(capabilities={"user": {}})
-    question = {"tool": {"name": "ask_user", "input": {"question": "Tea?", "options": ["tea", "coffee"]}}}
+    given = {"question": "Tea?", "options": ["tea", "coffee"], "only_options": True}
+    question = {"tool": {"name": "ask_user", "input": given}}
     stage.serve(agent_id=agent_id)
     channel.says("1", script(question, {"say": "It is coming."}))
     (asked,) = await _until(lambda: channel.of("question"))
-    assert (asked.text, asked.options, asked.update_id) == ("Tea?", ("tea", "coffee"), "1")
+    assert (asked.text, asked.options, asked.only_options, asked.update_id) == ("Tea?", ("tea", "coffee"), True, "1")
     channel.says("2", "cocoa")
     (refused,) = await _until(lambda: channel.of("refusal"))
     assert "cocoa" in refused.text

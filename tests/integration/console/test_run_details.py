@@ -75,23 +75,28 @@ async def test_news_of_an_open_run_replace_the_page_until_its_end(
     assert "event: done" in seen
 
 
+@pytest.mark.parametrize("only_options", [False, True])
 async def test_a_question_is_answered_on_the_page(
-    console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
+    only_options: bool, console: Console, worker: ManualWorker, browser: httpx2.AsyncClient
 ) -> None:
     thread = await console.api.thread()
     run_id = await console.api.run(thread, "Ask me")
     turn = await worker.claim(thread)
     await turn.commit("One moment.", _call("ok"))
-    wait = NewWait("call_1", AskUser(question="Which one?", options=("red", "blue")))
+    wait = NewWait("call_1", AskUser(question="Which one?", options=("red", "blue"), only_options=only_options))
     async with worker.database.connection() as connection:
         await suspend_run(connection, turn.claim, (wait,), TokenUsage(), TurnFacts("unified", "sandbox", {}))
     page = (await browser.get(f"/runs/{run_id}")).text
     assert "Which one?" in page
     wait_id = page.partition('name="wait_id" value="')[2].partition('"')[0]
-    refused = await browser.post(f"/runs/{run_id}/answer", data={"wait_id": wait_id, "option": "green"})
-    assert "green" in (await browser.get(refused.headers["location"])).text
-    await browser.post(f"/runs/{run_id}/answer", data={"wait_id": wait_id, "option": "blue"})
-    assert "Which one?</h2>" not in (await browser.get(f"/runs/{run_id}")).text
+    assert ("Another answer" in page) is not only_options
+    answered = await browser.post(f"/runs/{run_id}/answer", data={"wait_id": wait_id, "text": "green"})
+    page = (await browser.get(answered.headers["location"])).text
+    assert ("Which one?</h2>" in page) is only_options
+    if only_options:
+        assert "is not one of the options" in page
+        await browser.post(f"/runs/{run_id}/answer", data={"wait_id": wait_id, "option": "blue"})
+        assert "Which one?</h2>" not in (await browser.get(f"/runs/{run_id}")).text
 
 
 @pytest.mark.parametrize("action", ["cancel", "retry", "answer"])

@@ -287,7 +287,8 @@ def test_a_failure_is_shown_with_its_kind() -> None:
 @pytest.mark.parametrize(
     ("event", "shown"),
     [
-        (Waiting(kind="user", question="Tea?", options=("yes", "no")), "asks: Tea? [yes | no]"),
+        (Waiting(kind="user", question="Tea?", options=("yes", "no")), "asks: Tea? [yes | no | …]"),
+        (Waiting(kind="user", question="Tea?", options=("yes", "no"), only_options=True), "asks: Tea? [yes | no]"),
         (Waiting(kind="approval", question="Run 'make'?"), "asks: Run 'make'? [yes | no]"),
         (Waiting(kind="agent", agent_id="expert"), "waits for expert"),
         (Waiting(kind="timer", until="noon"), "waits until noon"),

@@ -21,7 +21,9 @@ pytestmark = pytest.mark.fleet
 
 PLAYER = "watched"
 CAREFUL = "careful"
-ASKS = spawn(call("ask_user", question="Which file?", options=["parse.py", "lex.py"]), complete("ok"), name="Asker")
+FILES = {"question": "Which file?", "options": ["parse.py", "lex.py"]}
+ASKS = spawn(call("ask_user", **FILES), complete("ok"), name="Asker")
+CHOOSES = spawn(call("ask_user", **FILES, only_options=True), complete("ok"), name="Asker")
 WATCH = """
 import asyncio, os, sys
 from nova_workers.cli.command import open_session
@@ -155,7 +157,7 @@ def test_a_reader_that_closes_the_output_is_no_error(nova: Nova) -> None:
 
 @proves("orchestration.answer-in-place")
 def test_a_question_is_answered_in_place_while_the_tree_is_drawn(nova: Nova) -> None:
-    with watching(nova, "orchestrate", script(ASKS, complete("All done.")), "--agent", PLAYER) as terminal:
+    with watching(nova, "orchestrate", script(CHOOSES, complete("All done.")), "--agent", PLAYER) as terminal:
         terminal.shows("? Asker (worker) asks: Which file?")
         terminal.shows("1. parse.py")
         terminal.shows("2. lex.py")
@@ -248,7 +250,7 @@ def test_without_a_terminal_the_command_that_answers_is_printed(nova: Nova) -> N
     orchestration = started(nova, ASKS, complete("done"))
     (wait,) = wait_for(lambda: open_waits(nova, orchestration))
     expected = (
-        f"? Asker (worker) asks: Which file? [parse.py, lex.py] — answer with `nova runs answer {wait['run_id']}`"
+        f"? Asker (worker) asks: Which file? [parse.py, lex.py, …] — answer with `nova runs answer {wait['run_id']}`"
     )
     assert "waits for a person" in nova.good("orchestrations", "tree", orchestration).out
     with watching(nova, "orchestrations", "tree", orchestration, "--follow", stdin=False) as terminal:

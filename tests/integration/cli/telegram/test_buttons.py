@@ -35,7 +35,7 @@ async def test_a_question_is_answered_by_a_button_that_then_goes_away(served: St
     await _with_agent(served, capabilities={"user": {}})
     telegram.says(script(TEA, {"say": "It is coming."}))
     asked = await _asked(served, "Tea?")
-    assert [button["text"] for button in asked.buttons] == ["tea", "coffee"]
+    assert [button["text"] for button in asked.buttons] == ["tea", "coffee", "✏️ Write an answer"]
     telegram.presses(asked, "coffee", MALLORY)
     await soon(lambda: "You may not use this bot." in telegram.toasts)
     pressed = asked.buttons

@@ -87,7 +87,8 @@ async def test_a_question_is_an_inbox_item_and_rings_for_its_delivery(fleet: Har
     wait_id = await fleet.database.fetchval("SELECT id FROM run_waits")
     due_at = item.payload.pop("due_at")
     assert due_at is not None
-    assert item.payload == {"wait_id": wait_id, "text": "Tea or coffee?", "options": ["tea", "coffee"]}
+    question = {"text": "Tea or coffee?", "options": ["tea", "coffee"], "only_options": False}
+    assert item.payload == {"wait_id": wait_id, **question}
     assert fleet.bells.deliveries_rung == 1
 
 

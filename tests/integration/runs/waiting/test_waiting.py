@@ -27,6 +27,7 @@ from tests.support.harness.workers import Harness, Worker
 from tests.support.waiting import until
 
 _ASK: dict[str, Any] = {"name": "ask_user", "input": {"question": "Tea or coffee?", "options": ["tea", "coffee"]}}
+_CHOOSE: dict[str, Any] = {**_ASK, "input": {**_ASK["input"], "only_options": True}}
 _BLOCKED = """
 SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')
 """
@@ -100,7 +101,7 @@ async def test_runs_queued_behind_a_waiting_run_come_after_it(fleet: Harness):
 
 @proves("suspend.answer")
 async def test_the_first_answer_counts_and_an_invalid_one_is_refused(fleet: Harness):
-    run = await _begin(fleet, {"tool": _ASK}, {"say": "ok"})
+    run = await _begin(fleet, {"tool": _CHOOSE}, {"say": "ok"})
     say = fleet.waiting.answer
     with pytest.raises(InvalidInput, match="not one of the options 'tea', 'coffee'"):
         await say(fleet.tenant_id, run.run_id, None, Answer(text="water"))
@@ -118,6 +119,15 @@ async def test_the_first_answer_counts_and_an_invalid_one_is_refused(fleet: Harn
     with pytest.raises(IllegalTransition, match="does not wait; it is succeeded"):
         await say(fleet.tenant_id, other.run_id, None, Answer(text="coffee"))
     assert await _result_of(fleet, run.run_id) == ("completed", "tea")
+
+
+async def test_a_question_with_options_takes_another_answer_too(fleet: Harness):
+    run = await _begin(fleet, {"tool": _ASK}, {"say": "ok"})
+    stored = await fleet.database.fetchval("SELECT request FROM run_waits WHERE run_id = :run_id", run_id=run.run_id)
+    assert "only_options" not in stored, "The release before this field reads the request."
+    await fleet.waiting.answer(fleet.tenant_id, run.run_id, None, Answer(text="neither, water"))
+    await fleet.settle(*fleet.workers)
+    assert await _result_of(fleet, run.run_id) == ("completed", "neither, water")
 
 
 async def test_a_run_with_several_questions_continues_after_the_last_answer(fleet: Harness):
