@@ -188,7 +188,7 @@ def build_api(settings: Settings) -> ApiServices:
         model_catalog=catalog,
         orchestrations=orchestrations,
         orchestration_starter=starter,
-        external_masters=ExternalMasters(database, work, models),
+        external_masters=ExternalMasters(database, work, models, capabilities.tool_reads),
         order_policies=order_policies,
         order_secrets=order_secrets,
         order_door=OrderDoor(database, order_policies, order_secrets, ceilings),

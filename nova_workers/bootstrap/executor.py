@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from redis.asyncio import Redis
 
@@ -43,7 +43,7 @@ def build_capabilities(
     settings: Settings,
     calls: CallTransactions,
     tools: DeferredToolServer,
-    orchestrator: OrchestrationCapability,
+    orchestrator: Callable[[CapabilityRegistry], OrchestrationCapability],
     orchestrations: OrchestrationControl,
     *,
     clock: Clock,
@@ -55,7 +55,7 @@ def build_capabilities(
         settings: The fleet's settings.
         calls: Opens the transactions of tool calls.
         tools: Serves the tools, with the same transactions.
-        orchestrator: The tools of agents of orchestrations, with the database of `calls`.
+        orchestrator: Makes the tools of agents of orchestrations, with the database of `calls`.
         orchestrations: Starts orchestrations for other agents, likewise.
         clock: The time.
         embedder: Makes the vectors of message searches; without it they go by words alone.
@@ -69,7 +69,7 @@ def build_capabilities(
         orchestrations=orchestrations,
         serve=tools,
     )
-    capabilities.add(orchestrator)
+    capabilities.add(orchestrator(capabilities))
     return capabilities
 
 

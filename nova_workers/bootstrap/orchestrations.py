@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from nova_workers.bootstrap.model_choice import build_configs
+from nova_workers.capabilities import CapabilityRegistry
+from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.config import Settings
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher, ShellRunner
 from nova_workers.ledger.database import Database
@@ -18,16 +20,11 @@ __all__ = ["build_orchestrator", "build_starter"]
 
 
 def build_orchestrator(
-    database: Database,
-    dispatcher: Dispatcher | None,
-    notifier: CancelNotifier | None,
-    models: ModelChooser,
-    shell: ShellRunner,
+    calls: CallTransactions, models: ModelChooser, shell: ShellRunner, capabilities: CapabilityRegistry
 ) -> OrchestrationCapability:
-    """Return the tools of agents of orchestrations."""
-    return OrchestrationCapability(
-        AgentActions(database, dispatcher, notifier, models), AgentViews(database, models), shell
-    )
+    """Return the tools of agents of orchestrations, which give tools of these capabilities to their children."""
+    actions = AgentActions(calls.database, calls.dispatcher, calls.notifier, models, capabilities.tool_reads)
+    return OrchestrationCapability(actions, AgentViews(calls.database, models), shell)
 
 
 def build_starter(

@@ -7,6 +7,7 @@ import os
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
@@ -213,7 +214,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         settings,
         calls,
         tools,
-        build_orchestrator(calls.database, calls.dispatcher, calls.notifier, chooser, CommandRunner(shell)),
+        partial(build_orchestrator, calls, chooser, CommandRunner(shell)),
         starter,
         clock=clock,
         embedder=provider,

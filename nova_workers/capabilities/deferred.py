@@ -25,6 +25,10 @@ class DeferredRegistry:
         """See `CapabilityRegistry.discover`."""
         return self._deferred.make().discover()
 
+    def tool_reads(self) -> dict[str, dict[str, bool] | None]:
+        """See `CapabilityRegistry.tool_reads`."""
+        return self._deferred.make().tool_reads()
+
     def validate(self, spec: AgentSpec) -> None:
         """See `CapabilityRegistry.validate`."""
         self._deferred.make().validate(spec)

@@ -157,6 +157,13 @@ class CapabilityRegistry:
             found.update(self._granted(name, grant))
         return found
 
+    def tool_reads(self) -> dict[str, dict[str, bool] | None]:
+        """Return the tools of each capability with whether they only read; None where its servers alone know them."""
+        return {
+            name: None if (tools := capability.tools) is None else {tool.name: tool.read_only for tool in tools}
+            for name, capability in self._capabilities.items()
+        }
+
     def tool_inputs(self, names: Collection[str]) -> tuple[type[BaseModel], ...]:
         """Return the inputs of the tools of these capabilities. Names that are not known are left out."""
         return tuple(

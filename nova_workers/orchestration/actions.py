@@ -7,7 +7,7 @@ first one did.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -29,9 +29,10 @@ from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.finding import find_agent, pick_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.placing import Spawned, check_room, place_spawn, send_prompt
-from nova_workers.orchestration.preparing import PreparedSpawn, prepare_spawn
 from nova_workers.orchestration.routing import TreeChange, deliver
+from nova_workers.orchestration.spawning.granting import CapabilityTools
+from nova_workers.orchestration.spawning.placing import Spawned, check_room, place_spawn, send_prompt
+from nova_workers.orchestration.spawning.preparing import Giver, PreparedSpawn, prepare_spawn
 from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ENDED_AGENTS
 
@@ -61,12 +62,18 @@ class AgentActions:
     """The actions of agents. One object serves all worker slots of a process."""
 
     def __init__(
-        self, database: Database, dispatcher: Dispatcher | None, notifier: CancelNotifier | None, models: ModelChooser
+        self,
+        database: Database,
+        dispatcher: Dispatcher | None,
+        notifier: CancelNotifier | None,
+        models: ModelChooser,
+        known: Callable[[], CapabilityTools],
     ) -> None:
         self._database = database
         self._dispatcher = dispatcher
         self._notifier = notifier
         self._models = models
+        self._known = known
 
     async def spawn(self, caller: Caller, requests: Sequence[SpawnRequest]) -> list[Spawned]:
         """Give each request to a child: an idle one that matches, else an ended one, else a fresh one.
@@ -100,11 +107,16 @@ class AgentActions:
             tree = await _lock(connection, caller, lock=False)
             owner = (await get_agent(connection, tree.tenant_id, tree.agent_id)).spec
             agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
-        mode = pick_agent(agents, caller.agent_id, what="agent").permission_mode
+            parent = pick_agent(agents, caller.agent_id, what="agent")
+            is_master = parent.role == "MASTER"
+            giver = Giver(
+                owner if is_master else await ledger.spec_of(connection, parent),
+                parent.permission_mode,
+                None if is_master else frozenset(parent.plugins),
+                self._known(),
+            )
         config = read_stored(OrchestrationConfig.model_validate, tree.config)
-        return [
-            await prepare_spawn(self._models, tree, owner, config, request, parent_mode=mode) for request in requests
-        ]
+        return [await prepare_spawn(self._models, tree, owner, config, request, giver=giver) for request in requests]
 
     async def restart(self, caller: Caller, child: str, prompt: str) -> Spawned:
         """Restart an ended child with a new prompt. It keeps its identity and its conversation.

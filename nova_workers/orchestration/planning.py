@@ -16,7 +16,8 @@ from nova_workers.ledger.stored import to_store
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.profile import agent_spec, check_cwd
+from nova_workers.orchestration.spawning.granting import granted
+from nova_workers.orchestration.spawning.profile import agent_spec, check_cwd
 from nova_workers.vocabulary import PermissionMode, RunQueue, RunSource
 
 __all__ = ["NewOrchestration", "limits_of", "narrowed_limits", "plan_tree"]
@@ -73,7 +74,8 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
     # master that it starts may read after the same approval.
     mode: PermissionMode = "BYPASS" if new.origin is None else "DELEGATE"
     request = SpawnRequest(new.task, role="MASTER", permission_mode=mode)
-    spec = agent_spec(owner, request, chosen, new.config, name="Master", servers={})
+    held = granted(owner, "MASTER", None, new.config.capability_profiles.of("MASTER"), {})
+    spec = agent_spec(owner, request, chosen, new.config, held, name="Master", servers={})
     origin = new.origin
     master = NewAgent(
         role="MASTER",

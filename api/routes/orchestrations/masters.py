@@ -9,7 +9,7 @@ from api.auth import RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import OrchestrationIdPath, TimeoutQuery
-from api.state import State
+from api.state import CAPABILITIES, State
 from api.streaming.tree_delivery import TreeTarget
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.content import JsonObject
@@ -52,6 +52,7 @@ async def list_master_tools(caller: RunsCaller, state: State) -> Page[MasterTool
     "/{orchestration_id}/master/calls",
     response_model=MasterReply,
     responses={**_PENDING, **problems(404, 409, body=True)},
+    dependencies=[CAPABILITIES],
 )
 async def call_master_tool(
     *,

@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Revealed, Servers
 from nova_workers.config import ToolSettings
 from nova_workers.contracts.engine import McpServer, StdioMcpServer
-from nova_workers.contracts.mcp.servers import McpServerForm, ServerName
+from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm, ServerName
 from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.workspace.secrets import Secrets
@@ -38,7 +38,7 @@ class _Config(BaseModel):
 class _McpCapability:
     """Its tools are those of the servers, unknown before they answer."""
 
-    name = "mcp"
+    name = MCP_CAPABILITY
     description = "Tools of MCP servers from outside: programs on the workers, or servers behind a URL."
     config: type[BaseModel] = _Config
     tools: tuple[Any, ...] | None = None

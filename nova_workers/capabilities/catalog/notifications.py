@@ -29,6 +29,11 @@ class _Notify(ToolInput):
     message: Annotated[_Words, Field(description="What the user should know, whole: they see nothing else of this.")]
 
 
+def _reports_to_a_person(context: CapabilityContext) -> bool:
+    # An agent below the master of an orchestration reports to its parent, and holds only what that gave it.
+    return context.background and (context.place is None or context.place.parent_id is None)
+
+
 def capability(parts: CapabilityParts) -> Capability:
     """Return the capability."""
 
@@ -52,5 +57,5 @@ def capability(parts: CapabilityParts) -> Capability:
         "notifications",
         "Messages to the user from runs in the background, which get it by themselves.",
         [tool],
-        injected=lambda context: context.background,
+        injected=_reports_to_a_person,
     )

@@ -13,6 +13,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.cli.operations.findings import Finding
+from nova_workers.cli.operations.orchestration_checks import check_orchestrations
 from nova_workers.cli.target import Servers, Target
 from nova_workers.client.client import NovaClient
 from nova_workers.config import unknown_variables
@@ -258,6 +259,8 @@ async def _check_key(client: NovaClient, target: Target) -> list[Finding]:
     found += [_held(runs) for runs in fleet.held]
     if "secrets" in scopes:
         found.append(await _check_work_orders(client))
+    if {"runs", "agents"} <= set(scopes):
+        found += await check_orchestrations(client)
     return found
 
 

@@ -17,7 +17,10 @@ from nova_workers.config import ToolSettings
 from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServer
 from nova_workers.errors import InvalidInput
 
-__all__ = ["HttpServer", "McpServerForm", "ServerName", "StdioServer"]
+__all__ = ["MCP_CAPABILITY", "HttpServer", "McpServerForm", "ServerName", "StdioServer"]
+
+MCP_CAPABILITY: Final = "mcp"
+"""The capability with which an agent has servers."""
 
 _REFERENCE: Final = re.compile(r"\$\{secret:([^}]*)\}")
 _NAME: Final = re.compile(r"[A-Z][A-Z0-9_]{0,63}")

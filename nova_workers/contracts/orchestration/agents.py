@@ -95,7 +95,8 @@ class SpawnRequest:
     """A request of an agent for a child.
 
     Attributes:
-        tools: Native tools; None is all that the parent's trust permits.
+        tools: Native tools, tools of capabilities, and whole capabilities, of those that the parent holds; None is
+            what the role gets.
         mcp_servers: Names of plugins that it gets beside all others; None chooses plugins by role and prompt.
         complexity: Chooses a model that fits, unless `model` is given; then it checks that model.
         reuse: Whether an idle or ended child that matches may take the prompt.

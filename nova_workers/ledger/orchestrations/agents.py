@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.stored import read_stored
 
-__all__ = ["AGENT_COLUMNS", "agents_of", "descriptor", "get_agent"]
+__all__ = ["AGENT_COLUMNS", "agents_of", "descriptor", "get_agent", "spec_of"]
 
 AGENT_COLUMNS = """
 a.id, a.tenant_id, a.orchestration_id, a.parent_id, a.thread_id, a.run_id, a.role, a.state, a.depth, a.name, a.prompt,
@@ -22,6 +24,7 @@ SELECT {AGENT_COLUMNS} FROM orchestration_agents a
  WHERE a.tenant_id = :tenant_id AND a.orchestration_id = :orchestration_id ORDER BY a.id
 """
 _GET = f"SELECT {AGENT_COLUMNS} FROM orchestration_agents a WHERE a.tenant_id = :tenant_id AND a.id = :id"
+_SPEC = "SELECT a.spec FROM orchestration_agents a WHERE a.tenant_id = :tenant_id AND a.id = :id"
 
 
 async def agents_of(connection: Connection, tenant_id: str, orchestration_id: str) -> list[AgentDescriptor]:
@@ -34,6 +37,12 @@ async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> Ag
     """Return an agent of an orchestration, or None."""
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, id=agent_id)
     return None if row is None else descriptor(dict(row))
+
+
+async def spec_of(connection: Connection, agent: AgentDescriptor) -> AgentSpec:
+    """Return the configuration that an agent's runs use."""
+    stored = await connection.fetchval(_SPEC, tenant_id=agent.tenant_id, id=agent.id)
+    return read_stored(AgentSpec.model_validate, stored)
 
 
 def descriptor(values: Mapping[str, Any]) -> AgentDescriptor:

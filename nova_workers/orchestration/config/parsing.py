@@ -149,6 +149,7 @@ def _merge(
         defaults=document.defaults,
         experts=experts,
         plugins=document.plugins,
+        capability_profiles=document.capability_profiles,
         model_registry=registry,
     )
     return config, problems

@@ -1,19 +1,21 @@
-"""The configuration of orchestrations as frozen values: its seven sections, as a file has them.
+"""The configuration of orchestrations as frozen values: its sections, as a file has them.
 
 `OrchestrationConfig` is what `nova_workers.orchestration.config.parsing` makes of a file that has no errors.
 """
 
 from collections.abc import Mapping
+from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.mcp.servers import HttpServer, McpServerForm, ServerName, StdioServer
 from nova_workers.errors import ModelNotAvailableError
-from nova_workers.vocabulary import ModelTier, PermissionMode, ReasoningEffort, TaskCategory
+from nova_workers.vocabulary import AgentRole, ModelTier, PermissionMode, ReasoningEffort, TaskCategory
 
 __all__ = [
     "BUILT_IN_PROVIDERS",
+    "CapabilityProfile",
     "CommandPolicy",
     "ConfigDocument",
     "Defaults",
@@ -60,6 +62,7 @@ _CommandPattern = Annotated[
 ]
 _CommandPatterns = Annotated[tuple[_CommandPattern, ...], Field(max_length=200)]
 _Tools = Annotated[tuple[Annotated[str, StringConstraints(min_length=1, max_length=200)], ...], Field(max_length=500)]
+_ToolPattern = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=r"^[\x21-\x7e]+$")]
 _Timeout = Annotated[float, Field(gt=0, le=30 * _DAY_S)]
 _Score = Annotated[float, Field(ge=0, le=1)]
 _Factor = Annotated[float, Field(gt=0, le=1_000)]
@@ -190,6 +193,43 @@ class ExpertProfile(_Value):
     """Plugins that it must not have."""
 
 
+class CapabilityProfile(_Value):
+    """Which tools of capabilities agents of a role get, of those that their parent holds."""
+
+    reads: bool = True
+    """Whether they get those that only read."""
+    tools: Annotated[tuple[_ToolPattern, ...], Field(max_length=200)] = ()
+    """Which others: names of tools or of whole capabilities; ``*`` is any text."""
+
+    def includes(self, tool: str, *, reads: bool) -> bool:
+        """Return whether a tool belongs to it. `reads`: whether the tool only reads."""
+        return (reads and self.reads) or any(fnmatchcase(tool, pattern) for pattern in self.tools)
+
+
+_WORKER_TOOLS = ("audio_speak", "browser", "file_send", "memory_save", "note_create", "note_pin", "note_update")
+"""What work needs. Nothing that changes agents, plans work for later or reaches people by itself."""
+
+
+class CapabilityProfiles(_Value):
+    """The profiles of all roles that get tools of capabilities."""
+
+    WORKER: CapabilityProfile = CapabilityProfile(tools=_WORKER_TOOLS)
+    EXPERT: CapabilityProfile = CapabilityProfile()
+    REVIEWER: CapabilityProfile = CapabilityProfile()
+
+    def of(self, role: AgentRole) -> CapabilityProfile:
+        """Return the profile of a role. A master gets none of these tools."""
+        match role:
+            case "WORKER":
+                return self.WORKER
+            case "EXPERT":
+                return self.EXPERT
+            case "REVIEWER":
+                return self.REVIEWER
+            case "MASTER":
+                return CapabilityProfile(reads=False)
+
+
 class _Tagged(_Value):
     tags: _Tags = ()
     """Words of a prompt, or roles, for which the plugin is meant; without tags it is for every agent."""
@@ -247,6 +287,7 @@ class ConfigDocument(ModelsDocument):
         default_factory=dict[str, ExpertProfile]
     )
     plugins: Annotated[dict[ServerName, Plugin], Field(max_length=100)] = Field(default_factory=dict[str, Plugin])
+    capability_profiles: CapabilityProfiles = Field(default_factory=CapabilityProfiles)
 
 
 class OrchestrationConfig(_Value):
@@ -261,6 +302,7 @@ class OrchestrationConfig(_Value):
     defaults: Defaults = Field(default_factory=Defaults)
     experts: dict[str, ExpertProfile] = Field(default_factory=dict[str, ExpertProfile])
     plugins: dict[str, Plugin] = Field(default_factory=dict[str, Plugin])
+    capability_profiles: CapabilityProfiles = Field(default_factory=CapabilityProfiles)
     model_registry: dict[str, ModelOverride] = Field(default_factory=dict[str, ModelOverride])
 
     def model(self, name: str) -> ResolvedModel:

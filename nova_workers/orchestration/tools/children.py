@@ -27,7 +27,13 @@ _Names = Annotated[tuple[str, ...] | None, Field(max_length=100)]
 
 class _Child(ToolInput):
     prompt: Prompt
-    tools: Annotated[_Names, Field(description="Native tools that it may use. Leave it out for all.")] = None
+    tools: Annotated[
+        _Names,
+        Field(
+            description="All that it may use of your tools, besides those of orchestrations: native tools, tools of "
+            "capabilities, whole capabilities. Leave it out for those of its role."
+        ),
+    ] = None
     model: Annotated[str | None, Field(max_length=200, description="Leave it out to have one chosen.")] = None
     cwd: Annotated[str | None, Field(max_length=1_000, description="Working directory. Leave it out for yours.")] = None
     mcp_servers: Annotated[_Names, Field(description="Plugins that it needs besides those that match its task.")] = None

@@ -7,7 +7,7 @@ messages that it received, so a reply that was lost is given again.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -33,6 +33,7 @@ from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.matching import Match, match
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, report_end
+from nova_workers.orchestration.spawning.granting import CapabilityTools
 from nova_workers.orchestration.tools.children import child_tools
 from nova_workers.orchestration.tools.conversation import conversation_tools
 from nova_workers.orchestration.tools.experts import expert_tools
@@ -61,10 +62,12 @@ class MasterAnswer:
 class ExternalMasters:
     """Acts for external masters. One object per process."""
 
-    def __init__(self, database: Database, work: Work, models: ModelChooser) -> None:
+    def __init__(
+        self, database: Database, work: Work, models: ModelChooser, known: Callable[[], CapabilityTools]
+    ) -> None:
         self._database = database
         self._work = work
-        actions = AgentActions(database, work.dispatcher, work.notifier, models)
+        actions = AgentActions(database, work.dispatcher, work.notifier, models, known)
         views = AgentViews(database, models)
         declared: Declarations = (
             *conversation_tools(actions),

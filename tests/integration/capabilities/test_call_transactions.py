@@ -178,7 +178,7 @@ class _Hand:
             orchestrations=build_starter(*parts, harness.settings),
             serve=ToolServer(calls),
         )
-        self.registry.add(build_orchestrator(*parts, CommandRunner(ShellSettings())))
+        self.registry.add(build_orchestrator(calls, harness.models, CommandRunner(ShellSettings()), self.registry))
         self.spec = AgentSpec.model_validate(_SPEC)
         self._made = 0
 

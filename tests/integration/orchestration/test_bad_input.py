@@ -9,6 +9,8 @@ import pytest
 
 from nova_workers.bootstrap.engines import find_shell
 from nova_workers.bootstrap.orchestrations import build_orchestrator
+from nova_workers.capabilities import CapabilityRegistry
+from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.orchestration import ORCHESTRATION_TOOLS, RUN_BASH
 from nova_workers.engines.native import CommandRunner
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
@@ -17,7 +19,8 @@ from tests.support.harness.trees import MODELS, Forest, call, complete, script, 
 async def test_there_are_seventeen_tools(forest: Forest) -> None:
     harness = forest.harness
     shell = CommandRunner(find_shell(harness.settings))
-    names = {tool.name for tool in build_orchestrator(harness.database, None, None, harness.models, shell).tools}
+    calls = CallTransactions(harness.database, harness.bells, harness.notifier)
+    names = {tool.name for tool in build_orchestrator(calls, harness.models, shell, CapabilityRegistry()).tools}
     assert names == ORCHESTRATION_TOOLS | {RUN_BASH}
     assert len(names | {"ask_user"}) == 17
 
@@ -26,7 +29,7 @@ async def test_there_are_seventeen_tools(forest: Forest) -> None:
     ("item", "said"),
     [
         (spawn(complete("x"), model="nothing"), "no model or alias 'nothing'"),
-        (spawn(complete("x"), tools=["Bash"]), "There is no native tool 'Bash'"),
+        (spawn(complete("x"), tools=["Bash"]), "you have no tool 'Bash' that you could give"),
         (spawn(complete("x"), cwd="/etc"), "not an absolute path within the directories"),
         (spawn(complete("x"), mcp_servers=["github"]), "there is no plugin 'github'"),
         (spawn(complete("x"), complexity="huge"), "complexity"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Coroutine, Sequence
+from functools import partial
 from typing import Any
 
 from prometheus_client import CollectorRegistry
@@ -131,7 +132,7 @@ class Worker:
                 harness.settings,
                 calls,
                 DeferredToolServer(calls),
-                build_orchestrator(*tools, CommandRunner(ShellSettings())),
+                partial(build_orchestrator, calls, harness.models, CommandRunner(ShellSettings())),
                 build_starter(*tools, harness.settings),
                 clock=clock,
             ),

@@ -8,13 +8,16 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel
-from nova_workers.orchestration.profile import agent_spec
+from nova_workers.orchestration.spawning.granting import Granted
+from nova_workers.orchestration.spawning.profile import agent_spec
 
 OWNER = AgentSpec(name="Owner", temperature=0.5, engine_config={"kept": 1})
 
 
 def spec(chosen: ChosenModel) -> AgentSpec:
-    return agent_spec(OWNER, SpawnRequest("Do it."), chosen, OrchestrationConfig(), name="Child", servers={})
+    return agent_spec(
+        OWNER, SpawnRequest("Do it."), chosen, OrchestrationConfig(), Granted((), {}), name="Child", servers={}
+    )
 
 
 def test_without_an_effort_the_owner_decides() -> None:

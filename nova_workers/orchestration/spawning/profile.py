@@ -9,19 +9,16 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
-from nova_workers.contracts.mcp.servers import McpServerForm
-from nova_workers.contracts.native import native_tools
-from nova_workers.contracts.orchestration import ORCHESTRATIONS, READ_TOOLS, SpawnRequest
+from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm
+from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel
+from nova_workers.orchestration.spawning.granting import Granted
 from nova_workers.prompts.orchestration import expert_words, master_words, role_words
 from nova_workers.vocabulary import AgentRole, ReasoningEffort
 
-__all__ = ["agent_spec", "check_cwd", "check_tools", "expert_descriptions", "is_peer"]
-
-_READ_ONLY_ROLES: tuple[AgentRole, ...] = ("MASTER", "EXPERT", "REVIEWER")
-
+__all__ = ["agent_spec", "check_cwd", "expert_descriptions", "is_peer"]
 
 _EFFORT_ENGINES = frozenset({"codex", "openai"})
 """Engines that take the effort by its name."""
@@ -42,6 +39,7 @@ def agent_spec(
     request: SpawnRequest,
     chosen: ChosenModel,
     config: OrchestrationConfig,
+    held: Granted,
     *,
     name: str,
     servers: Mapping[str, McpServerForm],
@@ -49,21 +47,16 @@ def agent_spec(
 ) -> AgentSpec:
     """Return the configuration that the agent's runs use.
 
-    A master has no capabilities of the owner, since they may write; its orchestration tools come with its place in the
-    tree. A peer has none either. Other agents have those of the owner, and the plugins. None has the one that starts
-    orchestrations, whose agents would be outside the bounds of the tree.
+    Its tools are those of `held`, the question to a person, and the plugins. Those of orchestrations come with its
+    place in the tree.
     """
-    capabilities = (
-        {}
-        if request.role == "MASTER" or is_peer(request)
-        else {k: v for k, v in owner.capabilities.items() if k not in ("mcp", ORCHESTRATIONS)}
-    )
+    capabilities = dict(held.capabilities)
     if request.role != "EXPERT":
         capabilities["user"] = CapabilityGrant(tools=("ask_user",))
     if servers:
         # The capability `mcp` knows no tags.
         forms = {key: server.model_dump(mode="json", exclude={"tags"}) for key, server in servers.items()}
-        capabilities["mcp"] = CapabilityGrant(config={"servers": forms})
+        capabilities[MCP_CAPABILITY] = CapabilityGrant(config={"servers": forms})
     return owner.model_copy(
         update={
             "name": name,
@@ -72,7 +65,7 @@ def agent_spec(
             "instructions": _instructions(owner, request.role, config),
             "responsibilities": (),
             "capabilities": capabilities,
-            "native_tools": _tools(owner, request),
+            "native_tools": held.native,
             "model": chosen.model or owner.model,
             "engine": chosen.engine or owner.engine,
             **_reasoning(owner, chosen),
@@ -108,21 +101,6 @@ def expert_descriptions(config: OrchestrationConfig) -> dict[str, str]:
     return {key: expert.description or expert.name or key for key, expert in config.experts.items()}
 
 
-def check_tools(owner: AgentSpec, tools: tuple[str, ...] | None) -> None:
-    """Check the native tools that a spawn asks for.
-
-    Raises:
-        AgentSpawnError: The trust of the owner does not permit one.
-    """
-    permitted = native_tools(owner.trust, owner.native_tools)
-    for tool in tools or ():
-        if tool not in permitted:
-            raise AgentSpawnError(
-                f"There is no native tool {tool!r} for agents of this orchestration, whose trust is {owner.trust!r}. "
-                f"Available: {', '.join(permitted) or 'none'}. Leave out `tools` for all of them."
-            )
-
-
 def check_cwd(owner: AgentSpec, cwd: str | None) -> None:
     """Check a working directory.
 
@@ -150,10 +128,3 @@ def _instructions(owner: AgentSpec, role: AgentRole, config: OrchestrationConfig
     else:
         words = "\n\n".join(filter(None, (role_words(role), expert_words(experts))))
     return "\n\n".join(filter(None, (owner.instructions, words)))
-
-
-def _tools(owner: AgentSpec, request: SpawnRequest) -> tuple[str, ...]:
-    wanted = request.tools
-    if wanted is None and request.role in _READ_ONLY_ROLES:
-        wanted = READ_TOOLS
-    return tuple(tool for tool in native_tools(owner.trust, owner.native_tools) if wanted is None or tool in wanted)

@@ -15,8 +15,8 @@ from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.orchestrations.spawning import NewAgent
 from nova_workers.ledger.stored import to_store
 from nova_workers.orchestration.activation import activate
-from nova_workers.orchestration.preparing import PreparedSpawn
 from nova_workers.orchestration.routing import TreeChange, deliver
+from nova_workers.orchestration.spawning.preparing import PreparedSpawn
 from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["Spawned", "check_room", "place_spawn", "send_prompt"]

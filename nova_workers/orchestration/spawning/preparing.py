@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.mcp.servers import McpServerForm
-from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.errors import AgentSpawnError, ExpertNotFoundError
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.orchestration.config.plugins import resolve_plugins
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser
-from nova_workers.orchestration.profile import agent_spec, check_cwd, check_tools, is_peer
+from nova_workers.orchestration.spawning.granting import CapabilityTools, Granted, check_tools, granted
+from nova_workers.orchestration.spawning.profile import agent_spec, check_cwd, is_peer
 from nova_workers.vocabulary import PermissionMode
 
 __all__ = ["PreparedSpawn", "prepare_spawn"]
@@ -30,6 +30,23 @@ class PreparedSpawn:
     name: str
 
 
+@dataclass(frozen=True, slots=True)
+class Giver:
+    """What a child gets at most.
+
+    Attributes:
+        spec: Whose tools: the parent's configuration, of a master's children that of the orchestration's agent.
+        permission_mode: The parent's.
+        plugins: Those that the parent has; None: all, since the parent is a master.
+        known: All capabilities.
+    """
+
+    spec: AgentSpec
+    permission_mode: PermissionMode
+    plugins: frozenset[str] | None
+    known: CapabilityTools
+
+
 async def prepare_spawn(
     models: ModelChooser,
     tree: LockedTree,
@@ -37,7 +54,7 @@ async def prepare_spawn(
     config: OrchestrationConfig,
     request: SpawnRequest,
     *,
-    parent_mode: PermissionMode,
+    giver: Giver,
 ) -> PreparedSpawn:
     """Return a spawn request with everything resolved.
 
@@ -47,7 +64,7 @@ async def prepare_spawn(
         owner: The configuration that bounds the tree.
         config: Of the orchestration.
         request: What the parent asks for.
-        parent_mode: The parent's permission mode.
+        giver: The parent, which bounds what the child holds.
 
     Raises:
         AgentSpawnError: The request is refused.
@@ -57,13 +74,13 @@ async def prepare_spawn(
     """
     expert = _expert(config, request.expert_id)
     if expert is not None:
-        request = replace(
-            request, permission_mode=expert.permission_mode, cwd=expert.cwd, tools=_expert_tools(owner, expert)
-        )
-    if parent_mode == "PLAN":
+        # What its profile names and the parent does not hold it does not get; that is no fault of the request.
+        request = replace(request, permission_mode=expert.permission_mode, cwd=expert.cwd, tools=expert.tools)
+    elif request.tools is not None:
+        check_tools(giver.spec, request.tools, giver.known)
+    if giver.permission_mode == "PLAN":
         # Otherwise an agent that may only read would write through a child.
         request = replace(request, permission_mode="PLAN")
-    check_tools(owner, request.tools)
     check_cwd(owner, request.cwd)
     chosen = await models.choose(
         tree.tenant_id,
@@ -80,13 +97,19 @@ async def prepare_spawn(
             config.plugins,
             role=request.role,
             prompt=request.prompt,
-            mcp_servers=_named_servers(config, expert, request),
+            mcp_servers=_named_servers(config, expert, request, giver),
             exclude_plugins=(*request.exclude_plugins, *(() if expert is None else expert.exclude_plugins)),
         )
     )
+    servers = {name: server for name, server in servers.items() if _may_have(name, expert, giver)}
     name = request.name or (None if expert is None else expert.name or expert.expert_id)
     name = name or request.role.capitalize()
-    spec = agent_spec(owner, request, chosen, config, name=name, servers=servers, expert=expert)
+    held = (
+        Granted((), {})
+        if is_peer(request)
+        else granted(giver.spec, request.role, request.tools, config.capability_profiles.of(request.role), giver.known)
+    )
+    spec = agent_spec(owner, request, chosen, config, held, name=name, servers=servers, expert=expert)
     return PreparedSpawn(request, spec, chosen, tuple(sorted(servers)), name)
 
 
@@ -100,15 +123,8 @@ def _expert(config: OrchestrationConfig, expert_id: str | None) -> ExpertProfile
     return expert
 
 
-def _expert_tools(owner: AgentSpec, expert: ExpertProfile) -> tuple[str, ...] | None:
-    """Return the native tools of an expert that the owner's trust permits; None for those of its role."""
-    if expert.tools is None:
-        return None
-    return tuple(tool for tool in native_tools(owner.trust, owner.native_tools) if tool in expert.tools)
-
-
 def _named_servers(
-    config: OrchestrationConfig, expert: ExpertProfile | None, request: SpawnRequest
+    config: OrchestrationConfig, expert: ExpertProfile | None, request: SpawnRequest, giver: Giver
 ) -> dict[str, McpServerForm] | None:
     """Return the servers that a request or an expert names; None if neither names any."""
     named = {} if expert is None else dict(expert.mcp_servers)
@@ -117,5 +133,13 @@ def _named_servers(
         if plugin is None:
             known = ", ".join(sorted(config.plugins)) or "none are configured"
             raise AgentSpawnError(f"mcp_servers: there is no plugin {name!r}. Known: {known}.")
+        if not _may_have(name, expert, giver):
+            held = ", ".join(sorted(giver.plugins or ())) or "none"
+            raise AgentSpawnError(f"mcp_servers: you have no plugin {name!r} that you could give. Yours: {held}.")
         named[name] = plugin
     return named if named or request.mcp_servers is not None else None
+
+
+def _may_have(name: str, expert: ExpertProfile | None, giver: Giver) -> bool:
+    """Return whether a child may have a server: one of its parent's plugins, or what the expert's profile gives."""
+    return giver.plugins is None or name in giver.plugins or (expert is not None and name in expert.mcp_servers)

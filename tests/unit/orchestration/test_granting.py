@@ -1,0 +1,156 @@
+"""What an agent of an orchestration may hold: never more than its parent, whatever it asks for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.engine import TrustLevel
+from nova_workers.contracts.native import NATIVE_TOOLS, RESERVED_NAMES, native_tools
+from nova_workers.contracts.orchestration import READ_TOOLS
+from nova_workers.errors import AgentSpawnError
+from nova_workers.orchestration.config.values import CapabilityProfile, CapabilityProfiles
+from nova_workers.orchestration.spawning.granting import CapabilityTools, Granted, check_tools, granted, withheld
+from nova_workers.vocabulary import AgentRole
+
+KNOWN: CapabilityTools = {
+    "notes": {"note_read": True, "note_list": True, "note_create": False, "note_delete": False},
+    "self": {"self_read": True, "self_set_instructions": False},
+    "triggers": {"trigger_list": True, "trigger_create": False},
+    "browser": None,
+    "mcp": None,
+    "orchestrations": {"start_orchestration": False, "list_orchestrations": True},
+}
+PROFILES = CapabilityProfiles()
+_NAMES = sorted({*KNOWN, *(tool for tools in KNOWN.values() for tool in tools or ()), *RESERVED_NAMES, "no_such"})
+_NAME = st.sampled_from(_NAMES)
+_SOME = st.none() | st.lists(_NAME, unique=True, max_size=8)
+
+
+def _tools(held: Granted | AgentSpec) -> set[str]:
+    """Return all that is held by name; an open-ended capability is one."""
+    capabilities: Mapping[str, CapabilityGrant] = held.capabilities
+    native = held.native if isinstance(held, Granted) else native_tools(held.trust, held.native_tools)
+    found = set(native)
+    for name, grant in capabilities.items():
+        known = KNOWN[name]
+        if grant.tools is None:
+            found.update(known or {name})
+        else:
+            found.update(tool for tool in grant.tools if known is None or tool in known)
+    return found
+
+
+def _listed(held: Granted, name: str) -> tuple[str, ...]:
+    return held.capabilities[name].tools or ()
+
+
+def _spec(native: list[str] | None, grants: dict[str, list[str] | None], trust: TrustLevel) -> AgentSpec:
+    capabilities = {
+        name: CapabilityGrant(tools=None if tools is None else tuple(tools)) for name, tools in grants.items()
+    }
+    only = None if native is None else tuple(tool for tool in native if tool in RESERVED_NAMES)
+    return AgentSpec(name="parent", trust=trust, native_tools=only, capabilities=capabilities)
+
+
+PARENTS = st.builds(
+    _spec,
+    _SOME,
+    st.dictionaries(st.sampled_from(sorted(KNOWN)), _SOME),
+    st.sampled_from(tuple[TrustLevel, ...](NATIVE_TOOLS)),
+)
+PROFILE = st.builds(
+    CapabilityProfile,
+    reads=st.booleans(),
+    tools=st.lists(_NAME | st.sampled_from(["*", "note_*"]), max_size=4).map(tuple),
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(PARENTS, st.sampled_from(get_args(AgentRole)), _SOME, PROFILE)
+def test_a_child_holds_nothing_that_its_parent_does_not_hold(
+    parent: AgentSpec, role: AgentRole, tools: list[str] | None, profile: CapabilityProfile
+) -> None:
+    held = granted(parent, role, tools, profile, KNOWN)
+    assert _tools(held) <= _tools(parent)
+    for name, grant in held.capabilities.items():
+        assert grant.config == parent.capabilities[name].config
+    if tools is not None and role != "MASTER":
+        named = set(tools)
+        whole = {
+            tool for name in named & set(held.capabilities) for tool in (*(KNOWN[name] or {name}), *_listed(held, name))
+        }
+        assert _tools(held) <= named | whole
+    assert not held.capabilities.keys() & {"mcp", "orchestrations"}
+
+
+@settings(deadline=None, max_examples=60)
+@given(PARENTS, st.lists(st.tuples(st.sampled_from(get_args(AgentRole)), _SOME), max_size=5))
+def test_no_line_of_children_gets_back_what_was_not_given(
+    parent: AgentSpec, line: list[tuple[AgentRole, list[str] | None]]
+) -> None:
+    everything = CapabilityProfile(tools=("*",))
+    for role, tools in line:
+        held = granted(parent, role, tools, everything, KNOWN)
+        child = parent.model_copy(update={"native_tools": held.native, "capabilities": dict(held.capabilities)})
+        assert _tools(child) <= _tools(parent)
+        parent = child
+
+
+OWNER = AgentSpec(
+    name="owner", trust="unrestricted", capabilities={name: CapabilityGrant() for name in KNOWN if name != "mcp"}
+)
+
+
+def test_named_tools_are_all_that_a_child_gets() -> None:
+    held = granted(OWNER, "WORKER", ["Read", "note_create"], PROFILES.WORKER, KNOWN)
+    assert _tools(held) == {"Read", "note_create"}
+    assert _tools(granted(OWNER, "WORKER", ["Read"], PROFILES.WORKER, KNOWN)) == {"Read"}
+    assert _tools(granted(OWNER, "WORKER", ["notes"], PROFILES.WORKER, KNOWN)) == set(KNOWN["notes"] or ())
+    assert _tools(granted(OWNER, "WORKER", [], PROFILES.WORKER, KNOWN)) == set()
+
+
+@pytest.mark.parametrize("role", ["EXPERT", "REVIEWER"])
+def test_experts_and_reviewers_only_read(role: AgentRole) -> None:
+    held = granted(OWNER, role, None, PROFILES.of(role), KNOWN)
+    assert _tools(held) == {*READ_TOOLS, "note_read", "note_list", "self_read", "trigger_list"}
+
+
+def test_a_worker_works_and_changes_no_agent() -> None:
+    held = _tools(granted(OWNER, "WORKER", None, PROFILES.WORKER, KNOWN))
+    assert held >= {"Bash", "Write", "note_create", "note_read", "browser"}
+    assert not held & {"self_set_instructions", "trigger_create", "note_delete"}
+
+
+def test_a_configuration_gives_a_role_more_or_less() -> None:
+    more = CapabilityProfiles.model_validate({"REVIEWER": {"tools": ["note_*"]}, "WORKER": {"reads": False}})
+    assert "note_delete" in _tools(granted(OWNER, "REVIEWER", None, more.REVIEWER, KNOWN))
+    assert not _tools(granted(OWNER, "WORKER", None, more.WORKER, KNOWN)) & {"note_read", "note_create"}
+
+
+def test_a_tool_that_the_parent_does_not_hold_is_refused_by_name() -> None:
+    parent = AgentSpec(name="p", trust="controlled", native_tools=("Read",), capabilities={"notes": CapabilityGrant()})
+    check_tools(parent, ["Read", "notes", "note_read"], KNOWN)
+    for tool in ("Write", "Bash", "self_read", "no_such"):
+        with pytest.raises(
+            AgentSpawnError, match=f"you have no tool '{tool}' that you could give. Available: Read, no"
+        ):
+            check_tools(parent, [tool], KNOWN)
+
+
+def test_what_an_agent_gets_only_by_name_is_listed() -> None:
+    assert withheld(OWNER, "WORKER", PROFILES.WORKER, KNOWN) == (
+        "note_delete",
+        "self_set_instructions",
+        "trigger_create",
+    )
+    assert withheld(OWNER, "REVIEWER", PROFILES.REVIEWER, KNOWN) == (
+        *("note_create", "note_delete", "self_set_instructions", "trigger_create"),
+    )
+    everything = CapabilityProfile(tools=("*",))
+    assert withheld(OWNER, "WORKER", everything, KNOWN) == ()
