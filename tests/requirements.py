@@ -384,8 +384,10 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "order.killed": "Orders of a worker process killed at any write get one result, and one charge for each call.",
     "order.secret": "The content of an order is nowhere in clear while it runs, and cannot be read after its end.",
     "order.caps": "No model is called that an order cannot afford.",
+    "order.holds": "While a model provider cannot be used, orders wait for as long as they have time, and state it.",
     "order.refused": "An invalid order gets a result that names its fields and has none of its text.",
     # orchestrations
+    "orchestration.holds": "Agents of a tree wait for a model provider that cannot be used; the tree states it.",
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
     "orchestration.granted": "No agent of an orchestration holds more than its parent gave it, and none gives more.",
     "orchestration.answer-in-place": "Questions and approvals of agents of a tree are answered on its terminal.",

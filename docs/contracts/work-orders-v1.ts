@@ -121,6 +121,17 @@ export type OrderProblem = {
   [key: string]: unknown;
 };
 
+/** A running order waits: a model provider cannot be used now. Its time goes on; all but the figures is internal. */
+export type OrderWait = {
+  waitedMs: number;
+  nextTryInMs?: number;
+  reason?: "down" | "key_missing" | "key_refused" | "quota" | "rate_limit" | "model_missing";
+  provider?: string;
+  message?: string;
+  advice?: string;
+  [key: string]: unknown;
+};
+
 /** An artifact of a kind that a policy defines. */
 export type OtherArtifact = {
   kind: string;
@@ -141,6 +152,7 @@ export type ResultExtensions = {
   costBreakdown?: CostBreakdown;
   meta?: ExecutionMeta;
   message?: string;
+  waiting?: OrderWait;
   problems?: Array<OrderProblem>;
   [key: string]: unknown;
 };

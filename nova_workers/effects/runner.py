@@ -19,7 +19,7 @@ from nova_workers.clock import Clock
 from nova_workers.config import EffectSettings, RunSettings
 from nova_workers.effects.handler import Effect, EffectHandler
 from nova_workers.effects.leases import EffectLeases
-from nova_workers.errors import NovaError
+from nova_workers.errors import EngineFailure, NovaError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import ClaimedEffects, DueEffect, EffectEnd
 from nova_workers.observability.metrics import Metrics
@@ -81,7 +81,7 @@ class EffectRunner:
         Args:
             database: Where the rows are.
             settings: Attempts and backoff.
-            leases: Their duration, and how often they are renewed.
+            leases: Their duration, how often they are renewed, and how long a model provider is waited for.
             effects: One of each kind. Rows of other kinds stay pending.
             clock: Measures durations; due times are the database's.
             metrics: Outcomes and durations.
@@ -90,6 +90,7 @@ class EffectRunner:
         """
         self._settings = settings
         self._leases = EffectLeases(database, leases, clock)
+        self._patience_s = leases.provider_patience_background_s
         self._handlers: dict[str, EffectHandler] = {effect.kind: effect.handler for effect in effects}
         self._clock = clock
         self._metrics = metrics
@@ -234,6 +235,11 @@ class EffectRunner:
             _log.debug("effect.done", **_fields(effect))
             return EffectEnd(effect, "done")
         reason = redact(f"{type(error).__name__}: {error}")[:_ERROR_CHARS]
+        if isinstance(error, EngineFailure) and error.outage is not None and effect.age_s < self._patience_s:
+            # Like a run, it waits for its model provider: each time half as long as it has waited.
+            delay_s = min(max(effect.age_s / 2, self._settings.retry_base_s), self._settings.retry_max_s)
+            _log.warning("effect.postponed", **_fields(effect), error=reason, delay_s=round(delay_s, 1))
+            return EffectEnd(effect, "postponed", reason, timedelta(seconds=delay_s))
         if effect.attempt >= self._settings.max_attempts:
             _log.error("effect.failed", **_fields(effect), error=reason)
             return EffectEnd(effect, "failed", reason)

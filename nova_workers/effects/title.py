@@ -135,7 +135,8 @@ class TitleEffect:
         tokens = result.usage.tokens
         self._metrics.record_usage(result.model, tokens, model_calls=result.usage.turns)
         if result.error is not None:
-            raise EngineFailure(result.error.message, kind=result.error.kind, retryable=result.error.retryable)
+            error = result.error
+            raise EngineFailure(error.message, kind=error.kind, retryable=error.retryable, outage=error.outage)
         title = clean_title(result.text)
         _log.info(
             "thread.titled",

@@ -148,8 +148,8 @@ WITH held AS MATERIALIZED (
            r.hold_detail ->> 'provider' AS provider, r.hold_detail ->> 'model' AS model,
            :all_now::boolean OR r.held_until <= now() AS is_due,
            r.cancel_requested_at IS NOT NULL
-           OR r.held_since <= now() - CASE r.queue WHEN 'interactive' THEN :interactive::interval
-                                                   ELSE :background::interval END AS is_over
+           OR r.held_since <= now() - CASE WHEN r.queue = 'interactive' AND r.source <> 'work_order'
+                                           THEN :interactive::interval ELSE :background::interval END AS is_over
       FROM runs r
      WHERE r.hold IS NOT NULL AND r.status = 'queued'
        FOR UPDATE SKIP LOCKED

@@ -58,6 +58,9 @@ _DRAFT: Final = "draft"
 _KEPT: Final = ("ok", "cost_cap_exceeded", "round_cap_exceeded")
 """Stop reasons with which equal orders get the same result. After others, an equal order is executed anew."""
 
+_FAULTS: Final = ("rate_limited", "provider_failed")
+"""Stop reasons of parts that a model provider failed."""
+
 
 @dataclass(frozen=True, slots=True)
 class After:
@@ -122,7 +125,9 @@ async def advance(connection: Connection, row: OrderRow, keys: OrderKeys) -> Aft
         decision = End("round_cap_exceeded", rank(ended))
     if isinstance(decision, Next):
         return await _open_stage(connection, row, decision)
-    return await _settle(connection, order, decision)
+    # Of an order whose time was over because of a provider, an equal one may make more.
+    cut_short = row.overdue and any(part.stop_reason in _FAULTS for part in present)
+    return await _settle(connection, order, decision, cut_short=cut_short)
 
 
 async def finish(
@@ -189,7 +194,7 @@ async def _open_stage(connection: Connection, row: OrderRow, following: Next) ->
     return After(tuple(bells))
 
 
-async def _settle(connection: Connection, order: OpenOrder, end: End) -> After:
+async def _settle(connection: Connection, order: OpenOrder, end: End, *, cut_short: bool) -> After:
     """End the order, or give it to a person if its policy requires that."""
     row, policy = order.row, order.content.policy
     proposals = [_proposal(each, order.outputs) for each in end.ranking]
@@ -198,7 +203,8 @@ async def _settle(connection: Connection, order: OpenOrder, end: End) -> After:
     if draft.stop_reason in policy.escalation.stop_reasons or (draft.stop_reason == "ok" and unsure):
         reason: WorkStopReason = "needs_human" if draft.stop_reason == "ok" else draft.stop_reason
         return await _ask_person(connection, order, proposals, reason)
-    return await finish(connection, order, proposals, draft.stop_reason, cached=draft.stop_reason in _KEPT)
+    cached = draft.stop_reason in _KEPT and not cut_short
+    return await finish(connection, order, proposals, draft.stop_reason, cached=cached)
 
 
 async def _ask_person(

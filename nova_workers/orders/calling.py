@@ -15,15 +15,15 @@ from nova_workers.contracts.engine import Engine, EngineOptions, EngineResult, T
 from nova_workers.contracts.orders import ModelChoice
 from nova_workers.contracts.ports import ModelPrices, TokenPrice
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import RunLost
+from nova_workers.errors import Outage, RunLost
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.parts import BegunPart, Grant, Spent, reserve_call
 from nova_workers.orders.prompts import PartPrompt
 from nova_workers.runs.persist import persist
-from nova_workers.vocabulary import WorkStopReason
+from nova_workers.vocabulary import OutageReason, WorkStopReason
 
-__all__ = ["Answer", "PartCaller"]
+__all__ = ["Answer", "PartCaller", "reason_of_outage"]
 
 _TRIES: Final = 2
 """The first answer, and one correction."""
@@ -52,6 +52,7 @@ class Answer:
         spent: What the part used; None if that is not known, as an engine raised an error in the last call.
         failure: What the provider or the check reported. It may quote content.
         aborted: The turn was stopped from outside.
+        outage: Without a value: a provider of these models cannot be used now, so the part can wait for it.
     """
 
     stop_reason: WorkStopReason
@@ -61,6 +62,7 @@ class Answer:
     model: str | None = None
     failure: str = ""
     aborted: bool = False
+    outage: Outage | None = None
 
 
 class PartCaller:
@@ -83,6 +85,8 @@ class PartCaller:
     ) -> Answer:
         """Return the answer of the first model that gives one.
 
+        Without any, a part whose models include one that only cannot be used now may wait: see `Answer.outage`.
+
         Raises:
             RunLost: Another worker has begun the part, or the lease was lost.
         """
@@ -95,6 +99,7 @@ class PartCaller:
             return Answer("ajv_failed", spent=spent, failure=problem)
         call = _PartCall(self._database, part, prompt, schema, max_tokens, run_id, abort)
         answer = call.ended("router_failed", failure=_NO_MODEL)
+        outages: list[Outage] = []
         for choice in choices:
             engine = self._engines.get(choice.engine)
             price = self._prices.per_token(choice.engine, choice.model)
@@ -102,8 +107,10 @@ class PartCaller:
                 continue
             answer = await call.ask(engine, choice, price)
             if answer.aborted or answer.stop_reason not in _OTHER_MODEL_HELPS:
-                break
-        return answer
+                return answer
+            outages += [] if answer.outage is None else [answer.outage]
+        # Of several, the one that is over first.
+        return replace(answer, outage=min(outages, key=lambda each: each.retry_after_s or 0.0, default=None))
 
 
 class _PartCall:
@@ -138,7 +145,11 @@ class _PartCall:
         for _ in range(_TRIES):
             grant = await self._reserve(history, message, price)
             if grant.refused is not None:
-                return self.ended(grant.refused, choice, failure="The order cannot afford the call.")
+                reason = grant.refused
+                if reason == "round_cap_exceeded" and self._part.outage is not None and not history:
+                    # It waited for its provider until the order's time was over.
+                    reason = reason_of_outage(self._part.outage)
+                return self.ended(reason, choice, failure="The order cannot afford the call.")
             result = await engine.run(
                 message, self._options(choice, history, grant), "sandbox", callbacks=TurnListener(), abort=self._abort
             )
@@ -147,7 +158,8 @@ class _PartCall:
                 return replace(self.ended("needs_human", choice, result), aborted=True)
             failed = _failure(result)
             if failed is not None:
-                return self.ended(failed[0], choice, result, failure=failed[1])
+                outage = None if result.error is None else result.error.outage
+                return replace(self.ended(failed[0], choice, result, failure=failed[1]), outage=outage)
             value, reason, problem = await _read(result.text, self._schema)
             answer = replace(self.ended(reason, choice, result, failure=problem), value=value)
             if value is not None:
@@ -225,6 +237,11 @@ class _PartCall:
         if result is not None and result.model is not None:
             model = result.model
         return Answer(reason, None, Spent(self._usage, self._last_call), choice, model, failure)
+
+
+def reason_of_outage(outage: OutageReason) -> WorkStopReason:
+    """Return the stop reason of a part that waited for its model provider until its time was over."""
+    return "rate_limited" if outage == "rate_limit" else "provider_failed"
 
 
 def _most_tokens(text: str) -> int:

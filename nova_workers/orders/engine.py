@@ -27,12 +27,14 @@ from nova_workers.contracts.engine import (
     EngineResult,
     EngineUsage,
     StepRecord,
+    StopReason,
     TrustLevel,
     TurnListener,
 )
 from nova_workers.contracts.ports import ModelPrices
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
+from nova_workers.contracts.waits import detail_of
+from nova_workers.errors import EngineErrorKind, EngineFailure, NovaError, Outage, RunLost, Unstorable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders.ends import TrailEntry
 from nova_workers.ledger.orders.parts import BegunPart, PartEnd, begin_part, end_part, settle_call, stored_part
@@ -47,6 +49,7 @@ from nova_workers.orders.prompts import prompt_of, role_named
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.trail import record
 from nova_workers.runs.persist import persist
+from nova_workers.vocabulary import WorkStopReason
 from nova_workers.workspace.agents.ceilings import CeilingRules
 
 __all__ = ["WorkOrderEngine"]
@@ -118,9 +121,12 @@ class WorkOrderEngine:
             return await _reported(stored, listener)
         seal = self._keys.open(part.tenant_id, part.order_id, part.data_key_id, part.data_key)
         answer = await self._answer(part, seal, run_id, signal)
-        if answer.aborted:
+        if answer.aborted or answer.outage is not None:
+            # The part goes on in another attempt.
             await persist(self._database, signal, lambda c: _settle(c, part, answer))
-            return EngineResult("", "aborted", EngineUsage(turns=1), model=answer.model)
+            error = None if answer.aborted or answer.outage is None else _held(answer.stop_reason, answer.outage)
+            stop_reason: StopReason = "aborted" if error is None else "error"
+            return EngineResult("", stop_reason, EngineUsage(turns=1), model=answer.model, error=error)
         end = _end_of(answer, part, seal)
         after = await persist(self._database, signal, lambda c: self._store(c, part, end, answer), transaction=True)
         await self._notifier.apply(part.order_id, after)
@@ -233,6 +239,12 @@ async def _reported(part: PartRow | None, listener: TurnListener) -> EngineResul
         provider=part.provider,
         error=error if failed else None,
     )
+
+
+def _held(reason: WorkStopReason, outage: Outage) -> EngineError:
+    """Return the error of a part that can wait. What the provider reported may quote content, so it is left out."""
+    kind: EngineErrorKind = "rate_limit" if reason == "rate_limited" else "model_error"
+    return EngineError(kind, f"{detail_of(outage, '').summary}.", retryable=True, outage=outage)
 
 
 def _used(usage: TokenUsage, calls: int) -> EngineUsage:

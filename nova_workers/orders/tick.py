@@ -14,7 +14,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import ends as ledger
 from nova_workers.ledger.orders.parts import PartEnd, end_part
-from nova_workers.ledger.orders.records import OrderRow, list_parts, lock_order
+from nova_workers.ledger.orders.records import OrderRow, held_parts, list_parts, lock_order
 from nova_workers.observability.redaction import frames_of
 from nova_workers.orders.advance import (
     NOTHING_FOLLOWS,
@@ -25,8 +25,9 @@ from nova_workers.orders.advance import (
     open_order,
 )
 from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.calling import reason_of_outage
 from nova_workers.orders.sealing import OrderKeys
-from nova_workers.vocabulary import WorkStopReason
+from nova_workers.vocabulary import OutageReason, WorkStopReason
 
 __all__ = ["OrderTicker"]
 
@@ -86,9 +87,12 @@ class OrderTicker:
     async def _end_overdue(self, connection: Connection, row: OrderRow) -> After:
         if row.state != "running" or not row.overdue:
             return NOTHING_FOLLOWS
+        held = await held_parts(connection, row.id)
+        waiting: dict[str, OutageReason] = {each.run_id: each.detail.outage for each in held}
         for part in await list_parts(connection, row.id):
             if part.stop_reason is None:
-                await _end(connection, part.id, "round_cap_exceeded")
+                outage = waiting.get(part.run_id)
+                await _end(connection, part.id, "round_cap_exceeded" if outage is None else reason_of_outage(outage))
         return await advance(connection, row, self._keys)
 
     async def _end_unreviewed(self, connection: Connection, row: OrderRow) -> After:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_workers.contracts.orders import AiWorkResultV1
+from nova_workers.contracts.orders import AiWorkResultV1, OrderWait, ResultExtensions, customer_stop
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.orders.records import OrderRow
+from nova_workers.ledger.orders.records import HeldPart, OrderRow, held_parts
 from nova_workers.orders.advance import open_draft, open_order
 from nova_workers.orders.outcome import outcome_of, result_without_outcome
 from nova_workers.orders.sealing import OrderKeys
@@ -26,7 +26,8 @@ class OrderViews:
     ) -> AiWorkResultV1:
         """Return the result of an order. See `Orders.result_of`."""
         if row.state == "running":
-            return running_result(row.id)
+            held = await held_parts(connection, row.id)
+            return running_result(row.id, None if not held else _wait(held[0], internal=internal))
         stored = row.outcome if row.state == "ended" else await self._draft(connection, row)
         return _result(row, stored or {}, mode=mode, shared=shared, internal=internal)
 
@@ -36,8 +37,9 @@ class OrderViews:
         return outcome_of(row.id, order.content, order.parts, open_draft(order), reason, in_review=True).stored()
 
 
-def running_result(trace_id: str) -> AiWorkResultV1:
+def running_result(trace_id: str, waiting: OrderWait | None = None) -> AiWorkResultV1:
     """Return the present state of an order that runs."""
+    message = None if waiting is None else customer_stop("provider_failed").message
     return AiWorkResultV1(
         version="v1",
         status="in_progress",
@@ -46,7 +48,24 @@ def running_result(trace_id: str) -> AiWorkResultV1:
         trace_id=trace_id,
         artifacts=[],
         customer_safe=True,
+        extensions=None if waiting is None else ResultExtensions(message=message, waiting=waiting),
     )
+
+
+def _wait(held: HeldPart, *, internal: bool) -> OrderWait:
+    """Return what an order waits for; without names for readers who are not internal."""
+    next_try_in_ms = None if held.next_try_in_s is None else max(round(held.next_try_in_s * 1000), 0)
+    wait = OrderWait(waited_ms=round(held.waited_s * 1000), next_try_in_ms=next_try_in_ms)
+    if not internal:
+        return wait
+    detail = held.detail
+    shown = {
+        "reason": detail.outage,
+        "provider": detail.provider,
+        "message": detail.message,
+        "advice": detail.advice,
+    }
+    return wait.model_copy(update=shown)
 
 
 def _result(

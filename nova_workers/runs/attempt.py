@@ -148,6 +148,9 @@ class AttemptRunner:
             if isinstance(plan, HoldPlan):
                 return await self._hold(run, plan, outcome.step, recorder, events)
             outcome = replace(outcome, error=plan)
+        if run.claim.held is not None and outcome.status == "succeeded":
+            # Not every engine reports when its model begins to answer.
+            self._parts.holds.answered(run.claim)
         duration_s = self._parts.clock.monotonic_s() - started_s
         try:
             if outcome.status == "suspend" and outcome.result is not None:

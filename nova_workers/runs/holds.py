@@ -133,14 +133,14 @@ class Holds:
             return error
         began = None if progressed else claim.held_since
         waited_s = 0.0 if began is None else (self._clock.now() - began).total_seconds()
-        left_s = self._patience_s(claim.queue) - waited_s
+        left_s = self._patience_s(claim) - waited_s
         if left_s <= 0:
             return _too_late(error, waited_s)
         tries = claim.held.tries + 1 if claim.held is not None and began is not None else 1
         if outage.reason == "down" and tries > _TRIES_ALONE and self._answers_others(claim, began):
             return _too_late(error, waited_s)
         detail = detail_of(outage, error.message, tries=tries)
-        if outage.reason == "key_missing":
+        if outage.reason == "key_missing" and model_of(claim) is not None:
             return HoldPlan(detail, None, began is None)
         pause_s = self._pause_s(tries, outage.retry_after_s)
         # A try at the end of its patience, if the next one would be later.
@@ -281,9 +281,10 @@ class Holds:
         last = None if key is None else self._answered.get(key)
         return last is not None and last[0] != claim.thread_id and since is not None and last[1] > since
 
-    def _patience_s(self, queue: str) -> float:
+    def _patience_s(self, claim: Claim) -> float:
         settings = self._settings
-        is_interactive = queue == "interactive"
+        # A work order has a time of its own, which ends its parts.
+        is_interactive = claim.queue == "interactive" and claim.source != "work_order"
         return settings.provider_patience_interactive_s if is_interactive else settings.provider_patience_background_s
 
     def _pause_s(self, tries: int, asked_s: float | None) -> float:

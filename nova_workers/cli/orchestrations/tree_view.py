@@ -7,8 +7,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
+from nova_workers.cli.talk.live import outage_line
 from nova_workers.cli.terminal.output import age, money, printable, short
-from nova_workers.contracts.events import StreamEnd, StreamStart, ToolStatus, Usage, Waiting
+from nova_workers.contracts.events import ProviderUnavailable, StreamEnd, StreamStart, ToolStatus, Usage, Waiting
 from nova_workers.contracts.http.orchestrations import OrchestrationTree
 from nova_workers.contracts.orchestration.events import (
     AgentMessageSent,
@@ -92,6 +93,9 @@ class TreeView:
             agent.costs[record.run_id] = used.cost_usd
         if isinstance(event, StreamStart):
             agent.doing = ""
+        if isinstance(event, ProviderUnavailable):
+            agent.doing = event.summary
+            return f"{agent.label}: {outage_line(event)}"
         if isinstance(event, Waiting) and event.kind in ANSWERABLE:
             agent.doing = _WAITS
             options = f" [{', '.join(event.options)}{'' if event.only_options else ', …'}]" if event.options else ""
@@ -131,7 +135,7 @@ class TreeView:
         for each in tree.agents:
             agent = _Agent(each.id, each.parent_id, each.role, each.name, each.state, each.model)
             agent.waits_for = tuple(each.waits_for)
-            agent.doing = _WAITS if each.waits else ""
+            agent.doing = _WAITS if each.waits else "" if each.hold is None else each.hold.message
             agent.error = each.error.message if each.error is not None else ""
             took_s = ((each.ended_at or each.state_at) - each.created_at).total_seconds()
             agent.ended_s = agent.began_s + took_s if each.state in ENDED_AGENTS else None

@@ -120,6 +120,8 @@ def _print(session: Session, result: AiWorkResultV1) -> None:
         session.out.note(f"{problem.path or 'the order'}: {problem.rule}", "red")
     if extensions.message:
         session.out.note(extensions.message)
+    if extensions.waiting is not None:
+        session.out.note(extensions.waiting.line, "yellow")
 
 
 def _row(view: WorkOrderView) -> tuple[str, ...]:

@@ -49,6 +49,11 @@ async def show(request: Request) -> Response:
     """Show an order: its result, and the customer's trail."""
     client, trace_id = client_of(request), request.path_params["order"]
     result, trail = await asyncio.gather(client.work_orders.get(trace_id), client.work_orders.trail(trace_id))
+    waiting = None if result.extensions is None else result.extensions.waiting
+    if waiting is not None:
+        # With the provider and what to do, for a key that may know it.
+        internal = await if_allowed(client.work_orders.get(trace_id, internal=True), result)
+        waiting = None if internal.extensions is None else internal.extensions.waiting
     return render(
         request,
         "work_orders/show.html",
@@ -56,6 +61,7 @@ async def show(request: Request) -> Response:
         result=result.to_wire(),
         trail=trail.items,
         state=result.stop_reason,
+        waiting=waiting,
     )
 
 

@@ -9,7 +9,7 @@ from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.http.wire import Metadata, UsageView
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, MAX_SUMMARY_CHARS, OrchestrationLimits
-from nova_workers.contracts.waits import WaitView
+from nova_workers.contracts.waits import HoldView, WaitView
 from nova_workers.vocabulary import AgentRole, AgentState, HistoryEntryType, PermissionMode, RoutedMessageType, RunQueue
 
 __all__ = [
@@ -201,6 +201,8 @@ class TreeAgent(View):
     """Agents whose messages it waits for."""
     waits: list[WaitView]
     """Open questions and approvals of this agent, which a person answers."""
+    hold: HoldView | None = None
+    """Why its run waits for its model provider."""
     usage: UsageView
     state_at: datetime
     created_at: datetime

@@ -7,7 +7,7 @@ from pydantic import Field
 from nova_workers.contracts.orders.artifacts import AiArtifactV1
 from nova_workers.contracts.orders.stop_reasons import StopReasonV1
 from nova_workers.contracts.orders.wire import OpenValue, WireValue
-from nova_workers.vocabulary import WorkStatus
+from nova_workers.vocabulary import OutageReason, WorkStatus
 
 __all__ = [
     "AiWorkResultV1",
@@ -15,6 +15,7 @@ __all__ = [
     "CostShare",
     "ExecutionMeta",
     "OrderProblem",
+    "OrderWait",
     "ResultExtensions",
     "SpecialistMeta",
     "SwarmMeta",
@@ -79,6 +80,25 @@ class OrderProblem(OpenValue):
     """What the field needs."""
 
 
+class OrderWait(OpenValue):
+    """A running order waits: a model provider cannot be used now. Its time goes on; all but the figures is internal."""
+
+    waited_ms: _Count
+    next_try_in_ms: _Count | None = None
+    reason: OutageReason | None = None
+    provider: str | None = None
+    message: str | None = None
+    advice: str | None = None
+    """What an operator can do."""
+
+    @property
+    def line(self) -> str:
+        """All of it in one line, for people."""
+        why = f"{self.message} {self.advice or ''}" if self.message else "A model provider cannot be used."
+        again = "" if self.next_try_in_ms is None else f" Next try in {self.next_try_in_ms / 1000:.0f} s."
+        return f"{why.rstrip()} It has waited {self.waited_ms / 1000:.0f} s.{again}"
+
+
 class ResultExtensions(OpenValue):
     """What a result may contain beside its core."""
 
@@ -88,6 +108,8 @@ class ResultExtensions(OpenValue):
     meta: ExecutionMeta | None = None
     message: str | None = None
     """For the customer, where an internal stop reason was mapped to ``needs_human``."""
+    waiting: OrderWait | None = None
+    """With ``in_progress``: what the order waits for."""
     problems: list[OrderProblem] | None = None
     """With ``invalid_request``: every field that is wrong."""
 

@@ -16,7 +16,7 @@ from nova_workers.contracts.http.orchestrations import (
 )
 from nova_workers.contracts.http.wire import UsageView
 from nova_workers.contracts.orchestration import OrchestrationLimits
-from nova_workers.contracts.waits import ANSWERABLE, WaitView
+from nova_workers.contracts.waits import ANSWERABLE, HoldDetail, HoldView, WaitView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
@@ -96,8 +96,10 @@ SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.prompt, a.model, a
                    'tool_call_id', w.tool_call_id, 'request', w.request, 'child_run_id', w.child_run_id,
                    'due_at', w.due_at, 'created_at', w.created_at) ORDER BY w.id)
           FROM runs r JOIN run_waits w ON w.run_id = r.id AND w.status = 'open' AND w.kind = ANY(:kinds::text[])
-         WHERE r.id = a.run_id AND r.status = 'waiting') AS waits
+         WHERE r.id = a.run_id AND r.status = 'waiting') AS waits,
+       held.hold, held.hold_detail, held.held_since, held.held_until
   FROM orchestration_agents a
+  LEFT JOIN runs held ON held.id = a.run_id AND held.hold IS NOT NULL AND held.status = 'queued'
   CROSS JOIN LATERAL (SELECT {_USED} FROM turns t WHERE t.thread_id = a.thread_id) used
  WHERE a.tenant_id = :tenant_id AND a.orchestration_id = :id
  ORDER BY a.id
@@ -251,11 +253,19 @@ def _agent(row: Row) -> TreeAgent:
         progress=None if row["progress"] is None else AgentProgress(**row["progress"]),
         waits_for=row["waits_for"],
         waits=[WaitView.model_validate(wait) for wait in row["waits"] or ()],
+        hold=_hold(row),
         usage=_usage(row),
         state_at=row["state_at"],
         created_at=row["created_at"],
         ended_at=row["ended_at"],
     )
+
+
+def _hold(row: Row) -> HoldView | None:
+    if row["hold"] is None:
+        return None
+    detail = read_stored(HoldDetail.model_validate, row["hold_detail"])
+    return HoldView.of(row["hold"], detail, row["held_since"], row["held_until"])
 
 
 def _error(row: Row) -> OrchestrationError | None:

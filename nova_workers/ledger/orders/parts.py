@@ -18,7 +18,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.records import PART_COLUMNS, PartRow
 from nova_workers.ledger.stored import read_stored
-from nova_workers.vocabulary import OrderState, WorkStopReason
+from nova_workers.vocabulary import OrderState, OutageReason, WorkStopReason
 
 __all__ = [
     "BegunPart",
@@ -42,7 +42,8 @@ UPDATE work_order_parts p
  WHERE p.run_id = :run_id AND o.id = p.order_id AND p.stop_reason IS NULL
 RETURNING p.id, p.order_id, p.run_id, p.tenant_id, p.attempts, p.calls, p.usage, p.kind, p.role, p.round, p.position,
           o.state, o.data_key, o.data_key_id, o.sealed, extract(epoch FROM o.deadline_at - now())::float8 AS left_s,
-          (SELECT w.ceilings FROM tenants w WHERE w.id = p.tenant_id) AS ceilings
+          (SELECT w.ceilings FROM tenants w WHERE w.id = p.tenant_id) AS ceilings,
+          (SELECT r.hold_detail ->> 'outage' FROM runs r WHERE r.id = p.run_id) AS outage
 """
 
 _STORED = f"SELECT {PART_COLUMNS} FROM work_order_parts p WHERE p.run_id = :run_id AND p.stop_reason IS NOT NULL"
@@ -138,6 +139,8 @@ class BegunPart:
     left_s: float
     ceilings: Ceilings | None
     """Of the tenant, now."""
+    outage: OutageReason | None
+    """Why an earlier attempt waited for its model provider."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,16 +7,20 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nova_workers.contracts.waits import HoldDetail
 from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.stored import read_stored
 from nova_workers.vocabulary import OrderState, RoleKind, WorkStopReason
 
 __all__ = [
     "PART_COLUMNS",
+    "HeldPart",
     "OrderRow",
     "PartRow",
     "find_order",
     "get_order",
+    "held_parts",
     "list_orders",
     "list_parts",
     "lock_order",
@@ -70,6 +74,15 @@ p.created_at, p.ended_at
 _PARTS = f"SELECT {PART_COLUMNS} FROM work_order_parts p WHERE p.order_id = :order_id ORDER BY p.id"
 
 _NOT_RUNNING = "SELECT id FROM work_orders WHERE id = ANY(:order_ids::text[]) AND state <> 'running'"
+
+# Open parts whose runs are held: their model provider cannot be used. First the one that is tried next.
+_HELD = """
+SELECT r.id AS run_id, r.hold_detail, extract(epoch FROM now() - r.held_since)::float8 AS waited_s,
+       extract(epoch FROM r.held_until - now())::float8 AS next_try_in_s
+  FROM work_order_parts p JOIN runs r ON r.id = p.run_id
+ WHERE p.order_id = :order_id AND p.stop_reason IS NULL AND r.hold IS NOT NULL AND r.status = 'queued'
+ ORDER BY r.held_until NULLS FIRST, p.id
+"""
 
 _OPEN_RUNS = """
 SELECT r.id
@@ -142,6 +155,17 @@ class PartRow:
     ended_at: datetime | None
 
 
+@dataclass(frozen=True, slots=True)
+class HeldPart:
+    """The run of an open part while it waits for its model provider."""
+
+    run_id: str
+    detail: HoldDetail
+    waited_s: float
+    next_try_in_s: float | None
+    """Negative if it is due. None: as soon as a worker with a key is free."""
+
+
 async def get_order(connection: Connection, tenant_id: str, order_id: str) -> OrderRow:
     """Return an order.
 
@@ -193,6 +217,19 @@ async def list_orders(
 async def list_parts(connection: Connection, order_id: str) -> list[PartRow]:
     """Return the parts of an order in the order of their creation."""
     return [PartRow(**row) for row in await connection.fetch(_PARTS, order_id=order_id)]
+
+
+async def held_parts(connection: Connection, order_id: str) -> list[HeldPart]:
+    """Return the parts of an order that wait for a model provider; first the one that is tried next."""
+    return [
+        HeldPart(
+            row["run_id"],
+            read_stored(HoldDetail.model_validate, row["hold_detail"]),
+            row["waited_s"],
+            row["next_try_in_s"],
+        )
+        for row in await connection.fetch(_HELD, order_id=order_id)
+    ]
 
 
 async def orders_not_running(connection: Connection, order_ids: Sequence[str]) -> set[str]:

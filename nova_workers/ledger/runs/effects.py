@@ -5,14 +5,14 @@ An effect is due when its `due_at` has passed and the run's earlier effects have
 again. `attempts` grows with each claim and fences writes of earlier attempts.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import timedelta
-from typing import Literal
+from typing import Final, Literal
 
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.restored import HOLDS_DELIVERIES
-from nova_workers.vocabulary import OPEN_EFFECTS, sql_list
+from nova_workers.vocabulary import OPEN_EFFECTS, EffectStatus, sql_list
 
 __all__ = [
     "WAITS_FOR_EARLIER",
@@ -47,6 +47,7 @@ class DueEffect:
     Attributes:
         attempt: Number of this attempt, from 1. Late writes of an earlier attempt are ignored.
         traceparent: The run's, so that the effect appears in the run's trace.
+        age_s: Time since the end of its run.
     """
 
     id: str
@@ -56,6 +57,7 @@ class DueEffect:
     kind: str
     attempt: int
     traceparent: str | None = None
+    age_s: float = 0.0
 
 
 @dataclass(slots=True)
@@ -73,17 +75,28 @@ class ClaimedEffects:
     put_off: int = 0
 
 
+EffectOutcome = Literal["done", "retried", "postponed", "failed"]
+
+_STATUS_AFTER: Final[Mapping[EffectOutcome, EffectStatus]] = {
+    "done": "done",
+    "retried": "pending",
+    "postponed": "pending",
+    "failed": "failed",
+}
+
+
 @dataclass(frozen=True, slots=True)
 class EffectEnd:
     """How one attempt of an effect ended.
 
     Attributes:
-        outcome: ``done``; ``retried``, due again after `delay`; or ``failed`` for good.
+        outcome: ``done``; ``retried``, due again after `delay`; ``postponed``, likewise, and the attempt does not
+            count; or ``failed`` for good.
         error: Why it was not done.
     """
 
     effect: DueEffect
-    outcome: Literal["done", "retried", "failed"]
+    outcome: EffectOutcome
     error: str | None = None
     delay: timedelta = timedelta()
 
@@ -131,7 +144,8 @@ WITH due AS (
      WHERE e.id = due.id AND NOT due.waits
     RETURNING e.*
 )
-SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, e.waits, r.traceparent
+SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, e.waits, r.traceparent,
+       extract(epoch FROM now() - e.created_at)::float8 AS age_s
   FROM (SELECT *, false AS waits FROM claimed UNION ALL SELECT *, true FROM put_off) e JOIN runs r ON r.id = e.run_id
 """
 
@@ -139,14 +153,14 @@ SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, e
 # due, or are delayed with an effect that will be retried.
 _SETTLE = f"""
 WITH tries AS (
-    SELECT * FROM unnest(:ids::text[], :attempts::int[], :outcomes::text[], :errors::text[], :delays::interval[])
-                  AS t(id, attempt, outcome, error, delay)
+    SELECT * FROM unnest(:ids::text[], :attempts::int[], :statuses::text[], :uncounted::int[], :errors::text[],
+                         :delays::interval[]) AS t(id, attempt, status, uncounted, error, delay)
 ), settled AS (
     UPDATE effects e
-       SET status = CASE t.outcome WHEN 'retried' THEN 'pending' ELSE t.outcome END,
-           error = CASE t.outcome WHEN 'done' THEN NULL ELSE t.error END,
+       SET status = t.status, attempts = e.attempts - t.uncounted,
+           error = CASE t.status WHEN 'done' THEN NULL ELSE t.error END,
            due_at = now() + t.delay,
-           done_at = CASE t.outcome WHEN 'retried' THEN NULL ELSE now() END
+           done_at = CASE t.status WHEN 'pending' THEN NULL ELSE now() END
       FROM tries t
      WHERE e.id = t.id AND e.attempts = t.attempt AND {_IS_OPEN.format("e")} AND e.status <> 'pending'
     RETURNING e.id, e.run_id, e.position, e.status, e.due_at
@@ -242,6 +256,7 @@ async def claim_effects(
             kind=row["kind"],
             attempt=row["attempts"],
             traceparent=row["traceparent"],
+            age_s=row["age_s"],
         )
         (found.claimed if row["status"] == "running" else found.given_up).append(effect)
     return found
@@ -253,7 +268,8 @@ async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> i
         _SETTLE,
         ids=[end.effect.id for end in ends],
         attempts=[end.effect.attempt for end in ends],
-        outcomes=[end.outcome for end in ends],
+        statuses=[_STATUS_AFTER[end.outcome] for end in ends],
+        uncounted=[int(end.outcome == "postponed") for end in ends],
         errors=[end.error for end in ends],
         delays=[end.delay for end in ends],
     )

@@ -36,6 +36,14 @@ async def test_orders_are_listed_and_one_shows_its_result(
     assert trace_id in listed
     assert "butler_basic" in listed
     assert "in_progress" in (await browser.get(f"/work-orders/{trace_id}")).text
+    await console.api.state.services.database.execute(
+        "UPDATE runs SET hold = 'provider', held_since = now(), held_until = now() + interval '7 seconds',"
+        " hold_detail = :detail WHERE source = 'work_order'",
+        detail={"provider": "anthropic", "outage": "quota", "message": "anthropic refuses the key: no credit."},
+    )
+    held = (await browser.get(f"/work-orders/{trace_id}")).text
+    assert "anthropic refuses the key: no credit. Raise the limit" in held
+    assert "Next try in 7 s." in held
     early = await browser.post(f"/work-orders/{trace_id}/review", data={"verdict": "approve"})
     assert 'class="banner bad"' in (await browser.get(early.headers["location"])).text
     assert (

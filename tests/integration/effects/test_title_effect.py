@@ -2,6 +2,7 @@
 
 import pytest
 
+from nova_workers.config import EffectSettings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import (
@@ -14,10 +15,12 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.effects.title import TITLE_INSTRUCTIONS, TitleEffect
+from nova_workers.errors import Outage
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
 from tests.integration.effects.conftest import MakeRunner
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
+from tests.requirements import proves
 
 
 class FixedAnswer:
@@ -178,3 +181,27 @@ async def test_a_failing_model_is_called_again_later(
     await make_due(database)
     await make_runner({"title": TitleEffect(database, engine, metrics=metrics)}).run_due()
     assert await _title(database, thread[1]) == "Lost Password Recovery"
+
+
+@proves("runs.holds")
+async def test_a_provider_that_cannot_be_used_costs_a_title_no_attempt(
+    database: Database, make_runner: MakeRunner, metrics: Metrics, engine: FixedAnswer
+) -> None:
+    thread = await seed_thread(database)
+    await _run_title(database, make_runner, engine, metrics, thread, "I lost my password")
+    engine.error = EngineError(
+        "auth_failure", "refused", retryable=False, outage=Outage("anthropic", "key_refused", "default")
+    )
+    title = {"title": TitleEffect(database, engine, metrics=metrics)}
+    run_id = await _run_title(database, make_runner, engine, metrics, thread, "hello?")
+    for _ in range(3):
+        row = await effect(database, run_id, "title")
+        assert (row["status"], row["attempts"]) == ("pending", 0)
+        await database.execute("UPDATE effects SET created_at = now() - interval '10 minutes', due_at = now()")
+        await make_runner(title, settings=EffectSettings(max_attempts=1)).run_due()
+    row = await effect(database, run_id, "title")
+    assert 295 < float(str(row["due_in_s"])) <= 300
+    # As long as a run in the background would wait.
+    await database.execute("UPDATE effects SET created_at = now() - interval '25 hours', due_at = now()")
+    await make_runner(title, settings=EffectSettings(max_attempts=1)).run_due()
+    assert (await effect(database, run_id, "title"))["status"] == "failed"
