@@ -19,7 +19,16 @@ from models.base import Table, metadata
 from models.columns import id_ref, pk, string, time, words
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
 
-__all__ = ["AUDITED", "RECORD_AUDIT", "AuditEvent", "AuditRule", "audit", "deliver_audit", "restrict_audit"]
+__all__ = [
+    "AUDITED",
+    "RECORD_AUDIT",
+    "AuditEvent",
+    "AuditRule",
+    "audit",
+    "deliver_audit",
+    "record_clearings",
+    "restrict_audit",
+]
 
 
 class AuditEvent(Table, table=True):
@@ -194,6 +203,24 @@ field that is null is equal to one that is left out: releases differ in which of
 
 A pause of the fleet has no tenant: its record is the actor's."""
 
+_RECORD_CLEARING = """
+CREATE OR REPLACE FUNCTION record_clearing(name text) RETURNS void
+LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+    INSERT INTO audit_events (id, tenant_id, actor_kind, actor_id, address, trace_id, run_id,
+                              action, target_kind, target_id)
+    SELECT 'aud_' || lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint), 14, '0')
+                  || left(replace(gen_random_uuid()::text, '-', ''), 12),
+           actor ->> 'tenant_id', actor ->> 'kind', actor ->> 'id', actor ->> 'address', actor ->> 'trace_id',
+           actor ->> 'run_id', 'provider.cleared', 'provider', COALESCE(name, '*')
+      FROM (SELECT NULLIF(current_setting('nova.actor', true), '')::jsonb) AS of_session (actor)
+     WHERE actor IS NOT NULL
+$$
+"""
+"""Records that an actor cleared what workers know of a provider, a model or a key: that is in Redis, beyond triggers.
+
+The record is the actor's tenant's, in the transaction of the caller."""
+
 _DELIVER_FUNCTION = """
 CREATE OR REPLACE FUNCTION deliver_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
@@ -238,6 +265,15 @@ def deliver_audit() -> list[str]:
     return [_DELIVER_FUNCTION, _DELIVER_TRIGGER]
 
 
+def record_clearings() -> list[str]:
+    """Return the statements that make the function by which the API records a clearing. They may be repeated."""
+    return [
+        _RECORD_CLEARING,
+        "REVOKE ALL ON FUNCTION record_clearing FROM PUBLIC",
+        f"GRANT EXECUTE ON FUNCTION record_clearing TO {FLEET_ROLE}",
+    ]
+
+
 def audit(tables: Iterable[str]) -> list[str]:
     """Return the statements that make the triggers of audited tables. They may be repeated."""
     return [
@@ -264,5 +300,5 @@ def _audit_created(_: MetaData, connection: Connection, *, tables: Sequence[Any]
     """Do for tables made from the metadata what the migrations did."""
     made = {table.name for table in tables}
     # A colon in a rule is no parameter.
-    for statement in (RECORD_AUDIT, *restrict_audit(), *audit(made), *deliver_audit()):
+    for statement in (RECORD_AUDIT, *restrict_audit(), *audit(made), *deliver_audit(), *record_clearings()):
         connection.exec_driver_sql(statement)

@@ -126,7 +126,8 @@ UPDATE runs r
 RETURNING r.id, r.thread_id, r.queue
 """
 
-# A person cleared what workers know of a provider, a model or a profile, or of all: the next try is due.
+# A person cleared what workers know of a provider, a model or a profile, or of all: it is recorded, and the next try is
+# due.
 _HASTEN = """
 WITH named AS (
     SELECT r.id
@@ -135,8 +136,10 @@ WITH named AS (
        AND (:name::text IS NULL
             OR :name IN (r.hold_detail ->> 'provider', r.hold_detail ->> 'model', r.hold_detail ->> 'profile'))
        FOR UPDATE SKIP LOCKED
+), due AS (
+    UPDATE runs r SET held_until = now() FROM named WHERE r.id = named.id
 )
-UPDATE runs r SET held_until = now() FROM named WHERE r.id = named.id
+SELECT record_clearing(:name)
 """
 
 # Of the runs whose next try is due, one for each provider and model is released, another one each time: the others wait
@@ -268,7 +271,10 @@ async def release(connection: Connection, provider: str, model: str | None, *, l
 
 
 async def hasten(connection: Connection, name: str | None) -> None:
-    """Make the next try due of all runs that are held by a provider, a model or a profile of this name; None is all."""
+    """Make the next try due of all runs that are held by a provider, a model or a profile of this name; None is all.
+
+    The audit log records it as the clearing of this name.
+    """
     await connection.execute(_HASTEN, name=name)
 
 

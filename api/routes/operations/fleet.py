@@ -88,11 +88,12 @@ async def clear_providers(body: ProvidersClear, caller: OperatorCaller, state: S
 
     Held runs try again at once.
     """
-    cleared = await clear_rests(state.services.redis, body.name)
     see_all_tenants()
-    async with state.services.database.connection() as connection:
+    async with state.services.work.begin() as tx:
         # The reconciler lets one run of each outage try within seconds; its answer releases the others.
-        await hasten(connection, body.name)
+        await hasten(tx.connection, body.name)
+        # Before the commit, so that what is cleared is recorded, and what is not is not.
+        cleared = await clear_rests(state.services.redis, body.name)
     _log.info("providers.cleared", name=body.name, cleared=cleared, api_key_id=caller.key_id)
     rests = await provider_rests(state.services.redis)
     return ProvidersCleared(rests=rests or [], redis_answers=rests is not None, cleared=cleared)

@@ -107,6 +107,15 @@ async def test_rests_are_cleared_by_name(api: Api, health: RedisHealth, name: st
     assert (admitted.breaker == "open") == (MODEL in left)
 
 
+@proves("audit.every-thing")
+@pytest.mark.parametrize("name", ["anthropic", None])
+async def test_a_clearing_is_in_the_audit_log(api: Api, health: RedisHealth, name: str | None) -> None:
+    await health.cool("main", MODEL, "auth")
+    await api.http.post("/v1/fleet/providers/clear", json={} if name is None else {"name": name})
+    [record] = (await api.http.get("/v1/audit?action=provider.cleared")).json()["items"]
+    assert record == IsPartialDict(target_kind="provider", target_id=name or "*", actor_kind="key", address="127.0.0.1")
+
+
 async def test_only_operators_see_and_clear_them(api: Api, database: Database) -> None:
     limited = await make_tenant(database, ("runs", "agents", "workspace", "secrets", "keys"))
     async with api.client(limited.key) as http:
@@ -130,3 +139,4 @@ async def test_without_redis_nothing_is_known(serve: Serve, settings: Settings) 
     answer = (await api.http.get("/v1/fleet/providers")).json()
     assert answer == {"rests": [], "redis_answers": False}
     assert (await api.http.post("/v1/fleet/providers/clear", json={})).status_code == 503
+    assert not (await api.http.get("/v1/audit?action=provider.cleared")).json()["items"]

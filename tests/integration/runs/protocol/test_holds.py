@@ -13,6 +13,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import BulkRetry
 from nova_workers.contracts.runs import Accepted
 from nova_workers.errors import IllegalTransition, InvalidInput, NotFound, Outage
+from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
@@ -309,7 +310,11 @@ async def test_a_failed_run_is_tried_again_as_the_same_run(harness: Harness) -> 
     failed = await _failed(harness, worker, thread_id=before.thread_id)
     after = await harness.submit(plan(), before.thread_id, start_at=datetime.now(UTC) + timedelta(hours=1))
 
-    view = await harness.retrier.retry(harness.tenant_id, failed.run_id)
+    with acting_as(Actor("key", "key_1", harness.tenant_id)):
+        view = await harness.retrier.retry(harness.tenant_id, failed.run_id)
+    [record] = await harness.database.fetch("SELECT action, target_id, fields FROM audit_events")
+    assert (record["action"], record["target_id"]) == ("run.updated", failed.run_id)
+    assert "status" in record["fields"]
     assert (view.status, view.error, view.finished_at) == ("queued", None, None)
     await harness.settle(worker)
     row = await harness.run(failed.run_id)
