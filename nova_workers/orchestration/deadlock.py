@@ -1,8 +1,9 @@
-"""Finds agents that wait for each other in a cycle. Pure.
+"""Finds agents that wait for each other. Pure.
 
 An agent waits for all of some agents (its children, an expert, its parent's answer) or for any of some
 (`wait_for_message`: its parent and its active children). It is stuck if what it waits for can come from stuck agents
-only. Among stuck agents a depth-first search finds a cycle, and its deepest agent is the victim.
+only. A deadlock is a strongly connected component of stuck agents: each waits for each, over others. Its deepest agent
+is the victim, since least work hangs on it.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-__all__ = ["Waiter", "find_cycle", "find_victim"]
+__all__ = ["Waiter", "find_components", "find_deadlock"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +28,20 @@ class Waiter:
     groups: tuple[frozenset[str], ...]
 
 
-def find_victim(waiters: Iterable[Waiter]) -> str | None:
-    """Return the agent to end so that a cycle breaks: its deepest, of several the one spawned last. None without.
+def find_deadlock(waiters: Iterable[Waiter]) -> tuple[str, ...]:
+    """Return the agents of a deadlock, the victim first: the deepest, of several the one spawned last. Empty without.
+
+    Of several deadlocks it is one that leads to no other: with its end, agents of the others may be free.
 
     Args:
         waiters: The waiting agents. Agents that are not among them can act, and so can send.
     """
     by_id = {waiter.id: waiter for waiter in waiters}
-    cycle = find_cycle(_stuck(by_id))
-    if not cycle:
-        return None
-    return max(cycle, key=lambda agent_id: (by_id[agent_id].depth, agent_id))
+    edges = _stuck(by_id)
+    for component in find_components(edges):
+        if any(edges[agent_id].intersection(component) for agent_id in component):
+            return tuple(sorted(component, key=lambda agent_id: (by_id[agent_id].depth, agent_id), reverse=True))
+    return ()
 
 
 def _stuck(waiters: Mapping[str, Waiter]) -> dict[str, frozenset[str]]:
@@ -55,29 +59,38 @@ def _stuck(waiters: Mapping[str, Waiter]) -> dict[str, frozenset[str]]:
     }
 
 
-def find_cycle(edges: Mapping[str, frozenset[str]]) -> tuple[str, ...]:
-    """Return the agents of one cycle of the directed graph; empty without. Depth-first, in the order of ids."""
-    done: set[str] = set()
+def find_components(edges: Mapping[str, frozenset[str]]) -> list[tuple[str, ...]]:
+    """Return the strongly connected components of the directed graph, each after those that it leads to.
+
+    Tarjan's algorithm, in the order of ids and without recursion: a tree may be deep.
+    """
+    found: list[tuple[str, ...]] = []
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    path: list[str] = []
+    open_nodes: set[str] = set()
     for start in sorted(edges):
-        if start in done:
-            continue
-        path: list[str] = []
-        on_path: set[str] = set()
-        stack = [(start, iter(sorted(edges[start])))]
-        path.append(start)
-        on_path.add(start)
+        stack = [] if start in index else [(start, iter(sorted(edges[start])))]
         while stack:
             node, following = stack[-1]
-            target = next((each for each in following if each not in done), None)
-            if target is None:
-                stack.pop()
-                path.pop()
-                on_path.discard(node)
-                done.add(node)
-            elif target in on_path:
-                return tuple(path[path.index(target) :])
-            else:
-                path.append(target)
-                on_path.add(target)
-                stack.append((target, iter(sorted(edges.get(target, frozenset())))))
-    return ()
+            if node not in index:
+                index[node] = low[node] = len(index)
+                path.append(node)
+                open_nodes.add(node)
+            target = next((each for each in following if each not in index or each in open_nodes), None)
+            if target is not None:
+                if target in index:
+                    low[node] = min(low[node], index[target])
+                else:
+                    stack.append((target, iter(sorted(edges.get(target, frozenset())))))
+                continue
+            stack.pop()
+            if stack:
+                above = stack[-1][0]
+                low[above] = min(low[above], low[node])
+            if low[node] == index[node]:
+                at = path.index(node)
+                found.append(tuple(path[at:]))
+                open_nodes.difference_update(path[at:])
+                del path[at:]
+    return found

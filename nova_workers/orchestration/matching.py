@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from nova_workers.contracts.orchestration import RoutedMessage
 from nova_workers.contracts.waits import AwaitMessages
 
-__all__ = ["Match", "describe_message", "match"]
+__all__ = ["Match", "describe_message", "interrupted", "match"]
 
 _RESULTS = ("TASK_RESULT", "EXPERT_RESPONSE")
 _RECEIVABLE = ("QUESTION", "ANSWER", "USER_PROMPT", *_RESULTS)
@@ -66,9 +66,12 @@ def _questioned(request: AwaitMessages, pending: Sequence[RoutedMessage]) -> Mat
     question = next(
         (message for message in pending if message.type == "QUESTION" and message.source_id in request.agent_ids), None
     )
-    if question is None:
-        return None
-    hint = "Answer with respond_to_child, then receive the results with wait_for_message."
+    return None if question is None else interrupted(question)
+
+
+def interrupted(question: RoutedMessage) -> Match:
+    """Return how a child's question ends a wait for something else, which comes later by `wait_for_message`."""
+    hint = "Answer with respond_to_child, then receive what you waited for with wait_for_message."
     return Match((question,), f"{describe_message(question)}\n\n{hint}")
 
 

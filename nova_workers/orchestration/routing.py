@@ -1,4 +1,4 @@
-"""Routing in a locked tree: delivers messages to waits, reports ends to parents, kills branches and breaks deadlocks.
+"""Routing in a locked tree: delivers messages to waits, reports ends to parents, and kills branches.
 
 All functions run in the transaction that holds the tree's lock (`ledger.orchestrations.locking`), and collect in a
 `TreeChange` what follows its commit. A process that dies between commit and follow-up loses nothing: the reconciler
@@ -7,13 +7,12 @@ rings queued runs and applies cancel requests, and the tick of orchestrations re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.orchestration import AgentDescriptor, AgentResult, RoutedMessage
 from nova_workers.contracts.runs import CancelRequest, Doorbell
-from nova_workers.errors import DeadlockDetectedError
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations import agents as ledger
@@ -21,13 +20,12 @@ from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.orchestrations.messages import OpenWait
 from nova_workers.ledger.runs.cancel import request_cancel
 from nova_workers.ledger.waits.records import Resolution, resolve_wait
-from nova_workers.orchestration.deadlock import Waiter, find_victim
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.matching import Match, match
 from nova_workers.orchestration.reporting import queue_report
 from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS
 
-__all__ = ["TreeChange", "break_deadlocks", "deliver", "end_agent", "kill_branch", "report_end"]
+__all__ = ["TreeChange", "deliver", "end_agent", "end_wait", "kill_branch", "report_end"]
 
 
 @dataclass(slots=True)
@@ -62,14 +60,14 @@ async def deliver(change: TreeChange, known: Sequence[OpenWait] | None = None) -
     for wait in waits:
         assert wait.messages is not None  # noqa: S101 - narrows the type; the others are filtered above
         found = match(wait.messages, pending[wait.waiter])
-        if found is not None and await _end_wait(change, wait, found):
+        if found is not None and await end_wait(change, wait, found):
             still_open.remove(wait)
             taken = {message.id for message in found.messages}
             pending[wait.waiter] = [message for message in pending[wait.waiter] if message.id not in taken]
     return still_open
 
 
-async def _end_wait(change: TreeChange, wait: OpenWait, found: Match) -> bool:
+async def end_wait(change: TreeChange, wait: OpenWait, found: Match) -> bool:
     """End a wait with messages. False if it ended in another way meanwhile: then they stay pending."""
     record = {"message_ids": [message.id for message in found.messages]}
     resolution = Resolution(
@@ -192,70 +190,3 @@ def _below(agent_id: str, agents: Iterable[AgentDescriptor]) -> list[AgentDescri
             branch.add(agent.id)
             found.append(agent)
     return found
-
-
-async def break_deadlocks(change: TreeChange, waits: Sequence[OpenWait]) -> None:
-    """End the deepest agent of each cycle of waits, until there is none.
-
-    Args:
-        change: The change.
-        waits: All open waits of the tree, after messages were delivered.
-    """
-    while True:
-        if not any(wait.messages is not None for wait in waits):
-            return
-        agents = {a.id: a for a in await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)}
-        victim = find_victim([*_waiters(waits, agents), *await _external_waiter(change, agents)])
-        if victim is None:
-            return
-        error = DeadlockDetectedError(
-            f"Agents waited for each other in a cycle; {victim!r}, the deepest of them, was ended to break it."
-        )
-        if not await end_agent(change, agents[victim], code=error.code, why=error.message):
-            return
-        waits = await messages.open_waits(change.connection, change.tree.id)
-
-
-def _waiters(waits: Iterable[OpenWait], agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
-    """Return the agents that only messages of other agents can wake, with whom they wait for."""
-    active = {agent.id for agent in agents.values() if agent.state not in ENDED_AGENTS}
-    groups: dict[str, list[frozenset[str]]] = {}
-    awake: set[str] = set()
-    for wait in waits:
-        agent, request = agents.get(wait.waiter), wait.messages
-        if agent is None or agent.id not in active or request is None or wait.wait.due_at is not None:
-            awake.add(wait.waiter)
-            continue
-        found = groups.setdefault(agent.id, [])
-        if request.sender == "any":
-            children = (each.id for each in agents.values() if each.parent_id == agent.id and each.id in active)
-            parent = (agent.parent_id,) if agent.parent_id is not None else ()
-            found.append(frozenset((*parent, *children)))
-        else:
-            found.extend(frozenset((each,)) for each in request.agent_ids if each in active)
-    return [
-        Waiter(agent_id, agents[agent_id].depth, tuple(found))
-        for agent_id, found in groups.items()
-        if agent_id not in awake
-    ]
-
-
-async def _external_waiter(change: TreeChange, agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
-    """Return the external master if it waits and no message is there for it.
-
-    It may have several calls open, and acts once any of them is answered.
-    """
-    tree = change.tree
-    if not tree.master_waits or any(request.timeout_s is not None for request in tree.master_waits):
-        return []
-    pending = await messages.pending(change.connection, [tree.master_id])
-    if any(match(request, pending) is not None for request in tree.master_waits):
-        return []
-    active = {agent.id for agent in agents.values() if agent.state not in ENDED_AGENTS}
-    children = {agent.id for agent in agents.values() if agent.parent_id == tree.master_id}
-    awaited = {
-        agent_id
-        for request in tree.master_waits
-        for agent_id in (children if request.sender == "any" else request.agent_ids)
-    }
-    return [Waiter(tree.master_id, 0, (frozenset(awaited & active),))]

@@ -20,8 +20,9 @@ from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.locking import LockedTree, skip_locked_trees
 from nova_workers.orchestration.lifecycle import legal_sources
-from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, kill_branch, report_end
+from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch, report_end
 from nova_workers.orchestration.transitions import after_change, apply_change
+from nova_workers.orchestration.unblocking import break_deadlocks
 from nova_workers.vocabulary import ACTIVE_AGENTS
 
 __all__ = ["OrchestrationTicker"]

@@ -17,7 +17,8 @@ from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.activation import activate_with_prompts
 from nova_workers.orchestration.lifecycle import legal_sources
-from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, report_end
+from nova_workers.orchestration.routing import TreeChange, deliver, report_end
+from nova_workers.orchestration.unblocking import break_deadlocks
 from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
 

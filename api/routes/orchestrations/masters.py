@@ -100,7 +100,9 @@ async def complete_orchestration(
 
 
 def _may_answer(event: JsonObject) -> bool:
-    return event["type"] in ("agent_message", "orchestration_end")
+    # A master that runs again may have been woken with a question that was sent before.
+    woken = event["type"] == "agent_state" and event["role"] == "MASTER" and event["state"] == "RUNNING"
+    return woken or event["type"] in ("agent_message", "orchestration_end")
 
 
 def _timed_out(awaited: AwaitMessages, waited_s: float) -> MasterAnswer | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -30,7 +31,7 @@ EXTERNAL_WAIT_S = 30
 _COLUMNS = f"""
 o.id, o.tenant_id, o.agent_id, o.master_id, o.config, o.limits, o.queue, o.deadline_at, o.finished_at, o.is_external,
 o.master_seen_at,
-(SELECT jsonb_agg(w.value->'request') FROM jsonb_each(o.master_waits) w
+(SELECT jsonb_object_agg(w.key, w.value->'request') FROM jsonb_each(o.master_waits) w
   WHERE (w.value->>'at')::timestamptz > now() - interval '{EXTERNAL_WAIT_S} seconds') AS master_waits
 """
 
@@ -81,8 +82,8 @@ class LockedTree:
     """Whether its master is a program outside of the fleet."""
     master_seen_at: datetime | None
     """Latest request of an external master."""
-    master_waits: tuple[AwaitMessages, ...]
-    """What an external master waits for now."""
+    master_waits: Mapping[str, AwaitMessages]
+    """What an external master waits for now, by the keys of its calls."""
 
 
 async def frozen_config(connection: Connection, tenant_id: str, orchestration_id: str) -> JsonObject:
@@ -161,5 +162,8 @@ def _tree(row: Row) -> LockedTree:
         finished_at=row["finished_at"],
         is_external=row["is_external"],
         master_seen_at=row["master_seen_at"],
-        master_waits=tuple(read_stored(AwaitMessages.model_validate, each) for each in row["master_waits"] or ()),
+        master_waits={
+            key: read_stored(AwaitMessages.model_validate, request)
+            for key, request in (row["master_waits"] or {}).items()
+        },
     )

@@ -30,9 +30,9 @@ from nova_workers.ledger.orchestrations.locking import lock_tree, lock_tree_of_e
 from nova_workers.ledger.orchestrations.trees import get_orchestration
 from nova_workers.ledger.work import Work
 from nova_workers.orchestration.actions import AgentActions
-from nova_workers.orchestration.matching import Match, match
+from nova_workers.orchestration.matching import Match, interrupted, match
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.routing import TreeChange, break_deadlocks, deliver, report_end
+from nova_workers.orchestration.routing import TreeChange, deliver, report_end
 from nova_workers.orchestration.spawning.granting import CapabilityTools
 from nova_workers.orchestration.tools.children import child_tools
 from nova_workers.orchestration.tools.conversation import conversation_tools
@@ -41,6 +41,7 @@ from nova_workers.orchestration.tools.intelligence import intelligence_tools
 from nova_workers.orchestration.tools.observing import observing_tools
 from nova_workers.orchestration.tools.seam import Declarations
 from nova_workers.orchestration.transitions import after_change, follow
+from nova_workers.orchestration.unblocking import break_deadlocks
 from nova_workers.orchestration.views import AgentViews
 from nova_workers.validation import place_of
 from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
@@ -128,6 +129,9 @@ class ExternalMasters:
             change = TreeChange(connection, tree)
             before = await messages.delivered_to(connection, tree.id, master.id, key)
             found = match(request, before or await messages.pending(connection, [master.id]))
+            if found is None and before:
+                # It was woken with a question of a child that it did not wait for.
+                found = interrupted(before[0])
             if found is not None:
                 await self._deliver(change, master, found, key)
             else:
@@ -136,6 +140,9 @@ class ExternalMasters:
                 await activations.move(connection, [master.id], waiting, ("RUNNING",), run_id=master.run_id)
                 change.tree = await lock_tree(connection, tenant_id, orchestration_id)
                 await break_deadlocks(change, await deliver(change))
+                if not change.tree.master_waits:
+                    woken = await messages.delivered_to(connection, tree.id, master.id, key)
+                    found = interrupted(woken[0]) if woken else None
             follow(tx, await after_change(change))
         return None if found is None else MasterAnswer(found.text, found.failed)
 

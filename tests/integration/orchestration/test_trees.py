@@ -140,6 +140,42 @@ async def test_agents_that_wait_for_each_other_lose_the_deepest(forest: Forest) 
     assert await forest.harness.status(grandchild.run_id) == "canceled"
 
 
+async def test_of_agents_that_all_wait_for_messages_the_deepest_is_ended_and_the_others_go_on(forest: Forest) -> None:
+    wait = call("wait_for_message")
+    started = await forest.run(
+        spawn(spawn(wait, wait=False, name="grandchild"), wait, complete("unblocked"), wait=False, name="child"),
+        wait,
+        complete("done"),
+    )
+    assert await forest.states(started) == ["COMPLETED", "COMPLETED", "FAILED"]
+
+
+async def test_a_waiting_parent_is_woken_with_a_question_before_any_agent_is_ended(forest: Forest) -> None:
+    started = await forest.run(
+        spawn(call("ask_parent", question="Tabs or spaces?"), complete("formatted"), wait=False, name="asks"),
+        spawn(call("wait_for_message"), complete("prompted"), name="waits"),
+        call("ask_user", question="Which?"),
+    )
+    master, asks, waits = await forest.agents(started)
+    assert [master.state, asks.state, waits.state] == ["RUNNING", "WAITING_FOR_PARENT", "WAITING_FOR_PARENT"]
+    _, (name, status, text), _ = await forest.results(master)
+    assert (name, status) == ("spawn_child", "completed")
+    assert text.startswith(f"Question of {asks.id}")
+    assert "receive what you waited for with wait_for_message" in text
+
+
+async def test_a_parent_that_waits_on_after_the_question_loses_the_deepest_child(forest: Forest) -> None:
+    wait = call("wait_for_message")
+    started = await forest.run(
+        spawn(call("ask_parent", question="Tabs or spaces?"), complete("formatted"), wait=False, name="asks"),
+        spawn(wait, complete("prompted"), name="waits"),
+        wait,
+        wait,
+        complete("done"),
+    )
+    assert await forest.states(started) == ["COMPLETED", "FAILED", "FAILED"]
+
+
 async def test_a_cycle_through_wait_for_message_is_broken(forest: Forest) -> None:
     started = await forest.run(spawn(call("wait_for_message"), wait=False), call("wait_for_message"), complete("done"))
     assert await forest.states(started) == ["COMPLETED", "FAILED"]

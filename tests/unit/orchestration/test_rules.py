@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from nova_workers.contracts.orchestration import RoutedMessage
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.orchestration.deadlock import Waiter, find_cycle, find_victim
+from nova_workers.orchestration.deadlock import Waiter, find_components, find_deadlock
 from nova_workers.orchestration.lifecycle import can_restart, legal_sources, validate_transition
 from nova_workers.orchestration.matching import match
 from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS, AgentState, RoutedMessageType, words_of
@@ -87,31 +87,62 @@ def waiter(id: str, depth: int, *groups: str) -> Waiter:
     return Waiter(id, depth, tuple(frozenset(group.split("|")) for group in groups))
 
 
+def victim(*waiters: Waiter) -> str | None:
+    return next(iter(find_deadlock(waiters)), None)
+
+
 def test_the_deepest_agent_of_a_cycle_is_the_victim() -> None:
-    assert find_victim([waiter("a", 0, "b"), waiter("b", 1, "c"), waiter("c", 2, "a")]) == "c"
+    assert find_deadlock([waiter("a", 0, "b"), waiter("b", 1, "c"), waiter("c", 2, "a")]) == ("c", "b", "a")
+
+
+def test_the_deepest_agent_of_all_that_wait_for_each_other_is_the_victim() -> None:
+    line = [
+        waiter("a", 0, "b"),
+        waiter("b", 1, "a|c"),
+        waiter("c", 2, "b|d|e"),
+        waiter("d", 3, "c"),
+        waiter("e", 3, "c"),
+    ]
+    assert find_deadlock(line) == ("e", "d", "c", "b", "a")
+
+
+def test_the_victim_is_taken_where_its_end_may_free_others() -> None:
+    assert victim(waiter("a", 0, "b", "c"), waiter("b", 9, "a"), waiter("c", 1, "d"), waiter("d", 2, "c")) == "d"
 
 
 def test_an_agent_that_can_act_keeps_those_who_wait_for_it_out_of_a_deadlock() -> None:
-    assert find_victim([waiter("a", 0, "b"), waiter("b", 1, "c")]) is None
-    assert find_victim([waiter("a", 0, "b|c"), waiter("b", 1, "a")]) is None
+    assert victim(waiter("a", 0, "b"), waiter("b", 1, "c")) is None
+    assert victim(waiter("a", 0, "b|c"), waiter("b", 1, "a")) is None
 
 
 def test_waiting_for_all_is_stuck_where_waiting_for_any_is_not() -> None:
     cycle = [waiter("b", 1, "a"), waiter("c", 1, "a")]
-    assert find_victim([waiter("a", 0, "b|d"), *cycle]) is None
-    assert find_victim([waiter("a", 0, "b", "d"), *cycle]) == "b"
+    assert victim(waiter("a", 0, "b|d"), *cycle) is None
+    assert victim(waiter("a", 0, "b", "d"), *cycle) == "b"
 
 
 @given(st.dictionaries(st.integers(0, 12), st.frozensets(st.integers(0, 12), max_size=4), max_size=13))
-def test_a_found_cycle_is_one_and_none_is_missed(graph: dict[int, frozenset[int]]) -> None:
-    edges = {f"{node:02}": frozenset(f"{to:02}" for to in targets) for node, targets in graph.items()}
-    cycle = find_cycle(edges)
-    if cycle:
-        following = (*cycle[1:], cycle[0])
-        assert all(target in edges[node] for node, target in zip(cycle, following, strict=True))
-        return
-    left = dict(edges)
-    while free := [node for node, targets in left.items() if not targets & left.keys()]:
-        for node in free:
-            del left[node]
-    assert not left
+def test_components_are_what_leads_to_each_other_in_the_order_of_where_they_lead(
+    graph: dict[int, frozenset[int]],
+) -> None:
+    nodes = graph.keys() | {to for targets in graph.values() for to in targets}
+    edges = {f"{node:02}": frozenset(f"{to:02}" for to in graph.get(node, ())) for node in nodes}
+    reached = {node: _reached(node, edges) for node in edges}
+    components = find_components(edges)
+    assert sorted(node for component in components for node in component) == sorted(edges)
+    before: set[str] = set()
+    for component in components:
+        for node in component:
+            together = {other for other in reached[node] if node in reached[other]} | {node}
+            assert together == set(component)
+            assert reached[node] <= before | set(component)
+        before |= set(component)
+
+
+def _reached(start: str, edges: dict[str, frozenset[str]]) -> set[str]:
+    found, left = set[str](), [start]
+    while left:
+        new = edges[left.pop()] - found
+        found |= new
+        left += new
+    return found

@@ -120,6 +120,30 @@ async def test_a_question_to_a_master_that_waits_for_the_child_is_no_deadlock(ma
     assert (await master.orchestrated.get(master.id))["agents"] == {"RUNNING": 1, "WAITING_FOR_PARENT": 1}
 
 
+async def test_a_waiting_master_is_woken_with_a_question_before_a_child_is_ended(master: Master) -> None:
+    asks = _child(call("ask_parent", question="Tabs or spaces?"), complete("formatted"), name="Asks")
+    await master.call("spawn_child", wait=False, **asks)
+    await master.orchestrated.settle()
+    woken = await master.meanwhile("spawn_child", **_child(call("wait_for_message"), complete("gone on"), name="Waits"))
+    assert "Tabs or spaces?" in woken["text"]
+    agents = {each["name"]: each["id"] for each in (await master.orchestrated.get(master.id, "/tree"))["agents"]}
+    await master.call("respond_to_child", child_id=agents["Asks"], response="Spaces.")
+    await master.call("send_child_prompt", child_id=agents["Waits"], prompt="Go on.")
+    await master.orchestrated.settle()
+    results = [(await master.call("wait_for_message")).json()["text"] for _ in range(2)]
+    assert {"formatted" in "".join(results), "gone on" in "".join(results)} == {True}
+
+
+async def test_a_call_that_would_close_a_deadlock_gets_the_question_at_once(master: Master) -> None:
+    asks = _child(call("ask_parent", question="Tabs or spaces?"), complete("formatted"), name="Asks")
+    waits = _child(call("wait_for_message"), complete("gone on"), name="Waits")
+    await master.call("spawn_child", wait=False, **asks)
+    await master.call("spawn_child", key="w", timeout_s=0.05, **waits)
+    await master.orchestrated.harness.database.execute("UPDATE orchestrations SET master_waits = '{}'")
+    await master.orchestrated.settle()
+    assert "Tabs or spaces?" in (await master.call("spawn_child", key="w", **waits)).json()["text"]
+
+
 async def test_an_idle_master_is_killed_with_its_tree(orchestrated: Orchestrated) -> None:
     master = Master(orchestrated, await orchestrated.start(master="external", master_idle_seconds=60))
     await master.call("spawn_child", wait=False, **_child(call("ask_user", question="?"), name="One"))
