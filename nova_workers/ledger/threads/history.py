@@ -67,17 +67,19 @@ async def load_history_turns(connection: Connection, tenant_id: str, turn_id: st
     A block that a provider refused in any of these turns is replaced by a note.
     """
     turns: dict[str, HistoryTurn] = {}
+    messages: dict[str, list[Message]] = {}
     refused: dict[str, str] = {}
     for row in await connection.fetch(_HISTORY, turn_id=turn_id, tenant_id=tenant_id):
-        turn = turns.get(row["id"]) or HistoryTurn(
-            row["id"],
-            summary=row["type"] == "compaction",
-            messages=(),
-            stopped=row["status"] == "aborted",
-            error=(row["error_message"] or "") if row["status"] == "failed" else None,
-            event=None if row["context"] is None else EventContext.model_validate(row["context"]),
-        )
-        refused |= row["refused_blocks"] or {}
-        message = Message(role=row["role"], content=tuple(row["content"]))
-        turns[turn.id] = replace(turn, messages=(*turn.messages, message))
-    return tuple(replace(turn, messages=with_notes(turn.messages, refused)) for turn in turns.values())
+        turn_id = row["id"]
+        if turn_id not in turns:
+            refused |= row["refused_blocks"] or {}
+            turns[turn_id] = HistoryTurn(
+                turn_id,
+                summary=row["type"] == "compaction",
+                messages=(),
+                stopped=row["status"] == "aborted",
+                error=(row["error_message"] or "") if row["status"] == "failed" else None,
+                event=None if row["context"] is None else EventContext.model_validate(row["context"]),
+            )
+        messages.setdefault(turn_id, []).append(Message(role=row["role"], content=tuple(row["content"])))
+    return tuple(replace(turn, messages=with_notes(tuple(messages[turn.id]), refused)) for turn in turns.values())

@@ -15,7 +15,7 @@ import structlog
 from nova_workers.clock import Clock
 from nova_workers.config import ModelSettings
 from nova_workers.contracts import events as live
-from nova_workers.contracts.content import ContentBlock, Message, media_tokens
+from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import CompactionRecord, CompactionTrigger, Engine, EngineOptions, EngineResult
 from nova_workers.contracts.ports import ModelWindows
 from nova_workers.contracts.runs import Claim
@@ -30,6 +30,7 @@ from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.assembly import as_past, past_turns
 from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
+from nova_workers.threads.sizes import content_chars
 from nova_workers.threads.transcript import messages_of
 
 __all__ = ["Compactor", "split_turns", "turn_sizes"]
@@ -69,7 +70,7 @@ class Compactor:
         """
         if claim.parent_turn_id is None or claim.session_id is not None:
             return False
-        size = claim.context_tokens + _chars(claim.content) // CHARS_PER_TOKEN
+        size = claim.context_tokens + content_chars(claim.content) // CHARS_PER_TOKEN
         return size > self.due_above_tokens(engine, model)
 
     def due_above_tokens(self, engine: Engine, model: str) -> int:
@@ -205,27 +206,10 @@ def split_turns(tokens: Sequence[int], keep_tokens: int) -> int:
 
 def turn_sizes(turns: Sequence[HistoryTurn], context_tokens: int) -> list[int]:
     """Return the tokens of each turn: the reported total, divided in proportion to characters."""
-    chars = [sum(_chars(message.content) for message in turn.messages) for turn in turns]
+    chars = [sum(content_chars(message.content) for message in turn.messages) for turn in turns]
     total = sum(chars)
     tokens = max(context_tokens, total // CHARS_PER_TOKEN)
     return [round(tokens * count / total) if total else 0 for count in chars]
-
-
-def _chars(content: Sequence[ContentBlock]) -> int:
-    """Return the characters of content; an image or document counts as a text with as many tokens."""
-    return sum(_block_chars(block) for block in content)
-
-
-def _block_chars(block: ContentBlock) -> int:
-    media = media_tokens(block)
-    if media is not None:
-        return media * CHARS_PER_TOKEN
-    match block:
-        case {"type": "tool_result", "content": list() as parts}:
-            # Tool results may contain images and documents.
-            return len(orjson.dumps({**block, "content": None})) + _chars(parts)
-        case _:
-            return len(orjson.dumps(block))
 
 
 def _parts(texts: Sequence[str], room_chars: int) -> list[str]:
