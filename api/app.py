@@ -89,6 +89,7 @@ _ROUTERS = (
     answers.router,
     runs.router,
     timelines.router,
+    threads.creation,
     threads.router,
     agents.router,
     fleet.router,
@@ -159,7 +160,12 @@ def build_app(settings: Settings) -> FastAPI:
                 uses=key_uses,
                 rates=RequestRates(settings.api),
             ),
-            Middleware(BodyLimit, max_bytes=settings.api.max_body_bytes, unbounded=_STREAMED),
+            Middleware(
+                BodyLimit,
+                max_bytes=settings.api.max_body_bytes,
+                others={threads.IMPORT_PATH: max(settings.api.max_import_bytes, settings.api.max_body_bytes)},
+                unbounded=_STREAMED,
+            ),
         ],
     )
     watch = RunWatch(services.database, every_s=_WATCH_EVERY_S)

@@ -1,6 +1,7 @@
 """Plain ASGI middleware: limits the body size, and turns unexpected exceptions into problem documents."""
 
 import secrets
+from collections.abc import Mapping
 from typing import Final
 
 import structlog
@@ -83,10 +84,18 @@ class BodyLimit:
     Starlette's own limiter responds in plain text if the length is declared, regardless of handlers.
     """
 
-    def __init__(self, app: ASGIApp, *, max_bytes: int, unbounded: frozenset[str] = frozenset()) -> None:
-        """Take the limit, and the paths without one, whose routes read their bodies in pieces."""
+    def __init__(self, app: ASGIApp, *, max_bytes: int, others: Mapping[str, int], unbounded: frozenset[str]) -> None:
+        """Take the limits.
+
+        Args:
+            app: The application.
+            max_bytes: The limit.
+            others: The limits of paths with another one.
+            unbounded: Paths without one, whose routes read their bodies in pieces.
+        """
         self._app = app
         self._max_bytes = max_bytes
+        self._others = others
         self._unbounded = unbounded
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -94,9 +103,10 @@ class BodyLimit:
         if scope["type"] != "http" or scope["path"] in self._unbounded:
             await self._app(scope, receive, send)
             return
+        max_bytes = self._others.get(scope["path"], self._max_bytes)
         declared = header_of(scope, b"content-length")
-        if declared.isdigit() and int(declared) > self._max_bytes:
-            await problem_response(_too_large(self._max_bytes), instance=scope["path"])(scope, receive, send)
+        if declared.isdigit() and int(declared) > max_bytes:
+            await problem_response(_too_large(max_bytes), instance=scope["path"])(scope, receive, send)
             return
         taken = 0
 
@@ -105,8 +115,8 @@ class BodyLimit:
             message = await receive()
             if message["type"] == "http.request":
                 taken += len(message.get("body", b""))
-                if taken > self._max_bytes:
-                    raise _too_large(self._max_bytes)
+                if taken > max_bytes:
+                    raise _too_large(max_bytes)
             return message
 
         await self._app(scope, counted_receive, send)

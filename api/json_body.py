@@ -32,6 +32,8 @@ _STRING = re.compile(rb'"(?:[^"\\]|\\.)*+(?:"|\\?\Z)', re.DOTALL)
 class StrictRoute(APIRoute):
     """A route whose body is parsed by `parse_json` before FastAPI reads it."""
 
+    max_parts = MAX_PARTS
+
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Return the handler, after the strict parser if the route has a body."""
         handle = super().get_route_handler()
@@ -40,7 +42,7 @@ class StrictRoute(APIRoute):
 
         async def handle_strictly(request: Request) -> Response:
             strict = StrictRequest(request.scope, request.receive)
-            await strict.load()
+            await strict.load(max_parts=self.max_parts)
             return await handle(strict)
 
         return handle_strictly
@@ -52,7 +54,7 @@ class StrictRequest(Request):
     loaded: Any = None
     """The body, after `load`."""
 
-    async def load(self) -> None:
+    async def load(self, *, max_parts: int = MAX_PARTS) -> None:
         """Read and parse the body.
 
         Raises:
@@ -63,14 +65,14 @@ class StrictRequest(Request):
         media_type = self.headers.get("content-type", "").partition(";")[0].strip().lower()
         if media_type != "application/json":
             raise UnsupportedMediaType(f"The body is {media_type!r}; send it as Content-Type: application/json.")
-        self.loaded = parse_json(await self.body())
+        self.loaded = parse_json(await self.body(), max_parts=max_parts)
 
     async def json(self) -> Any:
         """Return the parsed body."""
         return self.loaded
 
 
-def parse_json(body: bytes) -> Any:
+def parse_json(body: bytes, *, max_parts: int = MAX_PARTS) -> Any:
     """Parse a body.
 
     Raises:
@@ -80,8 +82,8 @@ def parse_json(body: bytes) -> Any:
     """
     # Brackets and commas in texts are no parts, but are rarely so many. Texts beyond a number are not looked for: a
     # million short ones, each with a bracket, would hold the loop for 0.3 s.
-    if _parts(body) > MAX_PARTS and _parts(_STRING.sub(b"", body, count=MAX_PARTS)) > MAX_PARTS:
-        raise MalformedRequest(f"The body has more than {MAX_PARTS} parts: arrays, objects, and their items.")
+    if _parts(body) > max_parts and _parts(_STRING.sub(b"", body, count=max_parts)) > max_parts:
+        raise MalformedRequest(f"The body has more than {max_parts} parts: arrays, objects, and their items.")
     try:
         value = orjson.loads(body)
     except orjson.JSONDecodeError as error:

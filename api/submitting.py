@@ -21,7 +21,16 @@ from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import InvalidInput
 from nova_workers.media import MEDIA_TYPES, media_problem, with_scaled_images
 
-__all__ = ["IdempotencyKey", "accepted_view", "content_of", "hash_of", "scaled", "to_submission"]
+__all__ = [
+    "IdempotencyKey",
+    "accepted_view",
+    "check_fields",
+    "checked_blocks",
+    "content_of",
+    "hash_of",
+    "scaled",
+    "to_submission",
+]
 
 IdempotencyKey = Annotated[
     str | None,
@@ -118,20 +127,36 @@ def content_of(message: str | Sequence[ContentBlock], *, max_chars: int) -> tupl
         InvalidInput: It has no content, a block of another kind or form, or too many characters; names the field.
     """
     blocks = (text_block(message),) if isinstance(message, str) else tuple(message)
+    placed = [(None if isinstance(message, str) else index, block) for index, block in enumerate(blocks)]
+    checked_blocks(placed, "message", max_chars=max_chars)
+    return blocks
+
+
+def checked_blocks(placed: Sequence[tuple[int | None, ContentBlock]], field: str, *, max_chars: int | None) -> None:
+    """Check text, images and documents.
+
+    Args:
+        placed: Each block with its place; None if it is all that the field has.
+        field: Where they are.
+        max_chars: Most characters of text.
+
+    Raises:
+        InvalidInput: A block of another kind or form, or too many characters; names the field.
+    """
     chars = 0
-    for index, block in enumerate(blocks):
-        field = "message" if isinstance(message, str) else f"message.{index}"
+    for index, block in placed:
+        where = field if index is None else f"{field}.{index}"
         if block.get("type") == "text":
-            chars += _check_text(block, field)
+            chars += _check_text(block, where)
         else:
-            _check_source(block, field)
-    if chars > max_chars:
+            _check_source(block, where)
+    if max_chars is not None and chars > max_chars:
         raise InvalidInput(
-            f"The message has {chars:,} characters of text; at most {max_chars:,} are taken.",
-            field="message",
+            f"{'The message' if field == 'message' else field} has {chars:,} characters of text; at most "
+            f"{max_chars:,} are taken.",
+            field=field,
             max_chars=max_chars,
         )
-    return blocks
 
 
 def accepted_view(accepted: Accepted, submission: Submission) -> RunView:
@@ -160,7 +185,7 @@ def _check_text(block: ContentBlock, field: str) -> int:
     text = block.get("text")
     if not isinstance(text, str) or not text.strip():
         raise InvalidInput(f"{field} holds no text: a model refuses a message that is empty or blank.", field=field)
-    _check_fields(block, _FIELDS["text"], field)
+    check_fields(block, _FIELDS["text"], field)
     return len(text)
 
 
@@ -181,13 +206,17 @@ def _check_source(block: ContentBlock, field: str) -> None:
         )
     for missing in _missing(source, needed):
         raise InvalidInput(f"{field}.source lacks {missing!r}.", field=f"{field}.source.{missing}")
-    _check_fields(block, _FIELDS[str(kind)], field)
-    _check_fields(source, ("type", *needed), f"{field}.source")
+    check_fields(block, _FIELDS[str(kind)], field)
+    check_fields(source, ("type", *needed), f"{field}.source")
     _check_values(source, needed, str(kind), f"{field}.source")
 
 
-def _check_fields(given: Mapping[str, Any], known: Sequence[str], field: str) -> None:
-    """Refuse what the provider would refuse with every later request of the thread."""
+def check_fields(given: Mapping[str, Any], known: Sequence[str], field: str) -> None:
+    """Refuse what the provider would refuse with every later request of the thread.
+
+    Raises:
+        InvalidInput: The block has a field that is not `known`.
+    """
     for name in given:
         if name not in known:
             raise InvalidInput(

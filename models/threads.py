@@ -68,6 +68,7 @@ class Thread(Table, table=True):
     forked_from_thread_id: str | None = id_ref(null=True)
     forked_from_turn_id: str | None = id_ref(null=True)
     orchestration_id: str | None = id_ref(null=True, comment="The orchestration that one of its agents has it for")
+    imported_at: datetime | None = time(null=True, comment="When its first turns were imported from elsewhere")
     meta: dict[str, Any] = json(default="'{}'")
     created_at: datetime = time(now=True)
     updated_at: datetime = time(now=True)

@@ -29,7 +29,7 @@ class Turn(Table, table=True):
     id: str = pk()
     tenant_id: str = id_ref()
     thread_id: str = fk("threads.id")
-    run_id: str | None = id_ref(null=True, comment="Null for a compaction")
+    run_id: str | None = id_ref(null=True, comment="Null for a compaction and for an imported turn")
     parent_turn_id: str | None = id_ref(null=True, comment="In another thread where this thread was forked")
     depth: int = count(comment="Distance from the root")
     type: str = string(default="normal")

@@ -17,8 +17,8 @@ class UpkeepCursor(Table, table=True):
     __table_args__ = (Index(None, "work", "due_at"),)
 
     tenant_id: str = fk("tenants.id", primary=True)
-    work: str = string(primary=True, comment="backfill or threads")
-    target: str = id_ref(primary=True, comment="The agent whose threads; empty for the backfill")
+    work: str = string(primary=True, comment="backfill, imports or threads")
+    target: str = id_ref(primary=True, comment="The agent whose threads; the imported thread; empty for the backfill")
     variant: str = string(default="", comment="The embedding model that the pass uses")
     passed_at: datetime | None = time(null=True, comment="All rows up to here are done; null is from the beginning")
     passed_id: str | None = id_ref(null=True, comment="The last of them")

@@ -187,7 +187,7 @@ TurnRole = Literal["manager", "worker", "unified"]
 subagents. ``unified``: neither."""
 MessageKind = Literal["query", "response", "tool_results", "steering", "summary"]
 """What part of a turn a message is."""
-HeadMove = Literal["turn", "fork", "compaction", "retry"]
+HeadMove = Literal["turn", "fork", "compaction", "retry", "import"]
 """Why the head of a thread moved."""
 CompactionTrigger = Literal["context_limit", "overflow_recovery"]
 """Why a conversation was compacted: it came near the window, or the model said that it was over."""

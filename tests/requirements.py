@@ -234,6 +234,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "triggers.overlap": "While a run of an earlier occurrence is open, the next is skipped, queued, or cancels it.",
     "secrets.declared": "A value in a tool's field that is declared to hold secrets is redacted from the call on.",
     "requests.once": "A request with an Idempotency-Key that is repeated makes, starts or sends one thing.",
+    "threads.imported": "A conversation is imported as history: words at once, no usage, no effects unless asked for.",
+    "threads.imported-whole": "Messages that cannot be imported are refused together, with the index of the first one.",
     "unavailable.finds-out": "A submission whose commit is not confirmed is looked for, and answered with its run.",
     "unavailable.says-what": "An error about an unavailable database says whether anything may have been written.",
     "unavailable.written": "Once a request is committed, no later failure makes its answer an error.",

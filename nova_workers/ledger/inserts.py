@@ -74,7 +74,10 @@ class NewTurn(TypedDict):
     reasoning_tokens: NotRequired[str]
     cost_usd: NotRequired[str]
     context_tokens: NotRequired[str]
+    steps: NotRequired[str]
+    tool_call_count: NotRequired[str]
     stop_reason: NotRequired[str]
+    started_at: NotRequired[str]
     completed_at: NotRequired[str]
 
 
@@ -94,6 +97,7 @@ class NewMessage(TypedDict):
     event_id: NotRequired[str]
     used: NotRequired[str]
     context: NotRequired[str]
+    created_at: NotRequired[str]
 
 
 class NewUsage(TypedDict):

@@ -1,14 +1,14 @@
 """The backfill: indexes messages that search cannot find yet, by words and with a vector of the configured model.
 
 The effect does this for each run that ends. The backfill handles runs that ended while effects were off, those whose
-effects failed permanently and, after a change of the model, all runs.
+effects failed permanently, imported conversations and, after a change of the model, all runs.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Sequence
-from datetime import timedelta
+from collections.abc import Awaitable, Callable
+from datetime import datetime, timedelta
 from typing import Any, Final, cast
 
 import structlog
@@ -22,9 +22,8 @@ from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search import backfill as ledger
-from nova_workers.ledger.search.backfill import EndedRun
 from nova_workers.ledger.upkeep import cursors
-from nova_workers.ledger.upkeep.cursors import Cursor
+from nova_workers.ledger.upkeep.cursors import Cursor, Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.portions import Backfilled, PortionMaker
 from nova_workers.vocabulary import LIVE_QUEUES
@@ -39,6 +38,9 @@ _SETTLED: Final = timedelta(minutes=5)
 
 _IDLE: Final = timedelta(minutes=10)
 """A tenant with nothing left is checked again after this."""
+
+_IMPORT_IDLE: Final = timedelta(hours=6)
+"""An imported thread with nothing left is checked again after this, for a change of the model."""
 
 _PROVIDER_AWAY: Final = timedelta(minutes=1)
 _FAILED: Final = timedelta(minutes=10)
@@ -125,30 +127,20 @@ class Backfill:
         async with self._database.connection() as connection:
             await cursors.add_tenant_cursors(connection, variant=self._variant)
         while not await self._must_stop(until_s, done):
-            async with self._database.connection() as connection:
-                cursor = await cursors.take_cursor(
-                    connection, "backfill", lease=_LEASE, variant=self._variant, patience=_PATIENCE
-                )
+            cursor = await self._take("backfill") or await self._take("imports")
             if cursor is None or not await self._portion(cursor, until_s, done):
                 return
+
+    async def _take(self, work: Work) -> Cursor | None:
+        async with self._database.connection() as connection:
+            return await cursors.take_cursor(connection, work, lease=_LEASE, variant=self._variant, patience=_PATIENCE)
 
     async def _portion(self, cursor: Cursor, until_s: float, done: Backfilled) -> bool:
         """Do one portion of a tenant. Returns whether another one is worth trying now."""
         move = _Move(cursor)
+        make = self._make_imported if cursor.work == "imports" else self._make
         try:
-            async with self._database.connection() as connection:
-                runs = await ledger.ended_runs(
-                    connection,
-                    cursor.tenant_id,
-                    passed_at=cursor.passed_at,
-                    passed_id=cursor.passed_id,
-                    settled=_SETTLED,
-                    limit=_RUNS,
-                )
-            covered = [run for run in runs if run.covered]
-            if await self._maker.make(cursor.tenant_id, covered, done, lambda: self._must_stop(until_s, done)):
-                move.to(runs, more=len(runs) == _RUNS)
-                done.runs += len(runs)
+            await make(move, done, lambda: self._must_stop(until_s, done))
             return True
         except (Unavailable, ConfigurationError) as error:
             move.pause = _PROVIDER_AWAY
@@ -163,9 +155,42 @@ class Backfill:
             # Also when the worker stops, so that another continues at once and not after the lease.
             await asyncio.shield(self._release(move))
 
+    async def _make(self, move: _Move, done: Backfilled, must_stop: Callable[[], Awaitable[bool]]) -> None:
+        cursor = move.cursor
+        async with self._database.connection() as connection:
+            runs = await ledger.ended_runs(
+                connection,
+                cursor.tenant_id,
+                passed_at=cursor.passed_at,
+                passed_id=cursor.passed_id,
+                settled=_SETTLED,
+                limit=_RUNS,
+            )
+        covered = [run for run in runs if run.covered]
+        if await self._maker.make(cursor.tenant_id, covered, done, must_stop):
+            last = (runs[-1].ended_at, runs[-1].id) if runs else None
+            move.to(last, more=len(runs) == _RUNS, idle=_IDLE)
+            done.runs += len(runs)
+
+    async def _make_imported(self, move: _Move, done: Backfilled, must_stop: Callable[[], Awaitable[bool]]) -> None:
+        cursor = move.cursor
+        async with self._database.connection() as connection:
+            turn_ids = await ledger.imported_turns(
+                connection, cursor.tenant_id, cursor.target, passed_id=cursor.passed_id, limit=_RUNS
+            )
+        if turn_ids is None:
+            move.is_over = True
+        elif await self._maker.make_imported(cursor.tenant_id, cursor.target, turn_ids, done, must_stop):
+            last = (None, turn_ids[-1]) if turn_ids else None
+            move.to(last, more=len(turn_ids) == _RUNS, idle=_IMPORT_IDLE)
+            done.runs += len(turn_ids)
+
     async def _release(self, move: _Move) -> None:
         try:
             async with self._database.connection() as connection:
+                if move.is_over:
+                    await cursors.drop_cursor(connection, move.cursor)
+                    return
                 await cursors.move_cursor(
                     connection,
                     move.cursor,
@@ -220,10 +245,12 @@ class _Move:
         self.passed_id = cursor.passed_id
         self.behind = True
         self.pause = timedelta()
+        self.is_over = False
+        """Whether there is nothing left to walk: the cursor is dropped."""
 
-    def to(self, runs: Sequence[EndedRun], *, more: bool) -> None:
-        """Pass these runs."""
-        if runs:
-            self.passed_at, self.passed_id = runs[-1].ended_at, runs[-1].id
+    def to(self, last: tuple[datetime | None, str] | None, *, more: bool, idle: timedelta) -> None:
+        """Pass everything up to a position; None: there was nothing."""
+        if last is not None:
+            self.passed_at, self.passed_id = last
         self.behind = more
-        self.pause = timedelta() if more else _IDLE
+        self.pause = timedelta() if more else idle

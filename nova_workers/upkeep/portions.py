@@ -1,4 +1,4 @@
-"""What the backfill makes of one portion of runs: their words, and vectors of the model that is set now."""
+"""What the backfill makes of one portion of runs or imported turns: words, and vectors of the model that is set now."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import structlog
 from nova_workers.contracts.ports import Embedder
 from nova_workers.errors import InvalidInput, Unavailable
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.search.backfill import EndedRun, drop_other_models
+from nova_workers.ledger.search.backfill import EndedRun, drop_other_models, drop_other_models_of_turns
 from nova_workers.ledger.search.embeddings import (
     MAX_VECTOR_CHARS,
     MAX_WORD_CHARS,
@@ -19,6 +19,8 @@ from nova_workers.ledger.search.embeddings import (
     forget_deleted,
     save_embeddings,
     save_texts,
+    save_texts_of_turns,
+    texts_of_turns_to_embed,
     texts_to_embed,
 )
 
@@ -72,10 +74,60 @@ class PortionMaker:
             return True
         keys = await self._save_words([(tenant_id, str(run.run_id)) for run in runs], done)
         try:
-            return self._embedder is None or not keys or await self._embed(self._embedder, keys, done, must_stop)
+            return self._embedder is None or not keys or await self._make_vectors(self._embedder, keys, done, must_stop)
         finally:
             async with self._database.connection() as connection:
                 await forget_deleted(connection, [str(run.thread_id) for run in runs])
+
+    async def make_imported(
+        self,
+        tenant_id: str,
+        thread_id: str,
+        turn_ids: Sequence[str],
+        done: Backfilled,
+        must_stop: Callable[[], Awaitable[bool]],
+    ) -> bool:
+        """Make what imported turns of a thread lack, as `make` does.
+
+        Raises:
+            Unavailable: The database or the embedder does not answer.
+            ConfigurationError: The embedder is not what the settings say.
+        """
+        embedder = self._embedder
+        try:
+            async with self._database.connection() as connection:
+                done.words += await save_texts_of_turns(connection, tenant_id, turn_ids, max_chars=MAX_WORD_CHARS)
+            if embedder is None:
+                return True
+            async with self._database.connection() as connection:
+                texts = await texts_of_turns_to_embed(
+                    connection, tenant_id, turn_ids, model=embedder.model, max_chars=MAX_VECTOR_CHARS
+                )
+            if not await self._embed(embedder, texts, done, must_stop):
+                return False
+            async with self._database.connection() as connection:
+                done.dropped += await drop_other_models_of_turns(connection, tenant_id, turn_ids, model=embedder.model)
+            return True
+        finally:
+            async with self._database.connection() as connection:
+                await forget_deleted(connection, [thread_id])
+
+    async def _make_vectors(
+        self,
+        embedder: Embedder,
+        keys: Sequence[tuple[str, str]],
+        done: Backfilled,
+        must_stop: Callable[[], Awaitable[bool]],
+    ) -> bool:
+        async with self._database.connection() as connection:
+            texts = await texts_to_embed(connection, keys, model=embedder.model, max_chars=MAX_VECTOR_CHARS)
+        if not await self._embed(embedder, texts, done, must_stop):
+            return False
+        async with self._database.connection() as connection:
+            done.dropped += await drop_other_models(
+                connection, keys[0][0], [run for _, run in keys], model=embedder.model
+            )
+        return True
 
     async def _save_words(self, keys: Sequence[tuple[str, str]], done: Backfilled) -> list[tuple[str, str]]:
         """Index the words of runs, and return the runs that succeeded. A run that fails does not block the others."""
@@ -95,21 +147,15 @@ class PortionMaker:
     async def _embed(
         self,
         embedder: Embedder,
-        keys: Sequence[tuple[str, str]],
+        texts: Sequence[MessageText],
         done: Backfilled,
         must_stop: Callable[[], Awaitable[bool]],
     ) -> bool:
-        async with self._database.connection() as connection:
-            texts = await texts_to_embed(connection, keys, model=embedder.model, max_chars=MAX_VECTOR_CHARS)
         for start in range(0, len(texts), self._batch):
             # What was made stays made, so a portion that is begun again is shorter.
             if start and await must_stop():
                 return False
             await self._save(embedder, texts[start : start + self._batch], done)
-        async with self._database.connection() as connection:
-            done.dropped += await drop_other_models(
-                connection, keys[0][0], [run for _, run in keys], model=embedder.model
-            )
         return True
 
     async def _save(self, embedder: Embedder, texts: Sequence[MessageText], done: Backfilled) -> None:

@@ -1,5 +1,6 @@
 """``/v1/threads``: conversations."""
 
+import asyncio
 from typing import Annotated
 
 from fastapi import APIRouter, Query
@@ -10,6 +11,8 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdQuery, MediaQuery, ThreadIdPath, TurnIdPath
+from api.repeats import RepeatableRequest
+from api.routes.runs.past_messages import checked_messages, scaled_messages
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.forks import ForkTreeView
@@ -23,15 +26,28 @@ from nova_workers.contracts.http.wire import (
     ThreadView,
     TurnView,
 )
+from nova_workers.ledger.idempotency import RequestKey, name_made, take_key
 from nova_workers.ledger.runs import reads as run_reads
 from nova_workers.ledger.threads import lineage
 from nova_workers.ledger.threads import records as ledger
 from nova_workers.ledger.threads.forks import read_fork_tree
+from nova_workers.ledger.threads.importing import ImportedTurn, import_turns
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
+from nova_workers.threads.past import turns_of
 
-__all__ = ["router"]
+__all__ = ["IMPORT_PATH", "creation", "router"]
 
-router = APIRouter(prefix="/v1/threads", tags=["threads"], route_class=StrictRoute)
+IMPORT_PATH = "/v1/threads"
+
+
+class _ImportRoute(StrictRoute):
+    """A route that takes as many parts as `MAX_PAST_MESSAGES` messages with calls of tools have."""
+
+    max_parts = 250_000
+
+
+creation = APIRouter(prefix=IMPORT_PATH, tags=["threads"], route_class=_ImportRoute)
+router = APIRouter(prefix=IMPORT_PATH, tags=["threads"], route_class=StrictRoute)
 
 LabelQuery = Annotated[
     str | None, Query(min_length=1, max_length=200, pattern=r"^[^\x00]+$", description="The thread with this label.")
@@ -50,13 +66,44 @@ ForkedFromQuery = Annotated[
 ]
 
 
-@router.post("", status_code=201, responses=problems(404, 409, 410, body=True))
-async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State) -> ThreadView:
-    """Create an empty thread."""
-    async with state.services.database.connection() as connection:
-        return await ledger.create_thread(
-            connection, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
-        )
+@creation.post("", status_code=201, responses=problems(404, 409, 410, body=True))
+async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State, repeats: RepeatableRequest) -> ThreadView:
+    """Create a thread: empty, or with the `messages` of a conversation that took place elsewhere.
+
+    Messages are imported whole or not at all. They are history from then on: the next run continues from them. No run
+    is made for them, no usage is counted, and nothing follows but what `effects` names.
+    """
+    services = state.services
+    messages = await scaled_messages(body.messages)
+
+    def check() -> tuple[RequestKey | None, list[ImportedTurn]]:
+        said = checked_messages(messages, max_chars=services.settings.api.max_message_chars, now=services.clock.now())
+        return repeats.bound_to(body), turns_of(said)
+
+    # A long conversation takes some 0.1 s.
+    key, turns = await asyncio.to_thread(check) if messages else (repeats.bound_to(body), [])
+    if key is None and not turns:
+        async with services.database.connection() as connection:
+            return await ledger.create_thread(
+                connection, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
+            )
+
+    async def write() -> tuple[ThreadView, bool]:
+        async with services.database.transaction() as transaction:
+            earlier = await take_key(transaction, caller.tenant_id, key)
+            if earlier is not None:
+                return await ledger.get_thread(transaction, caller.tenant_id, earlier), True
+            thread = await ledger.create_thread(
+                transaction, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
+            )
+            await name_made(transaction, caller.tenant_id, key, thread.id)
+            if not turns:
+                return thread, False
+            embed = "embeddings" in body.effects
+            await import_turns(transaction, caller.tenant_id, thread.id, thread.agent_id, turns, embed=embed)
+            return await ledger.get_thread(transaction, caller.tenant_id, thread.id), False
+
+    return await repeats.once("the thread", write)
 
 
 @router.get("", responses=problems(400, 410, 422))

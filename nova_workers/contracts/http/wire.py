@@ -4,9 +4,9 @@ Other subjects have their own modules in this package; `bodies` has the common p
 """
 
 from datetime import datetime
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import ConfigDict, Field, StrictBool, StringConstraints, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.bodies import Body, Moment, Problem, View
@@ -20,6 +20,7 @@ __all__ = [
     "IDEMPOTENCY_KEY_PATTERN",
     "MAX_BATCH",
     "MAX_BULK_CANCEL",
+    "MAX_PAST_MESSAGES",
     "MAX_START_DAYS",
     "OPENING_CHARS",
     "AgentCreate",
@@ -33,6 +34,7 @@ __all__ = [
     "MessageView",
     "Metadata",
     "OnBusy",
+    "PastMessage",
     "RestoredContent",
     "RunBatch",
     "RunBatchItem",
@@ -58,6 +60,8 @@ MAX_START_DAYS = 366
 """How far ahead a run may start, in days."""
 MAX_BATCH = 100
 """Limit of messages in one request."""
+MAX_PAST_MESSAGES = 10_000
+"""Most messages of one import."""
 MAX_BULK_CANCEL = 1_000
 """Most runs that one request cancels."""
 OPENING_CHARS = 200
@@ -109,13 +113,51 @@ class AgentView(View):
     updated_at: datetime
 
 
+ImportEffect = Literal["embeddings"]
+"""Work after an import that is done only if it is asked for."""
+
+_OTHER_ROLES = {
+    "system": "leave it out: an agent's instructions are in its configuration",
+    "developer": "leave it out: an agent's instructions are in its configuration",
+    "tool": "send the result as a 'tool_result' block in a message of the role 'user'",
+    "function": "send the result as a 'tool_result' block in a message of the role 'user'",
+}
+
+
+def _known_role(role: object) -> object:
+    if isinstance(role, str) and role in _OTHER_ROLES:
+        raise ValueError(f"{role!r} is no role of a message; {_OTHER_ROLES[role]}")
+    return role
+
+
+class PastMessage(Body):
+    """A message of a conversation that took place elsewhere."""
+
+    role: Annotated[Literal["user", "assistant"], BeforeValidator(_known_role)]
+    content: (
+        Annotated[str, StringConstraints(min_length=1)]
+        | Annotated[list[ContentBlock], Field(min_length=1, max_length=200)]
+    )
+    """Text, or content blocks: of a user `text`, `image`, `document` and `tool_result`, of an assistant `text` and
+    `tool_use`."""
+    created_at: Moment | None = None
+    """When it was written; if omitted, when the message before it was."""
+
+
 class ThreadCreate(Body):
-    """A new, empty conversation."""
+    """A new conversation: empty, or with the messages of one that took place elsewhere."""
 
     agent_id: AgentId = "nova"
     title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     label: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     metadata: Metadata = Field(default_factory=dict[str, Any])
+    messages: Annotated[list[PastMessage], Field(max_length=MAX_PAST_MESSAGES)] = Field(
+        default_factory=list[PastMessage]
+    )
+    """Oldest first. Each tool call has its result in the message that follows."""
+    effects: Annotated[list[ImportEffect], Field(max_length=1)] = Field(default_factory=list[ImportEffect])
+    """What follows the import. `embeddings`: search by meaning finds the messages too. By default nothing follows, and
+    search finds them by their words."""
 
 
 class ThreadPatch(Body):
@@ -153,6 +195,8 @@ class ThreadView(View):
     forked_from_turn_id: str | None
     orchestration_id: str | None
     """The orchestration that one of its agents has it for."""
+    imported_at: datetime | None = None
+    """When it was imported with its first messages; null for a thread that began here."""
     metadata: dict[str, Any]
     created_at: datetime
     updated_at: datetime
@@ -396,6 +440,8 @@ class TurnView(View):
     parent_turn_id: str | None
     depth: int
     type: str
+    imported: bool = False
+    """It took place elsewhere: no run executed it, and its usage is unknown."""
     status: str
     agent_id: str
     agent_version: int | None

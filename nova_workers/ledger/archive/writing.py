@@ -12,7 +12,7 @@ from nova_workers.errors import Conflict, InvalidInput
 from nova_workers.ledger.archive.tables import KeptTable, Reference, references
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_effects
-from nova_workers.ledger.upkeep.cursors import reset_backfill
+from nova_workers.ledger.upkeep.cursors import add_import_cursors, reset_backfill
 
 __all__ = [
     "begin_import",
@@ -270,6 +270,7 @@ async def lock_skills(connection: Connection, tenant_id: str) -> list[str]:
 async def end_import(connection: Connection, tenant_id: str) -> bool:
     """Insert the effects of imported runs. Returns whether there are any."""
     await reset_backfill(connection, tenant_id)
+    await add_import_cursors(connection, tenant_id)
     return not (await connection.execute(_EFFECTS, tenant_id=tenant_id)).endswith(" 0")
 
 

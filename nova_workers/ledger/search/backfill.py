@@ -13,7 +13,15 @@ from datetime import datetime, timedelta
 from nova_workers.ledger.database import Connection
 from nova_workers.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 
-__all__ = ["ENDED", "EndedRun", "drop_other_models", "ended_runs", "live_work_waits"]
+__all__ = [
+    "ENDED",
+    "EndedRun",
+    "drop_other_models",
+    "drop_other_models_of_turns",
+    "ended_runs",
+    "imported_turns",
+    "live_work_waits",
+]
 
 # Runs that did not succeed are skipped, since the effect does not cover them. A run of a purged thread has only its
 # usage row left.
@@ -30,14 +38,31 @@ SELECT u.id, u.created_at, u.run_id, u.thread_id, COALESCE(r.status = 'succeeded
  ORDER BY u.created_at, u.id
 """
 
+# The turns of a thread that took place elsewhere, from the one that was passed. No row: the thread was deleted.
+_IMPORTED = """
+SELECT array(SELECT u.id FROM turns u
+              WHERE u.thread_id = t.id AND u.run_id IS NULL AND u.type = 'normal'
+                AND u.depth > COALESCE((SELECT p.depth FROM turns p WHERE p.id = :passed_id::text), -1)
+              ORDER BY u.depth
+              LIMIT :limit) AS turn_ids
+  FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.deleted_at IS NULL
+"""
+
+
 # Deletes a message's vectors of other models only after it has one of this model.
-_DROP_OTHERS = """
+def _drop_others(turns: str) -> str:
+    return f"""
 DELETE FROM embeddings e
  USING turns t, messages m
- WHERE t.run_id = ANY(:run_ids::text[]) AND t.tenant_id = :tenant_id
+ WHERE {turns} AND t.tenant_id = :tenant_id
    AND m.turn_id = t.id AND e.message_id = m.id AND e.model <> :model
    AND EXISTS (SELECT FROM embeddings made WHERE made.message_id = e.message_id AND made.model = :model)
 """
+
+
+_DROP_OTHERS = _drop_others("t.run_id = ANY(:run_ids::text[])")
+_DROP_OTHERS_OF_TURNS = _drop_others("t.id = ANY(:turn_ids::text[])")
 
 # Effects that have been due for longer than a doorbell takes.
 _WAITS = f"""
@@ -86,6 +111,23 @@ async def drop_other_models(connection: Connection, tenant_id: str, run_ids: Seq
     """Delete other models' vectors of messages that have one of `model`. Returns how many were deleted."""
     tag = await connection.execute(_DROP_OTHERS, tenant_id=tenant_id, run_ids=list(run_ids), model=model)
     return int(tag.rpartition(" ")[2])
+
+
+async def drop_other_models_of_turns(
+    connection: Connection, tenant_id: str, turn_ids: Sequence[str], *, model: str
+) -> int:
+    """Delete other models' vectors as `drop_other_models` does, of imported turns."""
+    tag = await connection.execute(_DROP_OTHERS_OF_TURNS, tenant_id=tenant_id, turn_ids=list(turn_ids), model=model)
+    return int(tag.rpartition(" ")[2])
+
+
+async def imported_turns(
+    connection: Connection, tenant_id: str, thread_id: str, *, passed_id: str | None, limit: int
+) -> list[str] | None:
+    """Return the next imported turns of a thread, oldest first; None if it was deleted."""
+    return await connection.fetchval(
+        _IMPORTED, tenant_id=tenant_id, thread_id=thread_id, passed_id=passed_id, limit=limit
+    )
 
 
 async def live_work_waits(connection: Connection, *, patience: timedelta) -> bool:

@@ -1,12 +1,12 @@
 """The search index of messages: their texts and vectors. Written by the embeddings effect, read by `messages`."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection
+from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
     "MAX_VECTOR_CHARS",
@@ -17,6 +17,8 @@ __all__ = [
     "forget_thread",
     "save_embeddings",
     "save_texts",
+    "save_texts_of_turns",
+    "texts_of_turns_to_embed",
     "texts_to_embed",
 ]
 
@@ -50,11 +52,20 @@ class EmbeddedMessage:
 # Indexes the user's messages and the final answer of each run's turn. Left out: text between tool calls and tool
 # results, which would crowd out the rest, and the standard prompt of a run on a task. The text stays inside the server.
 # Repeating the statement changes nothing.
-_SAVE_TEXTS = """
+_OF_RUNS = """
+unnest(:tenant_ids::text[], :run_ids::text[]) AS run(tenant_id, id)
+  JOIN turns t ON t.run_id = run.id AND t.tenant_id = run.tenant_id"""
+_OF_TURNS = """
+unnest(:turn_ids::text[]) AS turn(id)
+  JOIN turns t ON t.id = turn.id AND t.tenant_id = :tenant_id"""
+
+
+# Of imported turns, each answer that calls no tool: there is no final one where several follow each other.
+def _save_texts(turns: str) -> str:
+    return f"""
 WITH wanted AS (
     SELECT t.id AS turn_id, t.tenant_id, t.agent_id, t.thread_id, t.run_id
-      FROM unnest(:tenant_ids::text[], :run_ids::text[]) AS run(tenant_id, id)
-      JOIN turns t ON t.run_id = run.id AND t.tenant_id = run.tenant_id
+      FROM {turns}
       JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
 ), candidates AS (
     SELECT m.id, w.tenant_id, w.agent_id, w.thread_id, m.role, m.content, m.created_at
@@ -67,6 +78,7 @@ WITH wanted AS (
                     WHERE last.turn_id = w.turn_id AND last.kind = 'response'
                     ORDER BY last.seq DESC
                     LIMIT 1)
+        OR (w.run_id IS NULL AND m.kind = 'response' AND NOT m.content @> '[{{"type": "tool_use"}}]')
 ), texts AS (
     SELECT c.id, c.tenant_id, c.agent_id, c.thread_id, c.role, c.created_at,
            left(btrim((SELECT string_agg(block->>'text', E'\\n')
@@ -80,16 +92,25 @@ SELECT id, tenant_id, agent_id, thread_id, role, text, created_at FROM texts WHE
 ON CONFLICT (message_id) DO NOTHING
 """
 
+
+_SAVE_TEXTS = _save_texts(_OF_RUNS)
+_SAVE_TEXTS_OF_TURNS = _save_texts(_OF_TURNS)
+
+
 # Texts without a vector of the model, so that a retry does only what is left.
-_TEXTS_TO_EMBED = """
+def _texts_to_embed(turns: str) -> str:
+    return f"""
 SELECT x.message_id, x.tenant_id, x.agent_id, x.thread_id, x.said_at, left(x.content, :max_chars) AS text
-  FROM unnest(:tenant_ids::text[], :run_ids::text[]) AS run(tenant_id, id)
-  JOIN turns t ON t.run_id = run.id AND t.tenant_id = run.tenant_id
+  FROM {turns}
   JOIN messages m ON m.turn_id = t.id
   JOIN message_texts x ON x.message_id = m.id
  WHERE NOT EXISTS (SELECT FROM embeddings e WHERE e.message_id = x.message_id AND e.model = :model)
  ORDER BY x.message_id
 """
+
+
+_TEXTS_TO_EMBED = _texts_to_embed(_OF_RUNS)
+_TEXTS_OF_TURNS_TO_EMBED = _texts_to_embed(_OF_TURNS)
 
 # One statement for a batch. The vectors are sent as one flat array of 32-bit floats, `dimensions` each, which the
 # driver encodes in binary: text would cost ten times the CPU and bytes. An existing vector is kept.
@@ -136,6 +157,16 @@ async def save_texts(connection: Connection, runs: Sequence[tuple[str, str]], *,
     return int(tag.rpartition(" ")[2])
 
 
+async def save_texts_of_turns(
+    connection: Connection, tenant_id: str, turn_ids: Sequence[str], *, max_chars: int
+) -> int:
+    """Index the messages of imported turns by words, as `save_texts` does, and return how many."""
+    tag = await connection.execute(
+        _SAVE_TEXTS_OF_TURNS, tenant_id=tenant_id, turn_ids=list(turn_ids), max_chars=max_chars
+    )
+    return int(tag.rpartition(" ")[2])
+
+
 async def texts_to_embed(
     connection: Connection, runs: Sequence[tuple[str, str]], *, model: str, max_chars: int
 ) -> list[MessageText]:
@@ -154,6 +185,20 @@ async def texts_to_embed(
         model=model,
         max_chars=max_chars,
     )
+    return _texts(rows)
+
+
+async def texts_of_turns_to_embed(
+    connection: Connection, tenant_id: str, turn_ids: Sequence[str], *, model: str, max_chars: int
+) -> list[MessageText]:
+    """Return the indexed texts of imported turns without a vector of this model."""
+    rows = await connection.fetch(
+        _TEXTS_OF_TURNS_TO_EMBED, tenant_id=tenant_id, turn_ids=list(turn_ids), model=model, max_chars=max_chars
+    )
+    return _texts(rows)
+
+
+def _texts(rows: Iterable[Row]) -> list[MessageText]:
     return [
         MessageText(
             tenant_id=row["tenant_id"],

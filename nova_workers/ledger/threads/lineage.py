@@ -189,6 +189,7 @@ def _turn(row: Row) -> TurnView:
         parent_turn_id=row["parent_turn_id"],
         depth=row["depth"],
         type=row["type"],
+        imported=row["run_id"] is None and row["type"] == "normal",
         status=row["status"],
         agent_id=row["agent_id"],
         agent_version=row["agent_version"],

@@ -19,17 +19,21 @@ from nova_workers.ledger.workspace.former_ids import refuse_former_id
 __all__ = ["OPENING", "create_thread", "delete_thread", "fork_thread", "get_thread", "list_threads", "patch_thread"]
 
 OPENING = f"""
-CASE WHEN t.title IS NULL
+CASE WHEN t.title IS NULL AND t.imported_at IS NULL
      THEN (SELECT left(jsonb_path_query_first(r.content, '$[*] ? (@.type == "text").text') #>> '{{}}', {OPENING_CHARS})
              FROM runs r WHERE r.thread_id = t.id ORDER BY r.seq LIMIT 1)
+     WHEN t.title IS NULL
+     THEN (SELECT left(jsonb_path_query_first(m.content, '$[*] ? (@.type == "text").text') #>> '{{}}', {OPENING_CHARS})
+             FROM turns v JOIN messages m ON m.turn_id = v.id AND m.seq = 0
+            WHERE v.thread_id = t.id ORDER BY v.depth LIMIT 1)
  END
 """
-"""The beginning of the first message of a thread ``t`` without a title. To read it Postgres unpacks the message, which
-may have megabytes."""
+"""The beginning of the first message of a thread ``t`` without a title, of its first run or of its first imported turn.
+To read it Postgres unpacks the message, which may have megabytes."""
 
 _COLUMNS = f"""
 t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
-t.forked_from_turn_id, t.orchestration_id, t.meta, t.created_at, t.updated_at,
+t.forked_from_turn_id, t.orchestration_id, t.imported_at, t.meta, t.created_at, t.updated_at,
 {OPENING} AS opening,
 ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
@@ -315,6 +319,7 @@ def _view(row: Row) -> ThreadView:
         forked_from_thread_id=row["forked_from_thread_id"],
         forked_from_turn_id=row["forked_from_turn_id"],
         orchestration_id=row["orchestration_id"],
+        imported_at=row["imported_at"],
         metadata=row["meta"],
         created_at=row["created_at"],
         updated_at=row["updated_at"],

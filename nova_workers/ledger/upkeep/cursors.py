@@ -17,6 +17,8 @@ __all__ = [
     "Cursor",
     "Work",
     "add_agent_cursors",
+    "add_import_cursor",
+    "add_import_cursors",
     "add_tenant_cursors",
     "drop_cursor",
     "move_cursor",
@@ -25,7 +27,7 @@ __all__ = [
     "tenants_behind",
 ]
 
-Work = Literal["backfill", "threads"]
+Work = Literal["backfill", "imports", "threads"]
 
 _MANY = 1_000
 """Most new cursors of one statement; the next tick makes more."""
@@ -48,6 +50,16 @@ SELECT a.tenant_id, 'threads', a.id
    AND NOT EXISTS (SELECT FROM upkeep_cursors c
                     WHERE c.tenant_id = a.tenant_id AND c.work = 'threads' AND c.target = a.id)
  LIMIT :limit
+ON CONFLICT DO NOTHING
+"""
+
+# It was not worked on yet, so a worker of any embedding model takes it at once.
+_ADD_IMPORTS = """
+INSERT INTO upkeep_cursors (tenant_id, work, target, worked_at)
+SELECT t.tenant_id, 'imports', t.id, '-infinity'
+  FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.imported_at IS NOT NULL AND t.deleted_at IS NULL
+   AND (:thread_id::text IS NULL OR t.id = :thread_id)
 ON CONFLICT DO NOTHING
 """
 
@@ -106,7 +118,7 @@ class Cursor:
     """A leased cursor.
 
     Attributes:
-        target: Id of an agent, or empty.
+        target: Id of an agent or of an imported thread, or empty.
         passed_at: All rows up to this moment and `passed_id` are done; None: none are.
         held_until: End of the lease. It also distinguishes this holder from the next.
     """
@@ -127,6 +139,16 @@ async def add_tenant_cursors(connection: Connection, *, variant: str) -> None:
 async def add_agent_cursors(connection: Connection) -> None:
     """Add a cursor for each agent with a retention policy and without one."""
     await connection.execute(_ADD_AGENTS, limit=_MANY)
+
+
+async def add_import_cursor(transaction: Connection, tenant_id: str, thread_id: str) -> None:
+    """Add the cursor that makes vectors of an imported thread."""
+    await transaction.execute(_ADD_IMPORTS, tenant_id=tenant_id, thread_id=thread_id)
+
+
+async def add_import_cursors(transaction: Connection, tenant_id: str) -> None:
+    """Add the cursors of all threads of a tenant that were imported with messages."""
+    await transaction.execute(_ADD_IMPORTS, tenant_id=tenant_id, thread_id=None)
 
 
 async def take_cursor(

@@ -1,12 +1,14 @@
 """An undisturbed turn of every engine."""
 
 import asyncio
+import json
 
 import pytest
 
 from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import EngineCallbacks, TrustLevel
-from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, assert_valid
+from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, WireStage, assert_valid
+from tests.requirements import proves
 
 
 async def test_an_answer_streams_and_ends_the_turn(stage: Stage, recorder: TurnRecorder) -> None:
@@ -216,3 +218,26 @@ async def test_a_session_that_cannot_be_resumed_becomes_a_new_conversation(stage
     result = await stage.engine.run("hi", stage.options([Answer("hello")]), "sandbox", session_id="gone")
     assert result.text == "hello"
     assert result.session_id != "gone"
+
+
+@proves("threads.imported")
+async def test_a_conversation_from_elsewhere_continues(stage: Stage, recorder: TurnRecorder) -> None:
+    call = {"type": "tool_use", "id": "call-1_x", "name": "look_elsewhere", "input": {"at": [1]}}
+    failed = {"type": "tool_result", "tool_use_id": "call-1_x", "content": "", "is_error": True}
+    history = (
+        Message("user", (text_block("badger"),)),
+        Message("user", (text_block("otter"),)),
+        Message("assistant", (text_block("lynx"), call)),
+        Message("user", (failed,)),
+        Message("user", (text_block("marten"),)),
+        Message("assistant", (text_block("stoat"),)),
+        Message("assistant", (text_block("weasel"),)),
+    )
+    options = stage.options([Answer("Fine")], history=history)
+    result = await stage.engine.run("and now?", options, "sandbox", callbacks=recorder.callbacks())
+    assert (result.text, result.error) == ("Fine", None)
+    if isinstance(stage, WireStage):
+        sent = json.dumps(stage.server.requests[-1])
+        places = [sent.find(word) for word in ("badger", "otter", "lynx", "marten", "stoat", "weasel", "and now?")]
+        assert places == sorted(places)
+        assert places[0] > 0

@@ -56,6 +56,11 @@ async def _task(_: Api) -> tuple[str, dict[str, object] | None, str]:
     return "/v1/tasks", {"title": "Sort the mail"}, "SELECT count(*) FROM tasks"
 
 
+async def _thread(_: Api) -> tuple[str, dict[str, object] | None, str]:
+    messages = [{"role": "user", "content": "Hello"}, {"role": "assistant", "content": "Hi"}]
+    return "/v1/threads", {"messages": messages}, "SELECT count(*) FROM threads"
+
+
 async def _prompt(api: Api) -> tuple[str, dict[str, object] | None, str]:
     orchestration_id = await _new_orchestration(api)
     path = f"/v1/orchestrations/{orchestration_id}/agents/oag/prompt"
@@ -70,6 +75,7 @@ _KINDS = {
     "a firing": _fire,
     "a trigger": _trigger,
     "a task": _task,
+    "an imported thread": _thread,
     "a message to an agent": _prompt,
     "an orchestration": _orchestration,
 }

@@ -45,6 +45,25 @@ async def test_a_first_message_by_a_plain_form_begins_a_conversation(
     assert "Hello &lt;b&gt;you&lt;/b&gt;" in (await browser.get("/chat")).text
 
 
+@proves("threads.imported")
+async def test_an_imported_conversation_is_shown_and_continued(
+    console: Console, browser: httpx2.AsyncClient, worker: ManualWorker
+) -> None:
+    call = {"type": "tool_use", "id": "c1", "name": "find_it", "input": {}}
+    messages = [
+        {"role": "user", "content": "Where is it?"},
+        {"role": "assistant", "content": [call]},
+        {"role": "user", "content": [{"type": "tool_result", "tool_use_id": "c1", "content": "up"}]},
+        {"role": "assistant", "content": "In the attic."},
+    ]
+    thread = await console.api.thread(messages=messages)
+    assert "Where is it?" in (await browser.get("/chat")).text
+    await _said(console, worker, 1, thread)
+    page = (await browser.get(f"/chat/{thread}")).text
+    for text in ("Where is it?", "find_it", "In the attic.", "imported", "question 0.", "answer 0."):
+        assert text in page
+
+
 async def test_a_form_that_is_sent_twice_is_one_message(console: Console, browser: httpx2.AsyncClient) -> None:
     thread = await console.api.thread()
     for _ in range(2):

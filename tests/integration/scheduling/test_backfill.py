@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Sequence
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import orjson
@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 
 from nova_workers.clock import SystemClock
 from nova_workers.config import EffectSettings
+from nova_workers.contracts.content import text_block
 from nova_workers.contracts.ports import Embedder
 from nova_workers.effects.embeddings import EmbeddingEffect
 from nova_workers.effects.provider import Vector
@@ -22,9 +23,11 @@ from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.ledger.search import backfill as ledger
+from nova_workers.ledger.threads.importing import import_turns
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.ledger.upkeep import cursors as upkeep_cursors
 from nova_workers.observability.metrics import Metrics
+from nova_workers.threads.past import SaidMessage, turns_of
 from nova_workers.upkeep.backfill import Backfill
 from tests.integration.effects.ledger import seed_run, seed_thread
 from tests.integration.history.past_conversations import PastConversations
@@ -114,6 +117,33 @@ async def test_after_a_change_of_the_model_every_vector_is_replaced(
     done = await new.tick()
     assert (done.vectors, done.dropped, done.words) == (6, 6, 0)
     assert (await harness.vectors("new"), await harness.vectors("old")) == (6, 0)
+
+
+@proves("backfill.finds", "backfill.model", "threads.imported")
+async def test_an_imported_conversation_gets_vectors_if_they_are_asked_for(harness: BackfillHarness) -> None:
+    said = [SaidMessage("user", [text_block(f"question {at}")], datetime(2024, 3, 1, tzinfo=UTC)) for at in range(120)]
+    for embed in (False, True):
+        tenant_id, thread_id = await harness.thread()
+        async with harness.database.transaction() as transaction:
+            await import_turns(transaction, tenant_id, thread_id, "nova", turns_of(said), embed=embed)
+    assert (await harness.backfill(SeededEmbeddings(model="old")).tick()).vectors == 120
+    # An archive has neither words nor vectors.
+    await harness.database.execute("DELETE FROM embeddings WHERE thread_id = :id", id=thread_id)
+    await harness.database.execute("DELETE FROM message_texts WHERE thread_id = :id", id=thread_id)
+    await harness.database.execute("DELETE FROM upkeep_cursors WHERE work = 'imports'")
+    async with harness.database.transaction() as transaction:
+        await upkeep_cursors.add_import_cursors(transaction, tenant_id)
+    done = await harness.backfill(SeededEmbeddings(model="old")).tick()
+    assert (done.vectors, done.words) == (240, 120)
+    await harness.left_alone()
+    done = await harness.backfill(SeededEmbeddings(dimensions=8, model="new")).tick()
+    assert (done.vectors, done.dropped, done.words) == (240, 240, 0)
+    async with harness.database.transaction() as transaction:
+        await delete_thread(transaction, tenant_id, thread_id)
+    await harness.all_due()
+    await harness.backfill(SeededEmbeddings(dimensions=8, model="new")).tick()
+    assert await count(harness.database, "upkeep_cursors", "work = 'imports'") == 1
+    assert await harness.vectors("new") == 120
 
 
 @proves("backfill.model")
