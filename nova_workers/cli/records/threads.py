@@ -1,6 +1,9 @@
-"""`nova threads`: list, read, fork, restore and delete conversations."""
+"""`nova threads`: list, read, import, fork, restore and delete conversations."""
 
 import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Annotated, Any
 
 import typer
@@ -10,13 +13,16 @@ from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.client import iterate
 from nova_workers.contracts.content import ContentBlock
-from nova_workers.contracts.http.wire import MessageView, ThreadFork, ThreadPatch, ThreadView
+from nova_workers.contracts.http.wire import MessageView, ThreadCreate, ThreadFork, ThreadPatch, ThreadView
 from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 
 app = typer.Typer(
-    no_args_is_help=True, add_completion=False, rich_markup_mode=None, help="List, read, fork and delete conversations."
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode=None,
+    help="List, read, import, fork and delete conversations.",
 )
 
 ThreadArgument = Annotated[str, typer.Argument(help="The thread's id.")]
@@ -101,6 +107,64 @@ async def rename(
     _show(session, await session.client.threads.patch(thread, build(ThreadPatch, given)))
 
 
+@remote(app, "import")
+async def import_thread(
+    session: Session,
+    file: Annotated[Path, typer.Argument(help="JSON, or JSON lines; `-` reads standard input.")],
+    agent: Annotated[str | None, typer.Option(help="The agent that continues it. Default: nova.")] = None,
+    title: TitleOption = None,
+    label: LabelOption = None,
+    embeddings: Annotated[bool, typer.Option("--embeddings", help="Search by meaning finds it too.")] = False,
+    idempotency_key: Annotated[
+        str | None, typer.Option(help="Names this import for 24 hours: repeating it returns the same thread.")
+    ] = None,
+) -> None:
+    """Create a thread with the messages of a conversation that took place elsewhere.
+
+    The file has one message a line, a list of messages, or the body of `POST /v1/threads`. A message is an object with
+    `role`, `content` and perhaps `created_at`.
+    """
+    given = _read_conversation(file)
+    options = {"agent_id": agent, "title": title, "label": label, "effects": ["embeddings"] if embeddings else None}
+    body = build(ThreadCreate, given | {name: value for name, value in options.items() if value is not None})
+    if not body.messages:
+        raise InvalidInput(f"{str(file)!r} has no messages.", field="file")
+    _show(session, await session.client.threads.create(body, idempotency_key=idempotency_key))
+
+
+def _read_conversation(file: Path) -> dict[str, Any]:
+    """Return the body that a file has, or the messages in it.
+
+    Raises:
+        InvalidInput: The file cannot be read, or is neither JSON nor JSON lines; names the line.
+    """
+    try:
+        text = sys.stdin.read() if str(file) == "-" else file.read_text("utf-8")
+    except (OSError, UnicodeDecodeError) as error:
+        raise InvalidInput(f"{str(file)!r} cannot be read: {error}", field="file") from error
+    try:
+        found = json.loads(text)
+    except ValueError:
+        return {"messages": list(_read_lines(file, text))}
+    if isinstance(found, dict) and "messages" in found:
+        return found
+    return {"messages": found if isinstance(found, list) else [found]}
+
+
+def _read_lines(file: Path, text: str) -> Iterator[Any]:
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip():
+            continue
+        try:
+            yield json.loads(line)
+        except ValueError as error:
+            raise InvalidInput(
+                f"Line {number} of {str(file)!r} is no JSON: {error}. Write the whole file as JSON, or one message a "
+                "line.",
+                field="file",
+            ) from error
+
+
 @remote(app, "fork")
 async def fork(
     session: Session,
@@ -163,6 +227,7 @@ def _show_facts(session: Session, thread: ThreadView) -> None:
             ("waiting for", thread.waiting_for or ""),
             ("forked from", origin),
             ("orchestration", thread.orchestration_id or ""),
+            ("imported", "" if thread.imported_at is None else stamp(thread.imported_at)),
             ("metadata", json.dumps(thread.metadata) if thread.metadata else ""),
             ("created", stamp(thread.created_at)),
         )

@@ -58,8 +58,13 @@ from nova_workers.contracts.http.wire import (
     TurnView,
 )
 from nova_workers.errors import Unavailable
+from nova_workers.ids import new_id
 
 __all__ = ["Agents", "Fleet", "Keys", "Leases", "SyncNovaClient", "Threads"]
+
+
+_IMPORT_S = 120.0
+"""For the answer to an import of messages."""
 
 
 class _Readiness(BaseModel):
@@ -197,9 +202,22 @@ class Threads:
         """Return a thread."""
         return self._transport.fetch(ThreadView, "GET", f"/v1/threads/{thread_id}")
 
-    def create(self, thread: ThreadCreate) -> ThreadView:
-        """Create an empty thread."""
-        return self._transport.fetch(ThreadView, "POST", "/v1/threads", body=thread)
+    def create(self, thread: ThreadCreate, *, idempotency_key: str | None = None) -> ThreadView:
+        """Create a thread: empty, or with the messages of a conversation that took place elsewhere.
+
+        Args:
+            thread: The thread.
+            idempotency_key: Identifies this request; repeating it returns the first thread. One is generated if it is
+                omitted.
+        """
+        return self._transport.fetch(
+            ThreadView,
+            "POST",
+            "/v1/threads",
+            body=thread,
+            headers={"Idempotency-Key": idempotency_key or new_id("evt")},
+            timeout_s=_IMPORT_S if thread.messages else None,
+        )
 
     def patch(self, thread_id: str, change: ThreadPatch) -> ThreadView:
         """Change the fields that `change` sets."""

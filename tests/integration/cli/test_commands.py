@@ -13,6 +13,7 @@ import pytest
 from nova_workers.cli import command
 from nova_workers.cli.terminal.output import Output
 from nova_workers.contracts.http.keys import Scope
+from tests.requirements import proves
 from tests.support.processes.command_line import Nova, wait_for
 from tests.support.processes.fleet import Fleet
 
@@ -345,6 +346,30 @@ def test_threads_are_renamed_forked_and_deleted(nova: Nova) -> None:
     gone = nova("threads", "show", thread)
     assert gone.code == 1
     assert thread in gone.err
+
+
+@proves("threads.imported")
+def test_a_conversation_is_imported_from_a_file_and_continued(nova: Nova, tmp_path: Path) -> None:
+    lines = [{"role": "user", "content": "Where is it?"}, {"role": "assistant", "content": "In the attic."}]
+    file = tmp_path / "talk.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    made = nova.good("threads", "import", str(file), "--title", "Attic", "--json").json
+    assert (made["title"], made["turn_count"]) == ("Attic", 1)
+    whole = tmp_path / "talk.json"
+    whole.write_text(json.dumps({"messages": lines, "agent_id": "nova"}))
+    key = ("--idempotency-key", "import-1")
+    again = [nova.good("threads", "import", str(whole), *key, "--json").json["id"] for _ in range(2)]
+    assert again[0] == again[1]
+    piped = nova.good("threads", "import", "-", "--label", "piped", "--json", stdin=json.dumps(lines)).json
+    assert piped["label"] == "piped"
+    nova.good("send", "Thanks", "--thread", made["id"], "--wait")
+    assert "In the attic." in nova.good("threads", "show", made["id"]).out
+    file.write_text('{"role": "user", "content": "x"}\n{"role": "system", "content": "x"}\n')
+    refused = nova("threads", "import", str(file))
+    assert refused.code == 1
+    assert "messages.1.role" in refused.err
+    file.write_text('{"role": "user", "content": "x"}\nnot JSON\n')
+    assert "Line 2" in nova("threads", "import", str(file)).err
 
 
 def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova, tmp_path: Path) -> None:
