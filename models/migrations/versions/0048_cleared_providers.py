@@ -4,7 +4,7 @@ from alembic import op
 
 from models.rights.audit import record_clearings
 
-revision = "0052"
+revision = "0048"
 down_revision = "0047"
 branch_labels = None
 depends_on = None
