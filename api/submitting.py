@@ -292,5 +292,14 @@ def hash_of(path: str, body: Body | None) -> bytes:
     An item of a batch has the hash of the same single message.
     """
     given = {} if body is None else body.model_dump(exclude_defaults=True, exclude={"idempotency_key"})
-    canonical = orjson.dumps(given, option=orjson.OPT_SORT_KEYS)
+    if isinstance(body, StatelessRunCreate) and body.agent_id == _DEFAULT_AGENT and body.thread_id is None:
+        # The agent of a message that names no thread.
+        del given["agent_id"]
+    canonical = orjson.dumps(given, _spelling, orjson.OPT_SORT_KEYS | orjson.OPT_PASSTHROUGH_DATETIME)
     return hashlib.sha256(path.encode() + b"\0" + canonical).digest()
+
+
+def _spelling(value: object) -> object:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC).isoformat()
+    raise TypeError(f"{type(value).__name__} is in no body")
