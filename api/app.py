@@ -8,6 +8,7 @@ import structlog
 from fastapi import FastAPI
 from redis.exceptions import RedisError
 from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.activity_cache import ActivityCache
@@ -73,6 +74,15 @@ _log = structlog.get_logger(__name__)
 
 _NO_TENANT = "ten_none"
 _WATCH_EVERY_S = 2.0
+_EXPOSED_HEADERS = (
+    "ETag",
+    "Idempotent-Replayed",
+    "Location",
+    "Nova-Interrupted-Run-Id",
+    "Preference-Applied",
+    "Retry-After",
+)
+"""Which scripts of other origins may read."""
 _STREAMED = frozenset({archive.IMPORT_PATH})
 _DESCRIPTION = """
 Send messages to AI agents, follow what they do, and read what they did. What was accepted with 202 is in the ledger:
@@ -152,6 +162,7 @@ def build_app(settings: Settings) -> FastAPI:
         middleware=[
             *_believing(settings.api.trusted_proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
+            *_cross_origin(settings.api.cors_origins),
             Middleware(UnhandledErrors),
             Middleware(
                 RequestGuard,
@@ -187,6 +198,21 @@ def build_app(settings: Settings) -> FastAPI:
     install_order_refusals(app)
     install_openapi(app)
     return app
+
+
+def _cross_origin(origins: Sequence[str]) -> list[Middleware]:
+    """Return what lets scripts of web pages of these origins call the API. Keys are headers, so no cookie is sent."""
+    if not origins:
+        return []
+    return [
+        Middleware(
+            CORSMiddleware,
+            allow_origins=list(origins),
+            allow_methods=("DELETE", "GET", "PATCH", "POST", "PUT"),
+            allow_headers=["*"],
+            expose_headers=_EXPOSED_HEADERS,
+        )
+    ]
 
 
 def _believing(proxies: Sequence[str]) -> list[Middleware]:

@@ -6,6 +6,7 @@ from base64 import b64decode
 from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated, Literal
+from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
@@ -70,6 +71,15 @@ def _networks(addresses: tuple[str, ...]) -> tuple[str, ...]:
     return addresses
 
 
+def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
+    for origin in origins:
+        parts = urlsplit(origin)
+        whole = f"{parts.scheme}://{parts.netloc}"
+        if origin != "*" and (parts.scheme not in {"http", "https"} or not parts.netloc or origin != whole):
+            raise ValueError(f"{origin!r} is no origin, as 'https://app.example.com' and 'http://localhost:3000' are")
+    return origins
+
+
 class Section(BaseModel):
     """Base of a part of the settings. Unknown names are an error."""
 
@@ -96,6 +106,8 @@ class ApiSettings(Section):
     """A revoked key stops working after at most this long."""
     trusted_proxies: Annotated[tuple[str, ...], AfterValidator(_networks)] = ()
     """Addresses and networks of proxies whose X-Forwarded-For is believed. By default none: any client may write it."""
+    cors_origins: Annotated[tuple[str, ...], AfterValidator(_origins)] = ()
+    """Origins of web pages whose scripts may call the API with a key; ``*`` is any. By default none."""
     requests_per_s_per_key: Count = 500
     """By one process, over 10 s."""
     requests_per_s_per_address: Count = 1_000
