@@ -9,6 +9,7 @@ from fastapi import Depends, Request, Response
 from redis.exceptions import RedisError
 
 from api.auth import Caller, SubmittingCaller
+from api.client_gone import CLIENT_GONE, until_gone
 from api.state import ApiState, state_of
 from api.streaming.ended_views import ended_view
 from api.streaming.following import Ending, Target
@@ -26,19 +27,14 @@ from nova_workers.streams.wire import LiveEvent
 from nova_workers.vocabulary import ENDED_RUNS
 
 __all__ = [
-    "CLIENT_GONE",
     "Acceptance",
     "MessageAcceptance",
     "answer_at_end",
     "longest_wait_s",
     "open_stream",
-    "until_gone",
 ]
 
 _log = structlog.get_logger(__name__)
-
-CLIENT_GONE = 499
-"""The status of a request whose client has disconnected."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +73,9 @@ class MessageAcceptance:
             if accepted.run_id == run_id:
                 before = accepted_view(accepted, submission)
                 try:
-                    ending = await end.outcome(until_gone(self.request), timeout_s=longest_wait_s(state, timeout_s))
+                    ending = await end.outcome(
+                        until_gone(self.request.receive), timeout_s=longest_wait_s(state, timeout_s)
+                    )
                     return await _answer_after(state, self.caller, before, ending, final=end.final, headers=headers)
                 except (Unavailable, RedisError) as error:
                     # It is accepted, whatever happens later.
@@ -160,7 +158,7 @@ async def answer_at_end(
         return _answer(found, _status_of(found), headers)
     after_attempt = found.attempt - (found.status == "running")
     with state.follower.expect_end(run_id, had_events=found.attempt > 0, after_attempt=after_attempt) as end:
-        ending = await end.outcome(until_gone(request), timeout_s=longest_wait_s(state, timeout_s))
+        ending = await end.outcome(until_gone(request.receive), timeout_s=longest_wait_s(state, timeout_s))
     return await _answer_after(state, caller, found, ending, final=end.final, headers=headers)
 
 
@@ -208,12 +206,6 @@ def open_stream(
 async def _view(state: ApiState, caller: Caller, run_id: str) -> RunView:
     async with state.services.database.connection() as connection:
         return await get_run(connection, caller.tenant_id, run_id)
-
-
-async def until_gone(request: Request) -> None:
-    """Return once the client has disconnected."""
-    while (await request.receive())["type"] != "http.disconnect":
-        pass
 
 
 def _fresh(accepted: Accepted) -> RunState:

@@ -10,13 +10,11 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from api.client_gone import CLIENT_GONE
 from api.errors import BodyTooLarge, problem_response, unexpected_problem
 from nova_workers.ledger.write_record import start_record
 
-__all__ = ["CLIENT_LEFT", "BodyLimit", "UnhandledErrors", "header_of"]
-
-CLIENT_LEFT: Final = 499
-"""The status, only in logs and metrics, of a request whose client disconnected before the response, as in nginx."""
+__all__ = ["BodyLimit", "UnhandledErrors", "header_of"]
 
 _log = structlog.get_logger(__name__)
 
@@ -35,7 +33,7 @@ class UnhandledErrors:
     """Catches unhandled exceptions: logs the traceback and responds 500 with its trace id.
 
     A client that disconnects while sending its body is not a server failure: it is logged in one line and counted as
-    `CLIENT_LEFT`, which is never sent.
+    `CLIENT_GONE`, which is never sent.
 
     Here the record begins of what a request may have written, which a failed one is answered by.
 
@@ -68,7 +66,7 @@ class UnhandledErrors:
         except ClientDisconnect:
             _log.info("http_request.client_left", path=scope["path"])
             if not started:
-                await Response(status_code=CLIENT_LEFT)(scope, receive, guarded_send)
+                await Response(status_code=CLIENT_GONE)(scope, receive, guarded_send)
         except Exception:
             trace_id = _trace_id()
             _log.exception("http_request.failed", path=scope["path"], error_id=trace_id)

@@ -1,15 +1,32 @@
-"""Errors in the OpenAPI document: every one is a `Problem` in ``application/problem+json``."""
+"""What FastAPI does not write into the OpenAPI document by itself.
+
+Errors: every one is a `Problem` in ``application/problem+json``. Ids of operations: the names of the routes, so that
+generated clients have methods such as ``create_run``. Streams: the schema of each event, or of each line.
+"""
 
 from collections.abc import Mapping
 from typing import Any
 
 from fastapi import FastAPI
+from fastapi.routing import APIRoute
+from pydantic import TypeAdapter
 from starlette.routing import compile_path
 
 from nova_workers.contracts.bodies import Problem
+from nova_workers.contracts.events import event_adapter
+from nova_workers.contracts.orchestration.events import tree_record_adapter
 
-__all__ = ["PROBLEM_MEDIA_TYPE", "install_openapi", "methods_of", "problems"]
+__all__ = [
+    "EVENT_STREAM",
+    "PROBLEM_MEDIA_TYPE",
+    "event_stream",
+    "install_openapi",
+    "json_lines",
+    "methods_of",
+    "problems",
+]
 
+EVENT_STREAM = "text/event-stream"
 PROBLEM_MEDIA_TYPE = "application/problem+json"
 
 _DESCRIPTIONS = {
@@ -32,6 +49,8 @@ _DESCRIPTIONS = {
 
 _ALWAYS = (401, 403, 429, 503)
 
+_STREAMED: Mapping[str, TypeAdapter[Any]] = {"RunEvent": event_adapter, "OrchestrationEvent": tree_record_adapter}
+
 
 def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, Any]]:
     """Return the ``responses`` of a route: the errors of every route, the named ones, and those of a body.
@@ -43,15 +62,43 @@ def problems(*statuses: int, body: bool = False) -> dict[int | str, dict[str, An
     return {status: {"description": _DESCRIPTIONS[status]} for status in sorted(named)}
 
 
+def event_stream(of: str, description: str) -> dict[int | str, dict[str, Any]]:
+    """Return the ``responses`` of a route that sends server-sent events.
+
+    The form is FastAPI's own: ``itemSchema`` of OpenAPI 3.2, which readers of 3.1 pass over.
+
+    Args:
+        of: The schema of an event's data, one of `_STREAMED`.
+        description: What an event has.
+    """
+    data = {"type": "string", "contentMediaType": "application/json", "contentSchema": _reference(of)}
+    names = {"id": {"type": "string"}, "event": {"type": "string"}, "data": data}
+    item = {"type": "object", "properties": names, "required": ["data"]}
+    content = {"schema": {"type": "string"}, "itemSchema": item}
+    return {200: {"description": description, "content": {EVENT_STREAM: content}}}
+
+
+def json_lines(media_type: str, of: str | None = None) -> dict[int | str, dict[str, Any]]:
+    """Return the ``responses`` of a route that sends one JSON object a line; `of` is its schema."""
+    item = {"type": "object"} if of is None else _reference(of)
+    content = {"schema": {"type": "string"}, "itemSchema": item}
+    return {200: {"description": "One JSON object a line.", "content": {media_type: content}}}
+
+
 def install_openapi(app: FastAPI) -> None:
-    """Write the schema of problems, which batches of runs bring into the document, and their media type into routes."""
+    """Complete the document of an application whose routes are all there."""
     make = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            for operations in make()["paths"].values():
+            for route in app.routes:
+                if isinstance(route, APIRoute):
+                    route.operation_id = route.name
+            document = make()
+            for operations in document["paths"].values():
                 for operation in operations.values():
                     _set_problem_media_type(operation["responses"])
+            _add_schemas(document["components"]["schemas"])
         return make()
 
     app.openapi = openapi  # pyright: ignore[reportAttributeAccessIssue] - FastAPI's own way to extend the document
@@ -64,6 +111,18 @@ def methods_of(document: Mapping[str, Any], path: str) -> set[str]:
     return {method.upper() for each in fitting for method in paths[each]}
 
 
+def _reference(schema: str) -> dict[str, str]:
+    return {"$ref": f"#/components/schemas/{schema}"}
+
+
+def _add_schemas(schemas: dict[str, Any]) -> None:
+    """Add the schemas of events, which no route names as its model."""
+    for name, adapter in _STREAMED.items():
+        found = adapter.json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
+        schemas |= found.pop("$defs", {})
+        schemas[name] = found
+
+
 def _has_another_form(response: Mapping[str, Any]) -> bool:
     """Whether a route documents errors of a form of its own: the results of work orders."""
     schemas = [content.get("schema", {}) for content in response.get("content", {}).values()]
@@ -73,5 +132,4 @@ def _has_another_form(response: Mapping[str, Any]) -> bool:
 def _set_problem_media_type(responses: dict[str, dict[str, Any]]) -> None:
     for status, response in responses.items():
         if status >= "400" and not _has_another_form(response):
-            schema = {"$ref": f"#/components/schemas/{Problem.__name__}"}
-            response["content"] = {PROBLEM_MEDIA_TYPE: {"schema": schema}}
+            response["content"] = {PROBLEM_MEDIA_TYPE: {"schema": _reference(Problem.__name__)}}

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.client_gone import until_gone
 from api.errors import TooManyArchives
 from nova_workers.config.sections import ApiSettings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
@@ -73,7 +74,7 @@ class ArchiveResponse(Response):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the archive. One that is cut has no last line, and its connection breaks."""
-        leaving = asyncio.create_task(_until_gone(receive))
+        leaving = asyncio.create_task(until_gone(receive))
         try:
             async with asyncio.timeout(self._settings.archive_timeout_s), aclosing(self._lines):
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
@@ -121,8 +122,3 @@ async def received(request: Request, settings: ApiSettings) -> AsyncGenerator[by
                 f"{settings.archive_timeout_s:g} s. Nothing was imported; send it again."
             ) from None
         yield piece
-
-
-async def _until_gone(receive: Receive) -> None:
-    while (await receive())["type"] != "http.disconnect":
-        pass

@@ -13,6 +13,8 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from api.client_gone import until_gone
+from api.openapi import EVENT_STREAM
 from api.streaming.following import Ending, RunFollower, Target
 from api.streaming.following_trees import TreeFollower
 from api.streaming.stream_permits import StreamPermit
@@ -24,11 +26,10 @@ from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.trees import TreeItem
 from nova_workers.streams.wire import LiveEvent
 
-__all__ = ["EVENT_STREAM", "RunEventStream", "TreeEventStream"]
+__all__ = ["RunEventStream", "TreeEventStream"]
 
 _log = structlog.get_logger(__name__)
 
-EVENT_STREAM = "text/event-stream"
 _HEARTBEAT = b": heartbeat\n\n"
 # `no-transform` and the nginx header keep proxies from gathering events into larger pieces.
 _HEADERS = {"cache-control": "no-store, no-transform", "x-accel-buffering": "no"}
@@ -147,8 +148,7 @@ class _Client:
         await self._send({"type": "http.response.body", "body": _HEARTBEAT, "more_body": True})
 
     async def until_gone(self) -> None:
-        while (await self._receive())["type"] != "http.disconnect":
-            pass
+        await until_gone(self._receive)
 
 
 def _frame(event: LiveEvent) -> bytes:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+import json
+import re
 import threading
 import time
 from collections.abc import Generator
 from typing import Any, NamedTuple
 
+import jsonschema_rs
 import pytest
 import requests
 import schemathesis
@@ -26,6 +29,7 @@ from schemathesis.specs.openapi.checks import ignored_auth, negative_data_reject
 
 from api.app import build_app
 from nova_workers.config import Settings
+from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import make_tenant
@@ -248,9 +252,49 @@ def test_every_operation_is_described(settings: Settings) -> None:
     document = build_app(settings).openapi()
     ids = [operation["operationId"] for item in document["paths"].values() for operation in item.values()]
     assert len(ids) == len(set(ids))
+    # Generated clients have methods of these names.
+    assert [each for each in ids if not re.fullmatch(r"[a-z]+(_[a-z]+)+", each)] == []
     for path, item in document["paths"].items():
         for method, operation in item.items():
             assert operation["description"], (method, path)
+
+
+def test_every_answer_has_a_schema(settings: Settings) -> None:
+    document = build_app(settings).openapi()
+    without = [
+        (operation["operationId"], status)
+        for item in document["paths"].values()
+        for operation in item.values()
+        for status, response in operation["responses"].items()
+        if status != "204" and not all(content.get("schema") for content in response.get("content", {"": {}}).values())
+    ]
+    assert without == []
+    named = re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document))
+    assert set(named) <= set(document["components"]["schemas"])
+
+
+def test_the_events_of_streams_have_schemas(settings: Settings) -> None:
+    document = build_app(settings).openapi()
+    streamed = {
+        operation["operationId"]: content["itemSchema"]["properties"]["data"]["contentSchema"]["$ref"].split("/")[-1]
+        for item in document["paths"].values()
+        for operation in item.values()
+        if (content := operation["responses"].get("200", {}).get("content", {}).get("text/event-stream"))
+    }
+    assert streamed == {
+        "create_run_and_stream": "RunEvent",
+        "create_thread_run_and_stream": "RunEvent",
+        "follow_run": "RunEvent",
+        "follow_orchestration": "OrchestrationEvent",
+    }
+    schemas = document["components"]["schemas"]
+    assert set(schemas["RunEvent"]["discriminator"]["mapping"]) >= {"token", "tool_status", "waiting", "stream_end"}
+    validator = jsonschema_rs.validator_for(
+        {"$ref": "#/components/schemas/RunEvent", "components": {"schemas": schemas}}
+    )
+    end = StreamEnd(run_id="run_1", final=True, status="succeeded", text="Hello").model_dump(mode="json")
+    assert validator.is_valid(end)
+    assert not validator.is_valid({**end, "final": "perhaps"})
 
 
 class Served(NamedTuple):

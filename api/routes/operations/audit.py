@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from api.auth import KeysCaller
 from api.guard.archives import ArchiveResponse
 from api.json_body import StrictRoute
-from api.openapi import problems
+from api.openapi import json_lines, problems
 from api.pagination import Cursor, Limit, Pager
 from api.state import State
 from nova_workers.contracts.bodies import Moment, Page
@@ -72,7 +72,7 @@ async def list_audit_events(
 @router.get(
     "/export",
     response_class=StreamingResponse,
-    responses=problems(422, 429) | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
+    responses=problems(422, 429) | json_lines(MEDIA_TYPE, AuditEventView.__name__),
 )
 async def export_audit_events(
     *, caller: KeysCaller, state: State, which: Which, tenant: TenantQuery = None

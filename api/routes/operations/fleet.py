@@ -44,7 +44,7 @@ async def get_fleet(caller: AnyCaller, state: State) -> FleetView:
     return await _with_workers(view, caller, state)
 
 
-@router.get("/queued", responses=problems())
+@router.get("/queued", responses=problems(), name="get_queued_runs")
 async def get_queued(caller: AnyCaller, state: State) -> QueuedView:
     """Get why queued runs wait: how many of each queue for which reason."""
     _see_what_it_may(caller)
@@ -75,7 +75,7 @@ async def resume_fleet(body: FleetPause, caller: AnyCaller, state: State) -> Fle
     return await _with_workers(view, caller, state)
 
 
-@router.get("/providers", responses=problems())
+@router.get("/providers", responses=problems(), name="list_providers")
 async def get_providers(caller: OperatorCaller, state: State) -> ProvidersView:
     """Get the keys of model providers that rest, and the models that fail, with reason, last error and next try."""
     rests = await provider_rests(state.services.redis)

@@ -3,7 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Awaitable
-from typing import Literal
+from typing import Any, Literal
 
 import structlog
 from fastapi import APIRouter, Response
@@ -20,6 +20,8 @@ from nova_workers.ledger.upkeep.cursors import tenants_behind
 from nova_workers.ledger.visibility import see_all_tenants
 
 __all__ = ["Health", "Readiness", "router"]
+
+_METRICS: dict[int | str, dict[str, Any]] = {200: {"content": {"text/plain": {"schema": {"type": "string"}}}}}
 
 router = APIRouter(tags=["health"])
 
@@ -46,13 +48,17 @@ class Readiness(BaseModel):
     """By check: ``ok``, or what is wrong and how to fix it."""
 
 
-@router.get("/healthz")
+@router.get("/healthz", name="get_liveness")
 async def healthz() -> Health:
     """Report that the process is alive. It asks no other server: a database failure is no reason for a restart."""
     return Health()
 
 
-@router.get("/readyz", responses={503: {"model": Readiness, "description": "Not ready; `checks` says why."}})
+@router.get(
+    "/readyz",
+    responses={503: {"model": Readiness, "description": "Not ready; `checks` says why."}},
+    name="get_readiness",
+)
 async def readyz(state: State, response: Response) -> Readiness:
     """Report whether the database, its schema and the broker are ready."""
     (database, schema), broker = await asyncio.gather(_check_database(state), _check_broker(state))
@@ -64,7 +70,7 @@ async def readyz(state: State, response: Response) -> Readiness:
     return Readiness(ready=ready, checks=checks)
 
 
-@router.get("/metrics", response_class=Response, responses={200: {"content": {"text/plain": {}}}})
+@router.get("/metrics", response_class=Response, responses=_METRICS, name="get_metrics")
 async def metrics(state: State) -> Response:
     """Return this process's counters and the fleet's gauges for Prometheus."""
     see_all_tenants()

@@ -28,7 +28,7 @@ TenantIdQuery = Annotated[
 ]
 
 
-@router.get("/tenant", responses=problems(404, 422))
+@router.get("/tenant", responses=problems(404, 422), name="get_tenant_settings")
 async def get_settings(caller: AnyCaller, state: State, tenant_id: TenantIdQuery = None) -> TenantView:
     """Get a tenant's settings: time zone, hours, share of the fleet, bounds."""
     meant = _meant(caller, tenant_id)
@@ -36,7 +36,7 @@ async def get_settings(caller: AnyCaller, state: State, tenant_id: TenantIdQuery
         return await get_tenant(connection, meant)
 
 
-@router.patch("/tenant", responses=problems(404, 409, body=True))
+@router.patch("/tenant", responses=problems(404, 409, body=True), name="patch_tenant_settings")
 async def patch_settings(
     body: TenantPatch, caller: AnyCaller, state: State, tenant_id: TenantIdQuery = None
 ) -> TenantView:

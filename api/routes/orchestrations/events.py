@@ -6,10 +6,10 @@ from fastapi import APIRouter, Header, Query, Response
 
 from api.auth import RunsCaller
 from api.errors import InvalidCursor
-from api.openapi import problems
+from api.openapi import EVENT_STREAM, event_stream, problems
 from api.params import OrchestrationIdPath
 from api.state import State
-from api.streaming.sse import EVENT_STREAM, TreeEventStream
+from api.streaming.sse import TreeEventStream
 from api.streaming.tree_delivery import TreeTarget
 from nova_workers.contracts.orchestration.events import TreeCursor
 
@@ -17,15 +17,14 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/orchestrations", tags=["orchestrations"])
 
+_EVENTS = event_stream(
+    "OrchestrationEvent",
+    "Server-sent events: `id` is `<ms>-<seq>-<number>`, `event` the type, `data` a JSON object with the event in "
+    "`event`, and its source: `agent_id`, `run_id`, and `event_id` on the stream of that run. Comments are heartbeats. "
+    "The stream ends after `orchestration_end`.",
+)
 _RESPONSES: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": (
-            "Server-sent events: `id` is `<ms>-<seq>-<number>`, `event` the type, `data` a JSON object with the event "
-            "in `event`, and its source: `agent_id`, `run_id`, and `event_id` on the stream of that run. Comments are "
-            "heartbeats. The stream ends after `orchestration_end`."
-        ),
-        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-    },
+    **_EVENTS,
     204: {"description": "The client has the last event; a browser's EventSource stops asking."},
 }
 _CURSOR_CHARS = 60

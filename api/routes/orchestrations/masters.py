@@ -4,8 +4,9 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
-from api.acceptance import CLIENT_GONE, longest_wait_s, until_gone
+from api.acceptance import longest_wait_s
 from api.auth import RunsCaller
+from api.client_gone import CLIENT_GONE, until_gone
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import OrchestrationIdPath, TimeoutQuery
@@ -81,7 +82,7 @@ async def call_master_tool(
         TreeTarget(caller.tenant_id, orchestration_id),
         is_answered,
         _may_answer,
-        until_gone(request),
+        until_gone(request.receive),
         timeout_s=min(longest_s, awaited.timeout_s or longest_s),
     )
     if ending == "gone":

@@ -32,5 +32,6 @@ async def get_model_judgement(caller: AgentsCaller, state: State) -> JudgementVi
         raise NotFound(
             "No model was asked about models yet. Set `defaults.judge_model` in the configuration of orchestrations.",
             kind="judgement",
+            id=None,
         )
     return judgement

@@ -8,8 +8,9 @@ import structlog
 from fastapi import APIRouter, Depends, Request, Response
 from redis.exceptions import RedisError
 
-from api.acceptance import CLIENT_GONE, longest_wait_s, until_gone
+from api.acceptance import longest_wait_s
 from api.auth import Caller, RunsCaller
+from api.client_gone import CLIENT_GONE, until_gone
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import OrchestrationIdPath, TimeoutQuery
@@ -95,7 +96,7 @@ class _Request:
         """
         ending = await self.state.tree_follower.wait(
             TreeTarget(self.caller.tenant_id, orchestration_id),
-            until_gone(self.request),
+            until_gone(self.request.receive),
             timeout_s=longest_wait_s(self.state, timeout_s),
         )
         if ending == "gone":

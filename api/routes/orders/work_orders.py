@@ -1,6 +1,5 @@
 """``/v1/work-orders``: submission, results, reviews and trails of work orders."""
 
-from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import structlog
@@ -8,6 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from redis.exceptions import RedisError
 
 from api.auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
+from api.client_gone import CLIENT_GONE, until_gone
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
@@ -50,7 +50,6 @@ _REFUSED: dict[int | str, dict[str, Any]] = {
     415: {"description": "The order is not application/json.", "content": _RESULT},
     422: {"description": "The order is invalid; the result names the fields.", "content": _RESULT},
 }
-_CLIENT_GONE = 499
 _GRACE_S = 0.5
 """After an order's own time: its end is then on its way."""
 
@@ -81,10 +80,10 @@ async def submit_work_order(
     try:
         if accepted.settled is None and "respond-async" not in (prefer or "").lower():
             ending = await state.order_follower.wait(
-                accepted.trace_id, _until_gone(request), timeout_s=_patience_s(state, admitted)
+                accepted.trace_id, lambda: until_gone(request.receive), timeout_s=_patience_s(state, admitted)
             )
             if ending == "gone":
-                return Response(status_code=_CLIENT_GONE)
+                return Response(status_code=CLIENT_GONE)
         result = await orders.result_of(
             caller.tenant_id,
             accepted.trace_id,
@@ -127,7 +126,12 @@ async def get_work_order(trace_id: OrderIdPath, caller: RunsCaller, state: State
     return _answer(await state.services.orders.result_of(caller.tenant_id, trace_id))
 
 
-@router.get("/{trace_id}/internal", response_class=Response, responses={**_STATE, **problems(404, 422)})
+@router.get(
+    "/{trace_id}/internal",
+    response_class=Response,
+    responses={**_STATE, **problems(404, 422)},
+    name="get_internal_work_order",
+)
 async def get_work_order_internally(trace_id: OrderIdPath, caller: AgentsCaller, state: State) -> Response:
     """Get the result with the cost by model and provider, and with what the policy hides."""
     return _answer(await state.services.orders.result_of(caller.tenant_id, trace_id, internal=True))
@@ -171,14 +175,6 @@ def _patience_s(state: ApiState, admitted: AdmittedOrder) -> float:
     caps = admitted.policy.caps
     timeout_ms = min(admitted.order.constraints.timeout_ms or caps.timeout_ms, caps.timeout_ms)
     return min(timeout_ms / 1000 + _GRACE_S, state.services.settings.api.wait_timeout_s)
-
-
-def _until_gone(request: Request) -> Callable[[], Coroutine[Any, Any, None]]:
-    async def until_gone() -> None:
-        while (await request.receive())["type"] != "http.disconnect":
-            pass
-
-    return until_gone
 
 
 def _answer(result: AiWorkResultV1) -> Response:

@@ -23,7 +23,7 @@ router = APIRouter(prefix="/v1", tags=["runs"], route_class=StrictRoute)
 KindQuery = Annotated[WaitKind | None, Query(description="Only of this kind; without it, those that a person answers.")]
 
 
-@router.get("/waits", responses=problems(400, 410, 422))
+@router.get("/waits", responses=problems(400, 410, 422), name="list_waits")
 async def list_open_waits(
     *,
     caller: RunsCaller,

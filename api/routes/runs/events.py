@@ -1,32 +1,27 @@
 """``/v1/runs/{id}/events``: a run's events, past and live, after the client's last one."""
 
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
 from api.acceptance import open_stream
 from api.auth import RunsCaller
 from api.errors import InvalidCursor
-from api.openapi import problems
+from api.openapi import EVENT_STREAM, event_stream, problems
 from api.params import RunIdPath
 from api.state import State
 from api.streaming.following import Target
-from api.streaming.sse import EVENT_STREAM
 from nova_workers.contracts.events import EventCursor
 
 __all__ = ["EVENTS", "router"]
 
 router = APIRouter(prefix="/v1/runs", tags=["runs"])
 
-EVENTS: dict[int | str, dict[str, Any]] = {
-    200: {
-        "description": (
-            "Server-sent events: `id` is `<attempt>-<seq>`, `event` the type, `data` the event as JSON. Comments are "
-            "heartbeats. The last event is a `stream_end` whose `final` is true."
-        ),
-        "content": {EVENT_STREAM: {"schema": {"type": "string"}}},
-    }
-}
+EVENTS = event_stream(
+    "RunEvent",
+    "Server-sent events: `id` is `<attempt>-<seq>`, `event` the type, `data` the event as JSON. Comments are "
+    "heartbeats. The last event is a `stream_end` whose `final` is true.",
+)
 _NO_MORE = {204: {"description": "The client has the final event; a browser's EventSource stops asking."}}
 
 _CURSOR_CHARS = 40

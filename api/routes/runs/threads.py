@@ -165,7 +165,7 @@ async def fork_thread(thread_id: ThreadIdPath, body: ThreadFork, caller: RunsCal
         )
 
 
-@router.get("/{thread_id}/forks", responses=problems(404, 410))
+@router.get("/{thread_id}/forks", responses=problems(404, 410), name="list_thread_forks")
 async def list_forks(thread_id: ThreadIdPath, caller: RunsCaller, state: State) -> ForkTreeView:
     """List the threads that were forked from each other and of which this is one, up to 200."""
     async with state.services.database.connection() as connection:
@@ -173,7 +173,7 @@ async def list_forks(thread_id: ThreadIdPath, caller: RunsCaller, state: State) 
         return await read_fork_tree(connection, caller.tenant_id, thread_id)
 
 
-@router.get("/{thread_id}/messages", responses=problems(400, 404, 410, 422))
+@router.get("/{thread_id}/messages", responses=problems(400, 404, 410, 422), name="list_thread_messages")
 async def list_messages(
     *,
     thread_id: ThreadIdPath,
@@ -207,7 +207,7 @@ async def list_messages(
     return Page(items=[message for message, _ in page.items], next_cursor=page.next_cursor)
 
 
-@router.get("/{thread_id}/turns", responses=problems(400, 404, 410, 422))
+@router.get("/{thread_id}/turns", responses=problems(400, 404, 410, 422), name="list_thread_turns")
 async def list_turns(
     *,
     thread_id: ThreadIdPath,
@@ -234,7 +234,7 @@ async def list_turns(
     return pager.page(rows, limit, lambda turn: [turn.depth])
 
 
-@router.post("/{thread_id}/turns/{turn_id}/restore", responses=problems(404, 410))
+@router.post("/{thread_id}/turns/{turn_id}/restore", responses=problems(404, 410), name="restore_turn_content")
 async def restore_content(
     thread_id: ThreadIdPath, turn_id: TurnIdPath, caller: RunsCaller, state: State
 ) -> RestoredContent:

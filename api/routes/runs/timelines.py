@@ -16,7 +16,7 @@ __all__ = ["router"]
 router = APIRouter(prefix="/v1/runs", tags=["runs"], route_class=StrictRoute)
 
 
-@router.get("/{run_id}/timeline", responses=problems(400, 404, 422))
+@router.get("/{run_id}/timeline", responses=problems(400, 404, 422), name="get_run_timeline")
 async def get_timeline(
     run_id: RunIdPath, caller: RunsCaller, state: State, cursor: Cursor = None, limit: Limit = 50
 ) -> RunTimeline:

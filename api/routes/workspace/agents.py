@@ -73,7 +73,7 @@ async def get_agent(agent_id: AgentIdPath, caller: AgentsCaller, state: State, r
     return _tagged(await state.services.agents.get(caller.tenant_id, agent_id), response)
 
 
-@router.get("/{agent_id}/tool-servers", responses=problems(404, 410))
+@router.get("/{agent_id}/tool-servers", responses=problems(404, 410), name="list_agent_tool_servers")
 async def get_tool_servers(agent_id: AgentIdPath, caller: AgentsCaller, state: State) -> AgentToolServersView:
     """Get the MCP servers that were away in the newest turn of an agent, and why."""
     agent = await state.services.agents.get(caller.tenant_id, agent_id)
@@ -102,7 +102,9 @@ async def replace_agent(
     return _tagged(agent, response)
 
 
-@router.patch("/{agent_id}", responses=problems(404, 410, 412, body=True), dependencies=[CAPABILITIES])
+@router.patch(
+    "/{agent_id}", responses=problems(404, 410, 412, body=True), dependencies=[CAPABILITIES], name="patch_agent"
+)
 async def change_agent(
     agent_id: AgentIdPath,
     body: AgentPatch,
@@ -197,7 +199,9 @@ async def rename_agent(
     )
 
 
-@router.post("/{agent_id}/prompt", responses=problems(404, 410, body=True), dependencies=[CAPABILITIES])
+@router.post(
+    "/{agent_id}/prompt", responses=problems(404, 410, body=True), dependencies=[CAPABILITIES], name="show_agent_prompt"
+)
 async def show_prompt(
     agent_id: AgentIdPath, body: AgentPromptRequest, caller: AgentsCaller, state: State
 ) -> AgentPromptView:

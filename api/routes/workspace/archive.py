@@ -11,7 +11,7 @@ from api.auth import Caller, WorkspaceCaller
 from api.errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType
 from api.guard.archives import ArchiveResponse, received
 from api.json_body import parse_json
-from api.openapi import problems
+from api.openapi import json_lines, problems
 from api.state import CAPABILITIES, State
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
@@ -38,7 +38,7 @@ _MAX_LINE_BYTES = 128 * 1024 * 1024
 @router.get(
     "/export",
     response_class=StreamingResponse,
-    responses=problems(409, 429) | {200: {"content": {MEDIA_TYPE: {}}, "description": "One JSON object a line."}},
+    responses=problems(409, 429) | json_lines(MEDIA_TYPE),
 )
 async def export_workspace(caller: WorkspaceCaller, state: State) -> Response:
     """Export all that the tenant keeps, as of one moment, in lines of JSON.

@@ -40,7 +40,7 @@ Channel = Annotated[
 ]
 
 
-@router.get("/deliveries", responses=problems(400, 410, 422))
+@router.get("/deliveries", responses=problems(400, 410, 422), name="list_deliveries")
 async def list_all_deliveries(
     *,
     caller: WorkspaceCaller,
@@ -75,7 +75,7 @@ async def list_all_deliveries(
     return pager.page(rows, limit, lambda delivery: [delivery.id])
 
 
-@router.get("/deliveries/{delivery_id}", responses=problems(404))
+@router.get("/deliveries/{delivery_id}", responses=problems(404), name="get_delivery")
 async def get_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
     """Get a delivery."""
     async with state.services.database.connection() as connection:
@@ -90,14 +90,14 @@ async def replay_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, 
     return delivery
 
 
-@router.post("/deliveries/{delivery_id}/close", responses=problems(404, 409))
+@router.post("/deliveries/{delivery_id}/close", responses=problems(404, 409), name="close_delivery")
 async def close_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
     """Close a notification, file or note in the inbox. A closed item stays closed; questions close when answered."""
     async with state.services.database.connection() as connection:
         return await close_delivery(connection, caller.tenant_id, delivery_id)
 
 
-@router.get("/files", responses=problems(400, 410, 422))
+@router.get("/files", responses=problems(400, 410, 422), name="list_files")
 async def list_sent_files(
     *,
     caller: WorkspaceCaller,

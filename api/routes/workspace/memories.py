@@ -12,7 +12,7 @@ from api.params import MemoryIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS, PERSON, MemoryCreate, MemoryView
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 from nova_workers.ledger.workspace import memories as ledger
 
 __all__ = ["router"]
@@ -66,7 +66,7 @@ async def delete_memory(memory_id: MemoryIdPath, caller: WorkspaceCaller, state:
     async with state.services.database.connection() as connection:
         deleted = await ledger.delete_memory(connection, caller.tenant_id, memory_id)
     if not deleted:
-        raise NotFound(f"There is no memory {memory_id!r}.", memory_id=memory_id)
+        raise missing("memory", memory_id)
 
 
 def _view(memory: ledger.Memory) -> MemoryView:

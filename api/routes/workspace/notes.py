@@ -36,7 +36,7 @@ async def create_note(body: NoteCreate, caller: WorkspaceCaller, state: State) -
     )
 
 
-@router.get("", responses=problems(400, 410, 422))
+@router.get("", responses=problems(400, 410, 422), name="list_notes")
 async def list_all_notes(
     *,
     caller: WorkspaceCaller,

@@ -123,13 +123,13 @@ async def list_task_history(
     return pager.page(rows, limit, lambda change: [change.revision])
 
 
-@router.put("/{task_id}/steps", responses=problems(404, 409, body=True))
+@router.put("/{task_id}/steps", responses=problems(404, 409, body=True), name="replace_task_steps")
 async def replace_steps(task_id: TaskIdPath, body: StepsReplace, caller: WorkspaceCaller, state: State) -> TaskView:
     """Replace a task's whole plan. Steps given with their id stay the same steps."""
     return await state.services.tasks.plans.replace_steps(caller.tenant_id, PERSON, task_id, body)
 
 
-@router.patch("/{task_id}/steps/{step_id}", responses=problems(404, 409, body=True))
+@router.patch("/{task_id}/steps/{step_id}", responses=problems(404, 409, body=True), name="update_task_step")
 async def update_step(
     task_id: TaskIdPath, step_id: StepIdPath, body: StepPatch, caller: WorkspaceCaller, state: State
 ) -> TaskView:
@@ -145,7 +145,7 @@ async def create_subtask(
     return await state.services.tasks.plans.create_subtask(caller.tenant_id, PERSON, task_id, step_id, body)
 
 
-@router.post("/{task_id}/resources", status_code=201, responses=problems(404, 409, body=True))
+@router.post("/{task_id}/resources", status_code=201, responses=problems(404, 409, body=True), name="add_task_resource")
 async def add_resource(
     task_id: TaskIdPath, body: TaskResourceAdd, caller: WorkspaceCaller, state: State
 ) -> ResourceView:
@@ -153,7 +153,9 @@ async def add_resource(
     return await state.services.tasks.plans.add_resource(caller.tenant_id, PERSON, task_id, body)
 
 
-@router.delete("/{task_id}/resources/{resource_id}", status_code=204, responses=problems(404, 409))
+@router.delete(
+    "/{task_id}/resources/{resource_id}", status_code=204, responses=problems(404, 409), name="remove_task_resource"
+)
 async def remove_resource(
     task_id: TaskIdPath, resource_id: ResourceIdPath, caller: WorkspaceCaller, state: State
 ) -> None:

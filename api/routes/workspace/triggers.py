@@ -135,7 +135,7 @@ async def fire_trigger(
     return firing
 
 
-@router.get("/{trigger_id}/firings", responses=problems(400, 404, 410, 422))
+@router.get("/{trigger_id}/firings", responses=problems(400, 404, 410, 422), name="list_trigger_firings")
 async def list_firings(
     trigger_id: TriggerIdPath, caller: WorkspaceCaller, state: State, cursor: Cursor = None, limit: Limit = 50
 ) -> Page[TriggerFiringView]:
