@@ -311,14 +311,16 @@ async def _on_http_exception(request: Request, error: Exception) -> Response:
     status = HTTPStatus(refused.status_code)
     code = status.name.lower()
     detail = str(refused.detail)
+    context: dict[str, object] = {}
     if status == HTTPStatus.NOT_FOUND:
+        context = {"kind": "endpoint", "id": request.url.path}
         detail = f"There is no endpoint {request.url.path!r}. GET /docs lists all of them."
     headers = dict(refused.headers or {})
     if status == HTTPStatus.METHOD_NOT_ALLOWED:
         # The router names only the first route that it met on this path.
         headers = {"allow": ", ".join(sorted(methods_of(request.app.openapi(), request.url.path)))}
         detail = f"{request.url.path!r} does not take {request.method}; it takes {headers['allow']}."
-    return _respond(_problem(status, code=code, detail=detail, instance=request.url.path), headers)
+    return _respond(_problem(status, code=code, detail=detail, instance=request.url.path, context=context), headers)
 
 
 def _body_type(request: Request) -> object:

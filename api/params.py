@@ -11,7 +11,7 @@ from nova_workers.contracts.agents import AGENT_ID_PATTERN
 from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN
 from nova_workers.contracts.http.tasks import MAX_TASK_ID
 from nova_workers.contracts.orders.policy import POLICY_ID_PATTERN
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 
 __all__ = [
     "AgentIdPath",
@@ -53,7 +53,7 @@ def _known_form(kind: str) -> Callable[[str], str]:
     def check(value: str) -> str:
         if _ID.match(value) is None:
             quoted = value if len(value) <= _QUOTE_CHARS else value[:_QUOTE_CHARS] + "…"
-            raise NotFound(f"There is no {kind} {quoted!r}.")
+            raise missing(kind, quoted)
         return value
 
     return check
@@ -63,7 +63,7 @@ def _task_number(value: object) -> int:
     text = str(value)
     number = int(text) if _NUMBER.match(text) else MAX_TASK_ID + 1
     if number > MAX_TASK_ID:
-        raise NotFound(f"There is no task {text[:_QUOTE_CHARS]!r}.")
+        raise missing("task", text[:_QUOTE_CHARS])
     return number
 
 
@@ -76,20 +76,20 @@ NoteIdPath = Annotated[str, Path(description="A note's id."), AfterValidator(_kn
 OrchestrationIdPath = Annotated[
     str, Path(description="An orchestration's id."), AfterValidator(_known_form("orchestration"))
 ]
-OrderIdPath = Annotated[str, Path(description="A work order's trace id."), AfterValidator(_known_form("work order"))]
-OrderSecretIdPath = Annotated[str, Path(description="A secret's id."), AfterValidator(_known_form("secret"))]
+OrderIdPath = Annotated[str, Path(description="A work order's trace id."), AfterValidator(_known_form("work_order"))]
+OrderSecretIdPath = Annotated[str, Path(description="A secret's id."), AfterValidator(_known_form("order_secret"))]
 PolicyIdPath = Annotated[
     Annotated[str, StringConstraints(pattern=POLICY_ID_PATTERN)],
     Path(description="A policy's id: small letters, digits, _ and -, such as copy_standard."),
 ]
 RunIdPath = Annotated[str, Path(description="A run's id."), AfterValidator(_known_form("run"))]
-ResourceIdPath = Annotated[str, Path(description="A resource's id."), AfterValidator(_known_form("resource"))]
+ResourceIdPath = Annotated[str, Path(description="A resource's id."), AfterValidator(_known_form("task_resource"))]
 SecretNamePath = Annotated[
     Annotated[str, StringConstraints(pattern=SECRET_NAME_PATTERN)],
     Path(description="A secret's name: capital letters, digits and underscores, such as GITHUB_TOKEN."),
 ]
 SkillNamePath = Annotated[str, Path(description="A skill's name."), AfterValidator(_known_form("skill"))]
-StepIdPath = Annotated[str, Path(description="A step's id."), AfterValidator(_known_form("step"))]
+StepIdPath = Annotated[str, Path(description="A step's id."), AfterValidator(_known_form("task_step"))]
 TaskIdPath = Annotated[int, Path(description="A task's number."), BeforeValidator(_task_number)]
 TenantIdPath = Annotated[str, Path(description="A tenant's id."), AfterValidator(_known_form("tenant"))]
 ThreadIdPath = Annotated[str, Path(description="A thread's id."), AfterValidator(_known_form("thread"))]

@@ -82,6 +82,9 @@ __all__ = [
     "Unavailable",
     "Unstorable",
     "VersionMismatch",
+    "deleted",
+    "deleted_with_key",
+    "missing",
 ]
 
 EngineErrorKind = Literal[
@@ -139,13 +142,16 @@ class Forbidden(Rejected):
 
 
 class NotFound(Rejected):
-    """No such thing in this tenant. Another tenant's id looks exactly the same."""
+    """No such thing in this tenant: ``fields['kind']`` and ``fields['id']`` name it (`missing`).
+
+    Another tenant's id looks exactly the same.
+    """
 
     code = "not_found"
 
 
 class Gone(Rejected):
-    """The thing existed in this tenant and was deleted."""
+    """The thing existed in this tenant and was deleted: ``fields['kind']`` and ``fields['id']`` name it (`deleted`)."""
 
     code = "gone"
 
@@ -403,3 +409,32 @@ class ConfigurationError(NovaError):
     """A setting or the environment is wrong; the message says which and how to fix it."""
 
     code = "configuration_error"
+
+
+_SPELT_KINDS = {"key": "API key", "order_policy": "policy", "order_secret": "secret of work orders"}
+
+
+def missing(kind: str, id_: object, hint: str = "", /, **fields: object) -> NotFound:
+    """Return the error that there is no such thing.
+
+    Args:
+        kind: What is missing, as problem documents name it: ``run``, ``order_policy``.
+        id_: Its id or name, as the caller gave it.
+        hint: What to do, as a sentence.
+        fields: What else the message quotes; ``field`` is the caller's field with the id.
+    """
+    text = f"There is no {_SPELT_KINDS.get(kind, kind.replace('_', ' '))} {id_!r}."
+    return NotFound(f"{text} {hint}" if hint else text, kind=kind, id=id_, **fields)
+
+
+def deleted(kind: str, id_: object, hint: str = "", /, **fields: object) -> Gone:
+    """Return the error that a thing was deleted. The arguments are those of `missing`."""
+    text = f"{_SPELT_KINDS.get(kind, kind.replace('_', ' ').capitalize())} {id_!r} was deleted."
+    return Gone(f"{text} {hint}" if hint else text, kind=kind, id=id_, **fields)
+
+
+def deleted_with_key(kind: str, key: str) -> Gone:
+    """Return the error that a request is repeated whose result was deleted since."""
+    article = "an" if kind[0] in "aeiou" else "a"
+    text = f"Idempotency-Key {key!r} belongs to {article} {kind} that was deleted. Use a new key."
+    return Gone(text, kind=kind, id=None, key=key)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 from nova_workers.ledger.runs.filters import RunFilter, conditions_of
@@ -96,7 +96,7 @@ async def why_not_retried(connection: Connection, tenant_id: str, run_id: str) -
     """
     row = await connection.fetchrow(_WHY, tenant_id=tenant_id, run_id=run_id)
     if row is None:
-        raise NotFound(f"There is no run {run_id!r}.", run_id=run_id)
+        raise missing("run", run_id)
     return row["refusal"]
 
 

@@ -47,5 +47,5 @@ def pick_agent(agents: Sequence[AgentDescriptor], part: str, *, what: str) -> Ag
         return found[0]
     known = ", ".join(agent.id for agent in (found or agents)) or "none"
     if found:
-        raise NotFound(f"Several agents match {part!r}: {known}. Give more of the id.", kind="agent")
-    raise NotFound(f"There is no {what} {part!r}. There are: {known}.", kind="agent")
+        raise NotFound(f"Several agents match {part!r}: {known}. Give more of the id.", kind="agent", id=part)
+    raise NotFound(f"There is no {what} {part!r}. There are: {known}.", kind="agent", id=part)

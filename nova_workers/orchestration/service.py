@@ -7,7 +7,7 @@ from dataclasses import replace
 from nova_workers.contracts.http.orchestrations import OrchestrationView
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import AgentDescriptor
-from nova_workers.errors import AgentSpawnError, Gone, IdempotencyMismatch, NotFound
+from nova_workers.errors import AgentSpawnError, IdempotencyMismatch, NotFound, deleted, deleted_with_key
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.idempotency import RequestKey, find_key, take_idempotency_key, take_key
@@ -90,7 +90,7 @@ class Orchestrations:
                     return before
                 inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
                 if inserted is None:
-                    raise Gone(f"Agent {new.agent_id!r} was deleted.", kind="agent")
+                    raise deleted("agent", new.agent_id)
                 orchestration_id, master_id, bell = inserted
                 tx.announce(await changed_now(connection, orchestration_id))
                 tx.ring([] if bell is None else [bell])
@@ -279,7 +279,7 @@ async def _find_replay(connection: Connection, tenant_id: str, key: str, body_ha
         external = await spawning.find_started(connection, tenant_id, _external_key(run_id))
         ids = None if external is None else external[:2]
     if ids is None:
-        raise Gone(f"Idempotency-Key {key!r} belongs to an orchestration that was deleted. Use a new key.", key=key)
+        raise deleted_with_key("orchestration", key)
     return Started(*ids, run_id, replayed=True)
 
 
@@ -290,5 +290,5 @@ def _external_key(run_id: str) -> str:
 async def _agent(connection: Connection, tree: LockedTree, agent_id: str) -> AgentDescriptor:
     agent = await ledger.get_agent(connection, tree.tenant_id, agent_id)
     if agent is None:
-        raise NotFound(f"No agent {agent_id!r} in orchestration {tree.id!r}.", kind="agent")
+        raise NotFound(f"There is no agent {agent_id!r} in orchestration {tree.id!r}.", kind="agent", id=agent_id)
     return agent

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_workers.contracts.orders import AiWorkResultV1, PolicyDocument
-from nova_workers.errors import Conflict, InvalidInput, NotFound
+from nova_workers.errors import Conflict, InvalidInput, missing
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.records import OrderRow, get_order, lock_order
@@ -53,7 +53,7 @@ class OrderReviews:
         async with self._database.transaction() as connection:
             row = await lock_order(connection, trace_id)
             if row is None or row.tenant_id != tenant_id:
-                raise NotFound(f"No work order {trace_id!r}.", kind="work_order")
+                raise missing("work_order", trace_id)
             _check_in_review(row)
             order = await open_order(connection, row, self._keys)
             proposals = _decided(order, verdict) if edited is None else [edited]

@@ -19,7 +19,7 @@ from nova_workers.contracts.http.wire import (
     RunView,
 )
 from nova_workers.contracts.runs import CancelRequest
-from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
+from nova_workers.errors import IllegalTransition, InvalidInput, missing
 from nova_workers.keys import run_events
 from nova_workers.ledger import retries
 from nova_workers.ledger.database import Connection
@@ -200,7 +200,7 @@ class Retrier:
 async def _refuse_past_queue(connection: Connection, tenant_id: str, run_id: str, verb: str) -> None:
     status = await ledger.run_status(connection, tenant_id, run_id)
     if status is None:
-        raise NotFound(f"No run {run_id!r}.", kind="run")
+        raise missing("run", run_id)
     raise IllegalTransition(f"Run {run_id!r} is no longer queued ({status}); it cannot be {verb}.", status=status)
 
 

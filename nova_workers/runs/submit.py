@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
+from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy, deleted, deleted_with_key, missing
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.idempotency import find_key, take_idempotency_key
@@ -127,7 +127,7 @@ class Submitter:
             other = await find_key(connection, submission.tenant_id, key)
             if other is not None and other[0] != submission.body_hash:
                 raise _another_use(key, other[1])
-            raise Gone(f"Idempotency-Key {key!r} belongs to a run that was deleted. Use a new key.", key=key)
+            raise deleted_with_key("run", key)
         body_hash, accepted = found
         if body_hash != submission.body_hash:
             raise _another_use(key, accepted.run_id)
@@ -138,19 +138,21 @@ class Submitter:
             return await self._no_agent(connection, submission)
         row = await ledger.why_no_thread(connection, submission.tenant_id, submission.thread_id)
         if row is None:
-            return NotFound(f"No thread {submission.thread_id!r}.", kind="thread")
+            return missing("thread", submission.thread_id)
         if row["thread_deleted"]:
-            return Gone(f"Thread {submission.thread_id!r} was deleted; start a new one.", kind="thread")
-        return Gone(f"Agent {row['agent_id']!r} of thread {submission.thread_id!r} was deleted.", kind="agent")
+            return deleted("thread", submission.thread_id, "Start a new one.")
+        text = f"Agent {row['agent_id']!r} of thread {submission.thread_id!r} was deleted."
+        return Gone(text, kind="agent", id=row["agent_id"])
 
     async def _no_agent(self, connection: Connection, submission: Submission) -> NotFound | Gone:
         await refuse_former_id(connection, submission.tenant_id, submission.agent_id)
         hint = "`nova agents list` or GET /v1/agents lists the agents."
         deleted_at = await ledger.agent_deleted_at(connection, submission.tenant_id, submission.agent_id)
         if deleted_at is None:
-            return NotFound(f"No agent {submission.agent_id!r}. {hint}", kind="agent")
+            return missing("agent", submission.agent_id, hint)
         when = f"{deleted_at:%Y-%m-%d %H:%M} UTC"
-        return Gone(f"Agent {submission.agent_id!r} was deleted at {when}. {hint}", kind="agent")
+        text = f"Agent {submission.agent_id!r} was deleted at {when}. {hint}"
+        return Gone(text, kind="agent", id=submission.agent_id)
 
 
 def _follow(tx: UnitOfWork, accepted: Accepted) -> None:

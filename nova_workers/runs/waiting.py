@@ -10,7 +10,7 @@ import structlog
 from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
-from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound, Unavailable
+from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, Unavailable, missing
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.permissions import allow_always
 from nova_workers.ledger.runs.cancel import request_cancel, run_status
@@ -100,9 +100,9 @@ class Waiting:
             status = None if waits else await run_status(connection, tenant_id, run_id)
         if not waits:
             if status is None:
-                raise NotFound(f"No run {run_id!r}.", kind="run")
-            missing = "does not wait" if wait_id is None else f"has no wait {wait_id!r}"
-            raise IllegalTransition(f"Run {run_id!r} {missing}; it is {status}.", status=status)
+                raise missing("run", run_id)
+            problem = "does not wait" if wait_id is None else f"has no wait {wait_id!r}"
+            raise IllegalTransition(f"Run {run_id!r} {problem}; it is {status}.", status=status)
         fitting = [wait for wait in waits if wait.status == "open" and wait.request.kind in ANSWERABLE]
         if not fitting:
             problem = "was answered before" if waits[0].request.kind in ANSWERABLE else "does not wait for a person"

@@ -18,7 +18,7 @@ from nova_workers.contracts.http.tasks import TaskView
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Accepted, Doorbell, Submission
-from nova_workers.errors import IllegalTransition, NotFound, Unavailable
+from nova_workers.errors import IllegalTransition, NotFound, Unavailable, missing
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.reads import get_run
@@ -84,14 +84,14 @@ class TaskScheduler:
             found = await lock_tree(connection, tenant_id, task_id)
             task = await find_task(connection, tenant_id, task_id) if found else None
             if task is None:
-                raise NotFound(f"There is no task {task_id}.", task_id=task_id)
+                raise missing("task", task_id)
             _check_active(task)
             run_id = await schedule.invocation_in_flight(connection, tenant_id, task_id)
             if run_id is not None:
                 return await get_run(connection, tenant_id, run_id)
             accepted = await self._begin(connection, tenant_id, task, requested=True)
             if accepted is None:
-                raise NotFound(_gone(task) + " Give the task another owner.", agent_id=task.owner_agent_id)
+                raise NotFound(f"{_gone(task)} Give the task another owner.", kind="agent", id=task.owner_agent_id)
             run = await get_run(connection, tenant_id, accepted.run_id)
         self._dispatcher.ring_runs([accepted.doorbell])
         return run

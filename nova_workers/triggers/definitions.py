@@ -14,7 +14,7 @@ from itertools import islice
 from typing import Any
 
 from nova_workers.contracts.http.triggers import Firing, TriggerCreate, TriggerPatch, TriggerPreview, TriggerView
-from nova_workers.errors import Gone, InvalidInput, NotFound
+from nova_workers.errors import Gone, InvalidInput, NotFound, missing
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.idempotency import RequestKey, name_made, take_key
@@ -107,7 +107,7 @@ async def patch_trigger(
     """
     present = await ledger.lock_trigger(connection, tenant_id, trigger_id)
     if of is not None and present.agent_id != of:
-        raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
+        raise missing("trigger", trigger_id)
     changes = given.model_dump(exclude_unset=True)
     for name, value in changes.items():
         if value is None and name not in _CLEARED:

@@ -149,10 +149,12 @@ async def _fire(
 
 async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:
     if not trigger.agent_lives:
-        raise Gone(f"Agent {trigger.agent_id!r} of trigger {trigger.id!r} was deleted.", agent_id=trigger.agent_id)
+        text = f"Agent {trigger.agent_id!r} of trigger {trigger.id!r} was deleted."
+        raise Gone(text, kind="agent", id=trigger.agent_id)
     fixed = trigger.thread_id
     if fixed is not None and not await ledger.lock_threads(connection, [fixed]):
-        raise Gone(f"Thread {fixed!r} of trigger {trigger.id!r} was deleted. Give it another.", thread_id=fixed)
+        text = f"Thread {fixed!r} of trigger {trigger.id!r} was deleted. Give it another."
+        raise Gone(text, kind="thread", id=fixed)
     if limited([trigger]):
         spent = await spent_since(connection, [(trigger.id, day_began(trigger))])
         refusal = over_limit(trigger, spent.get(trigger.id))

@@ -7,7 +7,7 @@ from pathlib import PurePosixPath
 
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender, SentFileView
-from nova_workers.errors import NotFound
+from nova_workers.errors import NotFound, missing
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery import sent_files as ledger
 from nova_workers.ledger.delivery.deliveries import lock_outbox_of_run, withdraw
@@ -148,4 +148,4 @@ async def delete_file(database: Database, tenant_id: str, file_id: str) -> None:
 
 
 def _unknown(file_id: str) -> NotFound:
-    return NotFound(f"There is no file {file_id!r}.", file_id=file_id)
+    return missing("file", file_id)

@@ -12,7 +12,7 @@ import structlog
 
 from nova_workers.contracts.http.history import SaidMessage, SearchHit, SearchResult
 from nova_workers.contracts.ports import Embedder
-from nova_workers.errors import InvalidInput, NotFound, NovaError
+from nova_workers.errors import InvalidInput, NotFound, NovaError, missing
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search.messages import MessageFilter, search_messages
 from nova_workers.ledger.search.said import PositionedMessage, find_thread_message, messages_around
@@ -105,12 +105,14 @@ class History:
         async with self._database.connection() as connection:
             found = await find_thread_message(connection, tenant_id, agent_id, thread_id, message_id)
             if found is None:
-                raise NotFound(f"You have no thread {thread_id!r}. Was it deleted?", field="thread_id")
+                raise missing("thread", thread_id, "Was it deleted?", field="thread_id")
             title, anchor_id, there = found
             if not there:
                 raise NotFound(
                     f"Thread {thread_id!r} has no message {message_id!r}. Take an id that history_search gave, "
                     "or leave it out for the newest.",
+                    kind="message",
+                    id=message_id,
                     field="message_id",
                 )
             anchors = [] if anchor_id is None else [anchor_id]

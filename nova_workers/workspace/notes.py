@@ -10,7 +10,7 @@ from datetime import datetime
 
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS, NoteView
-from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, NotFound, VersionMismatch
+from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, VersionMismatch, missing
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.deliveries import withdraw
 from nova_workers.ledger.workspace import notes as ledger
@@ -85,7 +85,7 @@ async def create_note(
             return note
         await refuse_former_id(connection, tenant_id, agent_id)
         if await ledger.count_notes(connection, tenant_id, agent_id) < MAX_NOTES_PER_AGENT:
-            raise NotFound(f"There is no agent {agent_id!r}.", field="agent_id", agent_id=agent_id)
+            raise missing("agent", agent_id, field="agent_id")
     raise LimitExceeded(
         f"Agent {agent_id!r} has {MAX_NOTES_PER_AGENT} notes, which is the most. Delete those that no longer matter.",
         limit=MAX_NOTES_PER_AGENT,
@@ -185,7 +185,7 @@ async def _own(connection: Connection, tenant_id: str, note_id: str, writer: str
 
 def _seen(note: NoteView | None, note_id: str, reader: str | None) -> NoteView:
     if note is None or not (reader is None or note.shared or note.agent_id == reader):
-        raise NotFound(f"There is no note {note_id!r}. Was it deleted?", note_id=note_id)
+        raise missing("note", note_id, "Was it deleted?")
     return note
 
 

@@ -99,10 +99,13 @@ class Secrets:
             return {}
         async with self._database.connection() as connection:
             rows = await ledger.fetch_secrets(connection, tenant_id, names)
-        missing = sorted(set(names) - {row.name for row in rows})
-        if missing:
+        absent = sorted(set(names) - {row.name for row in rows})
+        if absent:
             raise NotFound(
-                f"There is no secret {', '.join(map(repr, missing))}. Set it with `nova secrets set`.", secrets=missing
+                f"There is no secret {', '.join(map(repr, absent))}. Set it with `nova secrets set`.",
+                kind="secret",
+                id=absent[0],
+                secrets=absent,
             )
         return {row.name: self._open(row) for row in rows}
 

@@ -225,7 +225,8 @@ def _duties(given: _Update, target: AgentSpec) -> tuple[Responsibility, ...]:
     for title in given.remove_responsibilities or ():
         if duties.pop(title_key(title), None) is None:
             known = ", ".join(repr(duty.title) for duty in target.responsibilities) or "none"
-            raise NotFound(f"remove_responsibilities: it has none with the title {title!r}. It has: {known}.")
+            text = f"remove_responsibilities: it has none with the title {title!r}. It has: {known}."
+            raise NotFound(text, kind="responsibility", id=title)
     fresh = given.set_responsibilities or ()
     if len({title_key(duty.title) for duty in fresh}) < len(fresh):
         raise InvalidInput("set_responsibilities: two have the same title; rename one.", field="set_responsibilities")

@@ -17,7 +17,7 @@ from nova_workers.contracts.http.orchestrations import OrchestrationCreate, Orch
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, ORCHESTRATIONS, Origin
 from nova_workers.contracts.ports import OrchestrationControl
 from nova_workers.contracts.waits import AwaitOrchestration
-from nova_workers.errors import ConfigurationError, NotFound, ToolFailure
+from nova_workers.errors import ConfigurationError, ToolFailure, missing
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.trees import get_orchestration, list_orchestrations
 
@@ -183,7 +183,7 @@ class _OrchestrationTools:
         async with self._database.connection() as connection:
             view = await get_orchestration(connection, context.tenant_id, orchestration_id)
         if view.agent_id != context.agent_id or view.source != _SOURCE:
-            raise NotFound(f"There is no orchestration {orchestration_id!r}.", kind="orchestration")
+            raise missing("orchestration", orchestration_id)
         return view
 
 

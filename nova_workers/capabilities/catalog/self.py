@@ -160,7 +160,7 @@ def _find(duties: Sequence[Responsibility], title: str) -> int:
         if title_key(duty.title) == title_key(title):
             return index
     known = ", ".join(repr(duty.title) for duty in duties) or "none"
-    raise NotFound(f"You have no responsibility {title!r}. You have: {known}.", title=title)
+    raise NotFound(f"You have no responsibility {title!r}. You have: {known}.", kind="responsibility", id=title)
 
 
 def capability(parts: CapabilityParts) -> Capability:

@@ -31,7 +31,7 @@ from nova_workers.contracts.http.triggers import (
     UrlGate,
 )
 from nova_workers.contracts.native import native_tools
-from nova_workers.errors import Forbidden, InvalidInput, NotFound
+from nova_workers.errors import Forbidden, InvalidInput, missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS, delete_trigger, get_trigger, list_triggers
 from nova_workers.triggers import definitions as workspace
@@ -268,7 +268,7 @@ class _TriggerTools:
 async def _require_own(connection: Connection, context: CapabilityContext, trigger_id: str) -> None:
     trigger = await get_trigger(connection, context.tenant_id, trigger_id)
     if trigger.agent_id != context.agent_id:
-        raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
+        raise missing("trigger", trigger_id)
 
 
 async def _require_made_by_itself(connection: Connection, context: CapabilityContext, trigger_id: str) -> None:

@@ -7,7 +7,7 @@ import typer
 
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import short
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 
 __all__ = ["app"]
 
@@ -25,7 +25,7 @@ async def capabilities(
     if name is not None:
         one = next((each for each in found if each["name"] == name), None)
         if one is None:
-            raise NotFound(f"There is no capability {name!r}. `nova capabilities` lists them.", kind="capability")
+            raise missing("capability", name, "`nova capabilities` lists them.")
         if out.json:
             out.document(one)
         else:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, Sender
-from nova_workers.errors import IllegalTransition, NotFound
+from nova_workers.errors import IllegalTransition, missing
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 
@@ -152,7 +152,7 @@ async def get_delivery(connection: Connection, tenant_id: str, delivery_id: str)
     """
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, delivery_id=delivery_id)
     if row is None:
-        raise NotFound(f"There is no delivery {delivery_id!r}.", delivery_id=delivery_id)
+        raise missing("delivery", delivery_id)
     return DeliveryView.model_validate(dict(row))
 
 

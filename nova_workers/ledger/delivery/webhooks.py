@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from nova_workers.contracts.http.webhooks import WebhookView
-from nova_workers.errors import LimitExceeded, NotFound
+from nova_workers.errors import LimitExceeded, NotFound, missing
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
@@ -204,4 +204,4 @@ def _view(row: Row) -> WebhookView:
 
 def unknown_webhook(webhook_id: str) -> NotFound:
     """Return the error for an unknown webhook."""
-    return NotFound(f"There is no webhook {webhook_id!r}.", webhook_id=webhook_id)
+    return missing("webhook", webhook_id)

@@ -111,7 +111,8 @@ async def get_config_version(connection: Connection, tenant_id: str, version: in
     """
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, version=version)
     if row is None:
-        raise NotFound(f"The configuration of orchestrations has no version {version}.", version=version)
+        text = f"The configuration of orchestrations has no version {version}."
+        raise NotFound(text, kind="orchestration_config_version", id=version)
     return _view(row)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.errors import NotFound, OrchestrationError
+from nova_workers.errors import OrchestrationError, missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.agents import AGENT_COLUMNS, descriptor
 from nova_workers.ledger.orchestrations.locking import EXTERNAL_WAIT_S
@@ -38,7 +38,7 @@ async def find_external_master(connection: Connection, tenant_id: str, orchestra
     """
     row = await connection.fetchrow(_MASTER, tenant_id=tenant_id, id=orchestration_id)
     if row is None:
-        raise NotFound(f"There is no orchestration {orchestration_id!r}.", kind="orchestration")
+        raise missing("orchestration", orchestration_id)
     values = dict(row)
     if not values.pop("is_external"):
         raise OrchestrationError(

@@ -9,7 +9,7 @@ from datetime import datetime
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.errors import NotFound, OrchestrationError, RunLost
+from nova_workers.errors import OrchestrationError, RunLost, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.filters import IS_RUNNING
 from nova_workers.ledger.stored import read_stored
@@ -94,7 +94,7 @@ async def frozen_config(connection: Connection, tenant_id: str, orchestration_id
     """
     row = await connection.fetchrow(_CONFIG, tenant_id=tenant_id, id=orchestration_id)
     if row is None:
-        raise NotFound(f"No orchestration {orchestration_id!r}.", kind="orchestration")
+        raise missing("orchestration", orchestration_id)
     config: JsonObject = row["config"]
     return config
 
@@ -107,7 +107,7 @@ async def lock_tree(connection: Connection, tenant_id: str, orchestration_id: st
     """
     row = await connection.fetchrow(_LOCK, tenant_id=tenant_id, id=orchestration_id)
     if row is None:
-        raise NotFound(f"No orchestration {orchestration_id!r}.", kind="orchestration")
+        raise missing("orchestration", orchestration_id)
     return _tree(row)
 
 

@@ -17,7 +17,7 @@ from nova_workers.contracts.http.orchestrations import (
 from nova_workers.contracts.http.wire import UsageView
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import ANSWERABLE, HoldDetail, HoldView, WaitView
-from nova_workers.errors import NotFound
+from nova_workers.errors import NotFound, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 from nova_workers.vocabulary import RunSource
@@ -199,7 +199,7 @@ async def orchestration_of_run(connection: Connection, tenant_id: str, run_id: s
 
 
 def _missing(orchestration_id: str) -> NotFound:
-    return NotFound(f"There is no orchestration {orchestration_id!r}.", kind="orchestration")
+    return missing("orchestration", orchestration_id)
 
 
 def _view(row: Row) -> OrchestrationView:

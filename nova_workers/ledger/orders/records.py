@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from nova_workers.contracts.waits import HoldDetail
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 from nova_workers.vocabulary import OrderState, RoleKind, WorkStopReason
@@ -174,7 +174,7 @@ async def get_order(connection: Connection, tenant_id: str, order_id: str) -> Or
     """
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, order_id=order_id)
     if row is None:
-        raise NotFound(f"No work order {order_id!r}.", kind="work_order")
+        raise missing("work_order", order_id)
     return order_row(row)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection
 
 __all__ = [
@@ -133,7 +133,7 @@ async def delete_secret(connection: Connection, tenant_id: str, secret_id: str) 
         NotFound: The tenant has no such secret.
     """
     if await connection.fetchval(_DELETE, tenant_id=tenant_id, id=secret_id) is None:
-        raise NotFound(f"There is no secret {secret_id!r} of work orders.")
+        raise missing("order_secret", secret_id)
 
 
 async def lock_secrets_under_other_keys(

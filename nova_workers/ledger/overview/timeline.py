@@ -19,7 +19,7 @@ from nova_workers.contracts.http.overview.timeline import (
 from nova_workers.contracts.http.wire import RunError, UsageView
 from nova_workers.contracts.refusals import about_tools
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.vocabulary import ENDED_RUNS
 
@@ -150,7 +150,7 @@ async def load_timeline(
     """
     row = await connection.fetchrow(_RUN, tenant_id=tenant_id, run_id=run_id, most=MAX_ENTRIES, chars=CUT_CHARS)
     if row is None:
-        raise NotFound(f"There is no run {run_id!r}.", run_id=run_id)
+        raise missing("run", run_id)
     sections = {section: row[section] for section in _SECTIONS}
     lists = {section: list(reversed(entries[:MAX_ENTRIES])) for section, entries in sections.items()}
     attempts = _attempts(row, lists.pop("attempts"))

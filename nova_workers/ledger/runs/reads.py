@@ -9,7 +9,7 @@ from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunView, UsageView
 from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import HoldDetail, HoldView, WaitView, describe_waits
-from nova_workers.errors import NotFound
+from nova_workers.errors import NotFound, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.filters import RunFilter, conditions_of
 from nova_workers.vocabulary import ANSWERABLE, ENDED_RUNS, sql_list
@@ -246,7 +246,7 @@ async def find_waiting(connection: Connection, run_ids: Sequence[str]) -> dict[s
 
 
 def _no_such_run(run_id: str) -> NotFound:
-    return NotFound(f"There is no run {run_id!r}.", run_id=run_id)
+    return missing("run", run_id)
 
 
 def _view(row: Row) -> RunView:

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from nova_workers.contracts.http.keys import KeyCreated, KeyIdentity, KeyView
-from nova_workers.errors import NotFound, Unauthenticated
+from nova_workers.errors import Unauthenticated, missing
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
@@ -184,5 +184,5 @@ async def revoke_key(connection: Connection, tenant_id: str, key_id: str) -> Key
 
 def _view(row: Row | None, key_id: str) -> KeyView:
     if row is None:
-        raise NotFound(f"There is no API key {key_id!r}.", key_id=key_id)
+        raise missing("key", key_id)
     return KeyView.model_validate(dict(row))

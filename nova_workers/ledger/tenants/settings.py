@@ -7,7 +7,7 @@ from typing import Any
 
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.tenants import TenantView
-from nova_workers.errors import Conflict, InvalidInput, NotFound
+from nova_workers.errors import Conflict, InvalidInput, missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.stored import read_stored
 
@@ -55,7 +55,7 @@ async def get_tenant(connection: Connection, tenant_id: str) -> TenantView:
     """
     row = await connection.fetchrow(_GET, id=tenant_id)
     if row is None:
-        raise NotFound(f"There is no tenant {tenant_id!r}.", kind="tenant")
+        raise missing("tenant", tenant_id)
     return TenantView.model_validate(dict(row))
 
 

@@ -161,7 +161,8 @@ async def restore_content(connection: Connection, tenant_id: str, thread_id: str
     """
     row = await connection.fetchrow(_RESTORE, tenant_id=tenant_id, thread_id=thread_id, turn_id=turn_id)
     if row is None:
-        raise NotFound(f"There is no turn {turn_id!r} in the history of thread {thread_id!r}.")
+        text = f"There is no turn {turn_id!r} in the history of thread {thread_id!r}."
+        raise NotFound(text, kind="turn", id=turn_id, thread_id=thread_id)
     return [note for note in (row["refused_blocks"] or {}).values() if not about_tools(note)]
 
 

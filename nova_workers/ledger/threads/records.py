@@ -9,7 +9,7 @@ import asyncpg
 
 from nova_workers.contracts.http.wire import OPENING_CHARS, ThreadView
 from nova_workers.contracts.waits import describe_waits
-from nova_workers.errors import Conflict, Gone, NotFound
+from nova_workers.errors import Conflict, NotFound, deleted, missing
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.cancel import CancelRequest, request_cancel_on_thread
@@ -156,7 +156,7 @@ async def create_thread(
         raise _label_taken(label) from error
     if row is None:
         await refuse_former_id(connection, tenant_id, agent_id)
-        raise NotFound(f"There is no agent {agent_id!r}.", field="agent_id", agent_id=agent_id)
+        raise missing("agent", agent_id, field="agent_id")
     return _view(row)
 
 
@@ -169,9 +169,9 @@ async def get_thread(connection: Connection, tenant_id: str, thread_id: str) -> 
     """
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, thread_id=thread_id)
     if row is None:
-        raise NotFound(f"There is no thread {thread_id!r}.", thread_id=thread_id)
+        raise missing("thread", thread_id)
     if row["deleted_at"] is not None:
-        raise Gone(f"Thread {thread_id!r} was deleted.", thread_id=thread_id)
+        raise deleted("thread", thread_id)
     return _view(row)
 
 
@@ -295,9 +295,10 @@ async def fork_thread(
         raise Conflict(f"Thread {thread_id!r} has no finished turn to fork at.", thread_id=thread_id)
     raise NotFound(
         f"There is no finished turn {turn_id!r} in the history of thread {thread_id!r}.",
+        kind="turn",
+        id=turn_id,
         field="turn_id",
         thread_id=thread_id,
-        turn_id=turn_id,
     )
 
 

@@ -8,7 +8,7 @@ from decimal import Decimal
 from typing import Any
 
 from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction, TriggerKind, TriggerView
-from nova_workers.errors import Gone, LimitExceeded, NotFound
+from nova_workers.errors import LimitExceeded, deleted, missing
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
@@ -255,9 +255,9 @@ def _values(trigger: NewTrigger) -> dict[str, Any]:
 
 def _found(row: Row | None, trigger_id: str) -> TriggerView:
     if row is None:
-        raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
+        raise missing("trigger", trigger_id)
     if row["deleted_at"] is not None:
-        raise Gone(f"Trigger {trigger_id!r} was deleted.", trigger_id=trigger_id)
+        raise deleted("trigger", trigger_id)
     return _view(row)
 
 

@@ -12,7 +12,7 @@ from decimal import Decimal
 from typing import Any
 
 from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction, TriggerKind
-from nova_workers.errors import Gone, NotFound
+from nova_workers.errors import deleted, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.claim import PAUSED_BY_PEOPLE
 from nova_workers.vocabulary import DUE_RUNS, sql_list
@@ -223,8 +223,8 @@ async def take_one(connection: Connection, tenant_id: str, trigger_id: str) -> D
     if row is not None:
         return _due(row)
     if await connection.fetchval(_IS_DELETED, tenant_id=tenant_id, trigger_id=trigger_id):
-        raise Gone(f"Trigger {trigger_id!r} was deleted.", trigger_id=trigger_id)
-    raise NotFound(f"There is no trigger {trigger_id!r}.", trigger_id=trigger_id)
+        raise deleted("trigger", trigger_id)
+    raise missing("trigger", trigger_id)
 
 
 async def take_queued(

@@ -8,7 +8,7 @@ from datetime import datetime
 from decimal import Decimal
 
 from nova_workers.contracts.http.triggers import TriggerFiringView
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 
@@ -139,7 +139,7 @@ async def get_firing(connection: Connection, tenant_id: str, firing_id: str) -> 
     """
     found = await find_firing(connection, tenant_id, firing_id)
     if found is None:
-        raise NotFound(f"There is no firing {firing_id!r}.", firing_id=firing_id)
+        raise missing("firing", firing_id)
     return found
 
 

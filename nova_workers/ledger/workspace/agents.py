@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.http.wire import AgentView
-from nova_workers.errors import Conflict, Gone, NotFound, VersionMismatch
+from nova_workers.errors import Conflict, NotFound, VersionMismatch, deleted, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored, to_store
 from nova_workers.ledger.workspace.former_ids import id_now, renamed
@@ -248,11 +248,11 @@ async def get_agent(connection: Connection, tenant_id: str, agent_id: str) -> Ag
     """
     row = await connection.fetchrow(_GET, tenant_id=tenant_id, agent_id=agent_id)
     if row is None:
-        raise NotFound(f"There is no agent {agent_id!r}.", agent_id=agent_id)
+        raise missing("agent", agent_id)
     if row["renamed_to"] is not None:
         raise renamed(agent_id, row["renamed_to"])
     if row["deleted_at"] is not None:
-        raise Gone(f"Agent {agent_id!r} was deleted.", agent_id=agent_id)
+        raise deleted("agent", agent_id)
     return _view(row)
 
 
@@ -320,8 +320,9 @@ async def get_version(connection: Connection, tenant_id: str, agent_id: str, ver
     if row is None:
         raise NotFound(
             f"Agent {agent_id!r} has no version {version}; its newest is {agent.version}.",
+            kind="agent_version",
+            id=version,
             agent_id=agent_id,
-            version=version,
         )
     return _view(row)
 

@@ -29,5 +29,5 @@ async def refuse_former_id(connection: Connection, tenant_id: str, agent_id: str
 def renamed(agent_id: str, to_id: str) -> AgentRenamed:
     """Return the error of a former id."""
     return AgentRenamed(
-        f"Agent {agent_id!r} was renamed to {to_id!r}; use that id.", agent_id=agent_id, renamed_to=to_id
+        f"Agent {agent_id!r} was renamed to {to_id!r}; use that id.", kind="agent", id=agent_id, renamed_to=to_id
     )

@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.errors import NotFound
+from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [
@@ -133,7 +133,7 @@ async def delete_secret(connection: Connection, tenant_id: str, name: str) -> No
         NotFound: There is no secret of this name.
     """
     if await connection.fetchval(_DELETE, tenant_id=tenant_id, name=name) is None:
-        raise NotFound(f"There is no secret {name!r}.")
+        raise missing("secret", name)
 
 
 async def lock_under_other_keys(

@@ -14,7 +14,7 @@ from nova_workers.contracts.skills import (
     SkillFront,
     SkillView,
 )
-from nova_workers.errors import LimitExceeded, NotFound
+from nova_workers.errors import LimitExceeded, NotFound, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 
@@ -156,7 +156,7 @@ async def get_skill_file(connection: Connection, tenant_id: str, name: str, path
     if row is None:
         skill = await get_skill(connection, tenant_id, name)
         there = ", ".join(repr(file.path) for file in skill.files) or "no files"
-        raise NotFound(f"Skill {name!r} has no file {path!r}; it has {there}.", skill=name, path=path)
+        raise NotFound(f"Skill {name!r} has no file {path!r}; it has {there}.", kind="skill_file", id=path, skill=name)
     return SkillFile(row["path"], row["content"], row["executable"])
 
 
@@ -205,7 +205,7 @@ async def agents_with_skill(connection: Connection, tenant_id: str, name: str, *
 
 
 def _unknown(name: str) -> NotFound:
-    return NotFound(f"There is no skill {name!r}.", skill=name)
+    return missing("skill", name)
 
 
 def _seen(row: Row) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from nova_workers.contracts.orchestration import (
     OrchestrationPlace,
 )
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.errors import InvalidInput, NotFound, OrchestrationError
+from nova_workers.errors import InvalidInput, OrchestrationError, missing
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations.external import end_wait, find_external_master, record_wait
@@ -98,7 +98,7 @@ class ExternalMasters:
         """
         declared = self._tools.get(tool)
         if declared is None:
-            raise NotFound(f"There is no tool {tool!r}. There are: {', '.join(self._tools)}.", kind="tool")
+            raise missing("tool", tool, f"There are: {', '.join(self._tools)}.")
         try:
             given = declared.input.model_validate(dict(arguments))
         except ValidationError as error:

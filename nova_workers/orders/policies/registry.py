@@ -12,7 +12,7 @@ from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyView
 from nova_workers.contracts.orders import PolicyDocument
-from nova_workers.errors import InvalidInput, NotFound
+from nova_workers.errors import InvalidInput, NotFound, missing
 from nova_workers.json_schemas import JsonSchema
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import policies as ledger
@@ -95,7 +95,11 @@ class Policies:
         async with self._database.connection() as connection:
             deleted = await ledger.delete_policy(connection, tenant_id, policy_id)
         if not deleted and policy_id in builtin_policies():
-            raise NotFound(f"The tenant has no policy {policy_id!r} of its own, and built-in ones cannot be deleted.")
+            raise NotFound(
+                f"The tenant has no policy {policy_id!r} of its own, and built-in ones cannot be deleted.",
+                kind="order_policy",
+                id=policy_id,
+            )
         if not deleted:
             raise _unknown(policy_id)
         _log.info("work_orders.policy_deleted", tenant_id=tenant_id, policy_id=policy_id)
@@ -161,8 +165,11 @@ class Policies:
 
 
 def _unknown(policy_id: str, version: str | None = None) -> NotFound:
-    which = "" if version is None else f" with the version {version!r}"
-    return NotFound(f"There is no policy {policy_id!r}{which}. `nova orders policies list` shows all.")
+    hint = "`nova orders policies list` shows all."
+    if version is None:
+        return missing("order_policy", policy_id, hint)
+    text = f"There is no policy {policy_id!r} with the version {version!r}. {hint}"
+    return NotFound(text, kind="order_policy", id=policy_id, version=version)
 
 
 def _view_of_row(row: ledger.PolicyRow) -> PolicyView:

@@ -139,9 +139,8 @@ class TaskPlans:
             task = await _take_open(transaction, task_id)
             found = next((resource for resource in task.resources if resource.id == resource_id), None)
             if found is None:
-                raise NotFound(
-                    f"Task {task_id} has no resource {resource_id!r}.", field="resource_id", resource_id=resource_id
-                )
+                text = f"Task {task_id} has no resource {resource_id!r}."
+                raise NotFound(text, kind="task_resource", id=resource_id, field="resource_id")
             await ledger.remove_resource(transaction.connection, tenant_id, task_id, resource_id)
             resource = found.model_dump(include={"id", "kind", "value", "title"})
             await transaction.record(task_id, "resource_removed", {"resource": resource})
@@ -213,7 +212,7 @@ async def _write_resource(transaction: TaskTransaction, task_id: int, given: Tas
 def _find_step(task: TaskView, step_id: str) -> StepView:
     step = next((step for step in task.steps if step.id == step_id), None)
     if step is None:
-        raise NotFound(f"Task {task.id} has no step {step_id!r}.", field="step_id", step_id=step_id)
+        raise NotFound(f"Task {task.id} has no step {step_id!r}.", kind="task_step", id=step_id, field="step_id")
     return step
 
 

@@ -11,7 +11,7 @@ from nova_workers.contracts.content import text_block
 from nova_workers.contracts.http.tasks import TaskView
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell, Submission
-from nova_workers.errors import NotFound
+from nova_workers.errors import NotFound, missing
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.submit import insert_run
@@ -91,7 +91,7 @@ class TaskTransaction:
         """
         if not await agent_exists(self.connection, self.tenant_id, agent_id):
             await refuse_former_id(self.connection, self.tenant_id, agent_id)
-            raise NotFound(f"There is no agent {agent_id!r}.", field="owner_agent_id", agent_id=agent_id)
+            raise missing("agent", agent_id, field="owner_agent_id")
 
     async def bind_thread(self, task: TaskView) -> str:
         """Return the task's thread; creates it if there is none.
@@ -103,8 +103,9 @@ class TaskTransaction:
         if thread_id is None:
             raise NotFound(
                 f"Agent {task.owner_agent_id!r}, who owns task {task.id}, was deleted. Give the task another owner.",
+                kind="agent",
+                id=task.owner_agent_id,
                 field="owner_agent_id",
-                agent_id=task.owner_agent_id,
             )
         return thread_id
 
@@ -151,4 +152,4 @@ class TaskTransactions:
 
 def no_task(task_id: int) -> NotFound:
     """Return the error for a number that no task of the tenant has."""
-    return NotFound(f"There is no task {task_id}.", task_id=task_id)
+    return missing("task", task_id)

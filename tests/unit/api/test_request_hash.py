@@ -10,13 +10,13 @@ from nova_workers.contracts.http.keys import KeyCreate
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate
 from nova_workers.contracts.http.triggers import TriggerCreate
-from nova_workers.contracts.http.wire import AgentCreate, RunCreate, StatelessRunCreate, ThreadCreate
+from nova_workers.contracts.http.wire import RunCreate, StatelessRunCreate, ThreadCreate
 
 _SENT: list[tuple[type[Body], dict[str, Any]]] = [
     (RunCreate, {"message": "Hello"}),
     (StatelessRunCreate, {"message": "Hello"}),
     (ThreadCreate, {}),
-    (AgentCreate, {"id": "clerk", "name": "Clerk"}),
+    ({"id": "clerk", "name": "Clerk"}),
     (TaskCreate, {"title": "Tea", "steps": [{"title": "Boil"}]}),
     (SubtaskCreate, {"title": "Tea"}),
     (TriggerCreate, {"agent_id": "clerk", "kind": "cron", "schedule": "0 9 * * *", "prompt": "Tea"}),

@@ -128,7 +128,7 @@ async def test_lists_come_in_pages(api: Api) -> None:
         ("PUT", "/1/steps", {"steps": [{"title": "x"}] * 201}, 422, "steps"),
         ("PUT", "/1/steps", {"steps": [{"title": "x", "subtask": {"id": 1}}]}, 422, "steps.0.subtask"),
         ("PATCH", f"/1/steps/{NO_STEP}", {"done": True}, 404, "has no step"),
-        ("PATCH", "/1/steps/%00", {"done": True}, 404, "There is no step"),
+        ("PATCH", "/1/steps/%00", {"done": True}, 404, "There is no task step"),
         ("PATCH", f"/1/steps/{NO_STEP}", {"done": "perhaps"}, 422, "done"),
         ("POST", f"/1/steps/{NO_STEP}/subtask", {}, 404, "has no step"),
         ("POST", "/1/resources", {"kind": "url", "value": "file:///etc/passwd"}, 422, "not an http or https address"),

@@ -243,7 +243,7 @@ async def test_unknown_and_foreign_threads_are_refused_alike(harness: Harness):
     for thread_id, tenant_id in (("thr_none", harness.tenant_id), (mine.thread_id, "ten_2")):
         with pytest.raises(NotFound) as refusal:
             await harness.submit("hello", thread_id, tenant_id=tenant_id, **_keyed("k", "x"))
-        assert str(refusal.value) == f"No thread {thread_id!r}."
+        assert str(refusal.value) == f"There is no thread {thread_id!r}."
     with pytest.raises(NotFound, match="nobody"):
         await harness.submit("hello", agent_id="nobody")
     assert await harness.database.fetchval("SELECT count(*) FROM runs") == 1
@@ -287,7 +287,7 @@ async def test_a_message_whose_doorbell_is_lost_is_accepted_and_runs_later(harne
 
 
 async def test_a_message_for_a_missing_agent_is_refused_with_the_reason(harness: Harness):
-    with pytest.raises(NotFound, match=r"^No agent 'nobody'. `nova agents list` or GET /v1/agents"):
+    with pytest.raises(NotFound, match=r"^There is no agent 'nobody'. `nova agents list` or GET /v1/agents"):
         await harness.submit("hello", agent_id="nobody")
     await harness.add_agent("former", {"name": "Former"})
     await harness.database.execute(
