@@ -16,7 +16,6 @@ _SENT: list[tuple[type[Body], dict[str, Any]]] = [
     (RunCreate, {"message": "Hello"}),
     (StatelessRunCreate, {"message": "Hello"}),
     (ThreadCreate, {}),
-    ({"id": "clerk", "name": "Clerk"}),
     (TaskCreate, {"title": "Tea", "steps": [{"title": "Boil"}]}),
     (SubtaskCreate, {"title": "Tea"}),
     (TriggerCreate, {"agent_id": "clerk", "kind": "cron", "schedule": "0 9 * * *", "prompt": "Tea"}),
