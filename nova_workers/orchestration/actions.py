@@ -76,7 +76,7 @@ class AgentActions:
         self._known = known
 
     async def spawn(self, caller: Caller, requests: Sequence[SpawnRequest]) -> list[Spawned]:
-        """Give each request to a child: an idle one that matches, else an ended one, else a fresh one.
+        """Give each request to a fresh child, or to the child that it names.
 
         All of them or none: a request that is refused leaves nothing behind.
 

@@ -99,7 +99,7 @@ class SpawnRequest:
             what the role gets.
         mcp_servers: Names of plugins that it gets beside all others; None chooses plugins by role and prompt.
         complexity: Chooses a model that fits, unless `model` is given; then it checks that model.
-        reuse: Whether an idle or ended child that matches may take the prompt.
+        reuse: The child that takes the prompt, by its id or a unique part of it; None spawns a fresh one.
     """
 
     prompt: str
@@ -113,7 +113,7 @@ class SpawnRequest:
     permission_mode: PermissionMode = "DEFAULT"
     complexity: Complexity | None = None
     expert_id: str | None = None
-    reuse: bool = True
+    reuse: str | None = None
 
 
 @dataclass(frozen=True, slots=True)

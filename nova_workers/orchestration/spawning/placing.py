@@ -1,4 +1,4 @@
-"""Gives a prepared spawn request to a child: an idle one that matches, else an ended one, else a fresh one."""
+"""Gives a prepared spawn request to a fresh child, or to the child that it names."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from nova_workers.ledger.stored import to_store
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.routing import TreeChange, deliver
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
+from nova_workers.orchestration.spawning.reusing import find_reusable
 from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["Spawned", "check_room", "place_spawn", "send_prompt"]
@@ -40,13 +41,14 @@ async def place_spawn(
     """Give a request to a child, and record it under the key of the tool call; a repeated key finds the record.
 
     Raises:
-        AgentSpawnError: There would be too many active agents.
+        AgentSpawnError: There would be too many active agents, or the child to reuse does not fit.
     """
     before = None if key is None else await messages.find_sent(change.connection, change.tree, key)
     if before is not None:
         return Spawned(before.target_id, before.payload["run_id"], before.payload["how"])
     agents = await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)
-    child = await _reusable(change, agents, parent, prepared) if prepared.request.reuse else None
+    reuse = prepared.request.reuse
+    child = None if reuse is None else await find_reusable(change, agents, parent, prepared, reuse)
     if child is not None and child.state not in ENDED_AGENTS:
         prompt_key = None if key is None else f"{key} prompt"
         await send_prompt(change, parent, child, prepared.request.prompt, prompt_key)
@@ -98,22 +100,6 @@ async def _activate(
     return Spawned(agent_id, bell.run_id, "spawned")
 
 
-async def _reusable(
-    change: TreeChange,
-    agents: Sequence[AgentDescriptor],
-    parent: AgentDescriptor,
-    prepared: PreparedSpawn,
-) -> AgentDescriptor | None:
-    """Return a child of the parent that matches a request: an idle one before an ended one."""
-    matching = [agent for agent in agents if agent.parent_id == parent.id and _matches(agent, prepared)]
-    busy = {message.target_id for message in await messages.pending(change.connection, [a.id for a in matching])}
-    idle = await messages.idle_agents(change.connection, [agent.id for agent in matching])
-    for agent in matching:
-        if agent.id in idle and agent.id not in busy:
-            return agent
-    return next((agent for agent in matching if agent.state in ("COMPLETED", "FAILED")), None)
-
-
 async def send_prompt(
     change: TreeChange,
     parent: AgentDescriptor,
@@ -142,17 +128,3 @@ def check_room(tree: LockedTree, agents: Sequence[AgentDescriptor]) -> None:
             f"This orchestration has {len(active)} active agents, and may have {tree.limits.max_concurrent_agents}. "
             "Wait for results with wait_for_message, or do the work yourself."
         )
-
-
-def _matches(agent: AgentDescriptor, prepared: PreparedSpawn) -> bool:
-    request, spec = prepared.request, prepared.spec
-    return (
-        agent.role == request.role
-        and agent.tools == spec.native_tools
-        and agent.model == spec.model
-        and agent.cwd == request.cwd
-        and agent.plugins == prepared.plugins
-        and agent.permission_mode == request.permission_mode
-        and agent.expert_id == request.expert_id
-        and (request.name is None or agent.name == request.name)
-    )

@@ -42,6 +42,15 @@ class _Child(ToolInput):
     )
     role: Annotated[str, Field(pattern="^(WORKER|REVIEWER)$", description="WORKER, or REVIEWER for checks.")] = "WORKER"
     name: Annotated[str | None, Field(max_length=100, description="A short name for people.")] = None
+    reuse: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=64,
+            description="Id of a child of yours that has ended or waits for messages: it takes the task, and remembers "
+            "its conversation. Leave it out for a fresh child.",
+        ),
+    ] = None
 
     def request(self) -> SpawnRequest:
         return SpawnRequest(
@@ -53,6 +62,7 @@ class _Child(ToolInput):
             cwd=self.cwd,
             mcp_servers=self.mcp_servers,
             complexity=self.complexity,
+            reuse=self.reuse,
         )
 
 
@@ -94,7 +104,7 @@ def child_tools(actions: AgentActions) -> Declarations:
     return (
         ToolDeclaration(
             "spawn_child",
-            "Give a task to a child agent. A child that has done a similar task takes it, or else a fresh one.",
+            "Give a task to a fresh child agent, which knows only its prompt.",
             _Spawn,
             tools.spawn,
             idempotent=True,

@@ -56,8 +56,7 @@ class _Experts:
         if given.thread_id is not None:
             return await self._continue(caller, given.thread_id, given)
         name, model = await self._peer(caller, given.peer)
-        # Never reused: only `thread_id` continues a conversation.
-        request = SpawnRequest(given.question, role="EXPERT", name=f"peer {name}", tools=(), model=model, reuse=False)
+        request = SpawnRequest(given.question, role="EXPERT", name=f"peer {name}", tools=(), model=model)
         return await_spawned(await self._actions.spawn(caller, [request]), "child")
 
     async def _continue(self, caller: Caller, thread_id: str, given: _ConsultPeer) -> AwaitMessages:

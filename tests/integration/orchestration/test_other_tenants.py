@@ -76,11 +76,15 @@ async def test_an_ended_agent_of_another_tenant_is_neither_restarted_nor_asked(f
     started = await forest.run(
         call("restart_child", child_id=child.id, prompt=script(complete("mine now"))),
         call("consult_peer", question="What did you find?", thread_id=child.id),
+        spawn(complete("mine now"), reuse=child.id),
         complete("done"),
     )
     (master,) = await forest.agents(started)
-    for _, status, text in (await forest.results(master))[:2]:
+    *refused, reused, _ = await forest.results(master)
+    for _, status, text in refused:
         assert (status, text) == ("failed", f"There is no child {child.id!r}. There are: none.")
+    assert reused[1] == "failed"
+    assert f"reuse: There is no child {child.id!r}. There are: none." in reused[2]
     assert (await agents(forest, orchestration), await messages(forest, orchestration)) == before
 
 

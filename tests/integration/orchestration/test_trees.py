@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.orchestration.config.values import OrchestrationConfig
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
 
@@ -79,28 +82,86 @@ async def test_the_number_of_active_agents_is_bounded(forest: Forest) -> None:
     assert "may have 3" in text
 
 
-async def test_an_ended_child_that_matches_is_restarted_with_its_identity(forest: Forest) -> None:
-    started = await forest.run(spawn(complete("one")), spawn(complete("two")), complete("done"))
+async def test_a_child_is_fresh_also_after_an_equal_one(forest: Forest) -> None:
+    again = spawn(complete("two"), role="REVIEWER")
+    started = await forest.run(spawn(complete("one")), spawn(complete("two")), again, again, complete("done"))
+    agents = await forest.agents(started)
+    assert [agent.activations for agent in agents] == [1, 1, 1, 1, 1]
+    assert len({agent.thread_id for agent in agents}) == 5
+
+
+async def test_an_expert_is_fresh_too(forest: Forest) -> None:
+    config = OrchestrationConfig.model_validate({"experts": {"wise": {"expert_id": "wise", "system_prompt": "Wise."}}})
+    ask = call("consult_expert", expert_id="wise", question=script({"say": "42"}))
+    started = await forest.run(ask, ask, complete("done"), config=config)
+    assert [agent.activations for agent in await forest.agents(started)] == [1, 1, 1]
+
+
+async def test_an_ended_child_that_is_named_takes_the_task_with_its_identity(forest: Forest) -> None:
+    started = await forest.run(spawn(complete("one")), spawn(complete("two"), reuse="oag"), complete("done"))
     agents = await forest.agents(started)
     assert [agent.activations for agent in agents] == [1, 2]
     assert agents[1].summary == "two"
 
 
-async def test_an_idle_child_takes_the_prompt_before_an_ended_one(forest: Forest) -> None:
+async def test_an_idle_child_that_is_named_takes_the_task(forest: Forest) -> None:
     started = await forest.run(
-        spawn(complete("ended"), name="a"),
-        spawn(call("wait_for_message"), complete("was idle"), name="a", model="scripted-2", wait=False),
+        spawn(call("wait_for_message"), complete("was idle"), wait=False),
         call("wait_for_message", timeout=0.01),
-        spawn(complete("unused"), name="a", model="scripted-2"),
+        spawn(complete("unused"), reuse="oag"),
         complete("done"),
-        config=MODELS,
     )
     while await forest.harness.waiting.sweep() == 0:
         continue
     await forest.settle()
     agents = await forest.agents(started)
-    assert [agent.activations for agent in agents] == [1, 1, 1]
-    assert agents[2].summary == "was idle"
+    assert [agent.activations for agent in agents] == [1, 1]
+    assert agents[1].summary == "was idle"
+
+
+async def test_a_child_that_is_named_and_does_not_fit_is_refused_with_what_to_do(forest: Forest) -> None:
+    attempts: list[tuple[dict[str, Any], str]] = [
+        ({"reuse": "oag_other"}, "reuse: There is no child 'oag_other'. There are: oag_"),
+        ({"role": "REVIEWER"}, "reviewers are always fresh"),
+        ({"model": "scripted-2"}, "its model is "),
+        ({"complexity": "simple"}, "complexity chooses the model of a fresh child"),
+        ({"tools": []}, "it holds Edit, Glob, Grep, Read, WebFetch, WebSearch, Write, notes, which this request"),
+        ({"mcp_servers": ["tagged"]}, "it does not have the plugins tagged"),
+        ({"name": "other"}, "its name is 'Worker'"),
+    ]
+    await forest.harness.add_agent(
+        "owner", {"name": "Owner", "engine": "scripted", "trust": "controlled", "capabilities": {"notes": {}}}
+    )
+    plugins = {"tagged": {"type": "http", "url": "http://127.0.0.1:9/mcp", "tags": ["nowhere"]}}
+    config = MODELS.model_copy(update={"plugins": OrchestrationConfig.model_validate({"plugins": plugins}).plugins})
+    started = await forest.run(
+        spawn(complete("one")),
+        *(call("spawn_child", prompt=script(complete("two")), **{"reuse": "oag", **given}) for given, _ in attempts),
+        complete("done"),
+        agent_id="owner",
+        config=config,
+    )
+    master, child = await forest.agents(started)
+    assert child.activations == 1
+    _, *refused, _ = await forest.results(master)
+    for (_, status, text), (_, said) in zip(refused, attempts, strict=True):
+        assert status == "failed"
+        assert said in text
+        assert text.endswith("Leave out `reuse` for a fresh child.")
+
+
+async def test_a_child_is_reused_by_its_parent_alone_and_for_one_task_at_a_time(forest: Forest) -> None:
+    twice = [{"prompt": script(complete("x")), "reuse": "oag"}] * 2
+    started = await forest.run(
+        spawn(spawn(complete("grandchild")), complete("child")),
+        call("spawn_children_parallel", children=twice),
+        spawn(complete("taken"), reuse="oag", tools=["Read"]),
+        complete("done"),
+    )
+    master, *below = await forest.agents(started)
+    assert [agent.activations for agent in below] == [1, 1]
+    _, (_, _, parallel), *_ = await forest.results(master)
+    assert f"reuse: child {below[0].id!r} is PENDING and has work" in parallel
 
 
 async def test_a_child_that_is_not_awaited_reports_to_wait_for_message(forest: Forest) -> None:
