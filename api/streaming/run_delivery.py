@@ -114,7 +114,7 @@ class RunDelivery:
         recorded, has_ended = await self._read()
         if recorded is not None and recorded.waits:
             await self._send_waits_of(recorded)
-        elif recorded is not None and recorded.attempt == 0:
+        elif recorded is not None and recorded.attempt == 0 and recorded.hold is not None:
             await self._send_recorded(replay_hold(recorded, self._sent))
             self._waited = 0
         return has_ended

@@ -206,7 +206,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         dispatcher=dispatcher,
     )
     chooser = build_model_chooser(database, redis, settings)
-    holds = Holds(database, dispatcher, settings.runs, clock)
+    holds = Holds(database, dispatcher, publisher, settings.runs, clock)
     calls = CallTransactions(database, dispatcher, notifier)
     tools = DeferredToolServer(calls)
     starter = build_starter(calls.database, calls.dispatcher, calls.notifier, chooser, settings)

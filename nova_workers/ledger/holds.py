@@ -245,12 +245,12 @@ async def hold_next(
     return held is not None
 
 
-async def hold_alike(connection: Connection, model_of: str, detail: HoldDetail, *, pause_s: float) -> int:
-    """Hold all queued runs that would use the same model in the same way, and return how many."""
+async def hold_alike(connection: Connection, model_of: str, detail: HoldDetail, *, pause_s: float) -> list[str]:
+    """Hold all queued runs that would use the same model in the same way, and return which."""
     rows = await connection.fetch(
         _HOLD_ALIKE, model_of=model_of, detail=detail.model_dump(mode="json"), pause=_interval(pause_s)
     )
-    return len(rows)
+    return [row["id"] for row in rows]
 
 
 async def postpone(connection: Connection, detail: HoldDetail, *, pause_s: float) -> None:

@@ -29,6 +29,7 @@ from nova_workers.ledger import holds as ledger
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.claim import Unusable
 from nova_workers.stopping import stop_tasks
+from nova_workers.streams.publisher import EventPublisher
 from nova_workers.vocabulary import OutageReason
 
 __all__ = ["HoldPlan", "Holds", "model_of"]
@@ -97,6 +98,7 @@ class Holds:
         self,
         database: Database,
         dispatcher: Dispatcher,
+        publisher: EventPublisher,
         settings: RunSettings,
         clock: Clock,
         *,
@@ -104,6 +106,7 @@ class Holds:
     ) -> None:
         self._database = database
         self._dispatcher = dispatcher
+        self._publisher = publisher
         self._settings = settings
         self._clock = clock
         self._spread = spread
@@ -170,7 +173,7 @@ class Holds:
         if claim.held is not None:
             await self._write(lambda c: ledger.postpone(c, detail, pause_s=pause_s))
         elif key is not None and known is None:
-            await self._write(lambda c: ledger.hold_alike(c, key, detail, pause_s=pause_s))
+            await self._write(lambda c: self._hold_alike(c, key, detail, pause_s))
 
     @property
     def unusable(self) -> tuple[str, ...]:
@@ -197,6 +200,7 @@ class Holds:
         async with self._database.connection() as connection:
             is_held = await ledger.hold_next(connection, found.run_id, known.detail, pause_s=pause_s)
         if is_held:
+            self._publisher.hint([found.run_id])
             self.release_after(pause_s)
         else:
             # Another worker had an answer, and released all; or the run is not there any more.
@@ -211,6 +215,8 @@ class Holds:
         quiet_s = 0.0 if count <= _RINGS_ELSEWHERE else _QUIET_S
         async with self._database.connection() as connection:
             await ledger.hold_next(connection, run_id, detail, pause_s=None, quiet_s=quiet_s)
+        if count == 1:
+            self._publisher.hint([run_id])
         if not quiet_s:
             self._ring_later(bell)
 
@@ -305,6 +311,9 @@ class Holds:
                 error=detail.message,
                 advice=detail.advice,
             )
+
+    async def _hold_alike(self, connection: Connection, model_of: str, detail: HoldDetail, pause_s: float) -> None:
+        self._publisher.hint(await ledger.hold_alike(connection, model_of, detail, pause_s=pause_s))
 
     async def _write(self, write: Callable[[Connection], Awaitable[object]]) -> None:
         """Write what only saves work: without it the other runs meet the outage themselves."""

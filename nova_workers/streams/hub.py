@@ -62,7 +62,11 @@ class Feed:
         return self._continuity.cursor
 
     def push(self, events: list[LiveEvent]) -> None:
-        """Add published events."""
+        """Add published events; without any, look at the ledger: a run that was not begun is held."""
+        if not events:
+            if self.cursor.key() == _START_KEY:
+                self.look(0)
+            return
         try:
             self._queue.put_nowait(events)
         except asyncio.QueueFull:
@@ -317,7 +321,7 @@ class StreamHub:
             data = message["data"]
             payload = data if isinstance(data, bytes) else str(data).encode()
             wanting = [feed for feed in feeds if not isinstance(feed, EndFeed) or feed.wants(payload)]
-            # Of an orchestration there is only a notification, without a payload.
+            # Of an orchestration there is only a notification, without a payload; and of a run that is held.
             events = decode(payload) if payload and wanting else []
             if payload and wanting and not events:
                 self._foreign.drop("event", "unreadable", channel=channel)

@@ -118,6 +118,7 @@ class EventPublisher:
         self._clock = clock
         self._dirty: dict[RunEvents, None] = {}
         self._news: deque[TreeNews] = deque(maxlen=_MAX_NEWS)
+        self._hinted: deque[str] = deque(maxlen=_MAX_NEWS)
         self._wake = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -130,6 +131,16 @@ class EventPublisher:
         """Send what a transaction changed in an orchestration, on its stream, after urgent events of runs until now."""
         if news.records:
             self._news.append(news)
+            self._idle.clear()
+            self._wake.set()
+
+    def hint(self, run_ids: Sequence[str]) -> None:
+        """Let followers of runs that were not begun look at the ledger, which has why they do not begin.
+
+        Best effort: they look by themselves every few seconds.
+        """
+        if run_ids:
+            self._hinted.extend(run_ids)
             self._idle.clear()
             self._wake.set()
 
@@ -174,7 +185,9 @@ class EventPublisher:
             await self._send(due, now_s)
         if news:
             await self._send_news(news)
-        if not self._dirty and not self._news:
+        if self._hinted:
+            await self._send_hints()
+        if not self._dirty and not self._news and not self._hinted:
             self._idle.set()
         elif self._dirty:
             wait_s = min(events.due_s for events in self._dirty) - self._clock.monotonic_s()
@@ -230,6 +243,12 @@ class EventPublisher:
         for answer in answers:
             if isinstance(answer, Exception):
                 _log.warning("events.tree_not_sent", outage="redis", error=str(answer))
+
+    async def _send_hints(self) -> None:
+        pipeline = self._redis.pipeline(transaction=False)
+        while self._hinted:
+            pipeline.publish(run_channel(self._hinted.popleft()), b"")
+        await pipeline.execute(raise_on_error=False)
 
     async def _look_who_writes(self, events: RunEvents, last_seq: int) -> None:
         """Find the reason of a refusal: a later attempt writes now, or the entry was added and its reply lost."""

@@ -98,7 +98,7 @@ class Continuity:
 
     def has_ended(self, attempt: int) -> bool:
         """Whether the last event of an attempt was read."""
-        return self._attempt_ended and self.cursor.attempt >= attempt
+        return self._attempt_ended and self.cursor.attempt >= attempt and self.cursor.seq > 0
 
     def is_next(self, cursor: EventCursor) -> bool:
         """Whether no event is missing between the cursor and another one, which is after it."""

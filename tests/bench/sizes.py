@@ -49,6 +49,7 @@ class Sizes:
     first_starts: int = 3
     first_messages: int = 14
     settled_s: float = 8.0
+    notices: int = 10
     imports: int = 3
     rounds: int = 3
     scaling_workers: tuple[int, ...] = (1, 2, 4, 8)
@@ -71,7 +72,7 @@ class Sizes:
             searched_messages=20_000, searches=40, backfilled_runs=50_000, backfill_s=4, idle_ticks=50,
             idle_triggers=100_000, due_triggers=5_000, renamed_runs=500,
             trees=8, tree_latencies=20, orders=40, cached_orders=200, bare_tasks=1_000, bare_pings=100,
-            warm_starts=2, first_starts=1, imports=2,
+            warm_starts=2, first_starts=1, notices=4, imports=2,
         )  # fmt: skip
 
     @classmethod
@@ -85,7 +86,7 @@ class Sizes:
             innocents=2, cached_turns=3,
             backfilled_runs=400, backfill_s=3, idle_ticks=3, idle_triggers=200, due_triggers=50,
             renamed_runs=60, trees=2, tree_agents=3, tree_latencies=2, orders=2, cached_orders=3,
-            warm_starts=0, first_starts=1, first_messages=2, settled_s=0.1, imports=1, rounds=1,
+            warm_starts=0, first_starts=1, first_messages=2, settled_s=0.1, notices=1, imports=1, rounds=1,
             scaling_workers=(1, 2), scaling_slots=2, scaling_apis=(1, 2), scaling_clients=2, scaling_window_s=0.5,
             scaling_idle_s=0.2,
         )  # fmt: skip

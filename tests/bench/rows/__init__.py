@@ -13,6 +13,7 @@ from tests.bench.rows.floor import measure_floor
 from tests.bench.rows.innocents import measure_innocents
 from tests.bench.rows.latency import measure_accept, measure_first_event, measure_wait
 from tests.bench.rows.memory import measure_memory
+from tests.bench.rows.notice import measure_notice
 from tests.bench.rows.orders import measure_orders
 from tests.bench.rows.recovery import measure_recovery
 from tests.bench.rows.rename import measure_rename
@@ -50,6 +51,7 @@ ROWS: Final[Mapping[str, Callable[[Bench], Awaitable[Result]]]] = {
     "rename": measure_rename,
     "start": measure_start,
     "first": measure_first,
+    "notice": measure_notice,
     "scaling": measure_scaling,
 }
 """By name, in the table's order."""

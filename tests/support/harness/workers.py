@@ -112,7 +112,7 @@ class Worker:
         tools = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
-        self.holds = _UntimedHolds(database, harness.bells, runs, clock, spread=lambda: 0.5)
+        self.holds = _UntimedHolds(database, harness.bells, self.publisher, runs, clock, spread=lambda: 0.5)
         self.executor = build_executor(
             harness.settings,
             database,
@@ -243,7 +243,7 @@ class Harness:
             waiting=self.waiting,
             cancels=self.notifier,
             scheduled=self.scheduled,
-            holds=Holds(database, self.bells, settings.runs, SystemClock()),
+            holds=Holds(database, self.bells, self.publisher, settings.runs, SystemClock()),
         )
         self.orchestrations = Orchestrations(
             database,

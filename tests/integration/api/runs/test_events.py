@@ -196,3 +196,43 @@ async def test_a_stopping_server_ends_the_requests_of_followers_and_waiters(api:
         with pytest.raises(StopAsyncIteration):
             await anext(feed)
         assert (await waiting).status_code == 202
+
+
+_HOLD = """
+UPDATE runs SET hold = 'provider', held_since = now(), held_until = now() + interval '1 hour',
+       hold_detail = '{"provider": "anthropic", "outage": "key_refused", "message": "invalid x-api-key"}'
+ WHERE id = :run_id
+"""
+
+
+@pytest.mark.parametrize("watch_every_s", [0.05, 3600.0], ids=["without a hint", "with a hint"])
+@proves("runs.holds")
+async def test_a_follower_of_a_run_that_is_held_before_its_first_attempt_gets_the_reason(
+    serve: Serve,
+    settings: Settings,
+    database: Database,
+    worker: ManualWorker,
+    monkeypatch: pytest.MonkeyPatch,
+    watch_every_s: float,
+) -> None:
+    monkeypatch.setattr("api.app._WATCH_EVERY_S", watch_every_s)
+    api = await serve(settings)
+    thread_id = await api.thread()
+    run_id = await api.run(thread_id)
+    async with asyncio.timeout(60), listening(api, run_id) as (_, feed):
+        await database.execute(_HOLD, run_id=run_id)
+        reading = asyncio.create_task(anext(feed))
+
+        def is_read() -> bool:
+            if watch_every_s > 1:
+                # Again, as one that comes before the subscription is lost.
+                api.state.services.publisher.hint([run_id])
+            return reading.done()
+
+        await until(is_read, "the reason")
+        told = reading.result()
+        assert (told.id, told.type, told.data["reason"]) == ("0-0-1", "provider_unavailable", "key_refused")
+        await database.execute("UPDATE runs SET hold = NULL, held_until = NULL WHERE id = :run_id", run_id=run_id)
+        await worker.play(thread_id)
+        rest = [frame async for frame in feed]
+        assert [rest[0].id, rest[-1].type] == ["1-1", "stream_end"]
