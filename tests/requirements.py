@@ -387,6 +387,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "order.secret": "The content of an order is nowhere in clear while it runs, and cannot be read after its end.",
     "order.caps": "No model is called that an order cannot afford.",
     "order.holds": "While a model provider cannot be used, orders wait for as long as they have time, and state it.",
+    "order.safe": "No result has a credential, a trace, an internal error, a prompt or a hidden name, also disguised.",
+    "order.harmless": "At most 1 % of harmless answers are left out of results.",
     "order.refused": "An invalid order gets a result that names its fields and has none of its text.",
     # orchestrations
     "orchestration.holds": "Agents of a tree wait for a model provider that cannot be used; the tree states it.",

@@ -16,6 +16,7 @@ from nova_workers.capabilities import default_registry
 from nova_workers.capabilities.deferred import DeferredRegistry
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
+from nova_workers.config.secret_variables import secret_values
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.effects.setup import remote_embeddings
 from nova_workers.ledger.database import Database
@@ -160,7 +161,7 @@ def build_api(settings: Settings) -> ApiServices:
     vault = Vault.of(settings.secrets.texts())
     ceilings = CeilingRules.of(settings)
     order_policies, order_secrets = Policies(database, ceilings), OrderSecrets(database, vault)
-    order_keys, order_notifier = OrderKeys(vault), OrderNotifier(redis, dispatcher)
+    order_keys, order_notifier = OrderKeys(vault, secret_values(settings)), OrderNotifier(redis, dispatcher)
     return ApiServices(
         settings=settings,
         clock=clock,

@@ -8,6 +8,7 @@ from redis.asyncio import Redis
 
 from nova_workers.bootstrap.engine_prices import EnginePrices
 from nova_workers.config import Settings
+from nova_workers.config.secret_variables import secret_values
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.ledger.database import Database
@@ -44,4 +45,4 @@ def build_order_ticker(settings: Settings, database: Database, redis: Redis, dis
 
 
 def _keys(settings: Settings) -> OrderKeys:
-    return OrderKeys(Vault.of(settings.secrets.texts()))
+    return OrderKeys(Vault.of(settings.secrets.texts()), secret_values(settings))

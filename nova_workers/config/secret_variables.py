@@ -1,16 +1,19 @@
 """Which variables of the environment hold secrets, by the types of the settings."""
 
 import json
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, get_args
+from urllib.parse import urlsplit
 
 from pydantic import BaseModel, SecretStr
 
 from nova_workers.config.settings import Settings
 
-__all__ = ["masked_variables", "secret_settings", "setting_of"]
+__all__ = ["masked_variables", "secret_settings", "secret_values", "setting_of"]
 
 _PREFIX = "NOVA_"
+_LEAST_CHARS = 12
+"""A shorter value, such as one of a header, may be a word."""
 
 
 def secret_settings() -> frozenset[str]:
@@ -40,6 +43,30 @@ def masked_variables(settings: Settings, sections: Collection[str]) -> dict[str,
             if name in secret and value is not None:
                 found[name] = value if isinstance(value, str) else json.dumps(value)
     return found
+
+
+def secret_values(settings: Settings) -> dict[str, str]:
+    """Return what a customer or a log may never show of the settings, by name: keys, passwords, and those in URLs."""
+    found: dict[str, str] = {}
+    for name, value in _held_secrets(settings, _PREFIX):
+        found[name] = (urlsplit(value).password or "") if "://" in value else value
+    return {name: value for name, value in found.items() if len(value) >= _LEAST_CHARS and not value.isalpha()}
+
+
+def _held_secrets(value: object, name: str) -> Iterator[tuple[str, str]]:
+    if isinstance(value, SecretStr):
+        yield name, value.get_secret_value()
+    elif isinstance(value, BaseModel):
+        for field in type(value).model_fields:
+            yield from _held_secrets(
+                getattr(value, field), f"{name.rstrip('_')}_{'' if name == _PREFIX else '_'}{field.upper()}"
+            )
+    elif isinstance(value, Mapping):
+        for key, each in value.items():
+            yield from _held_secrets(each, f"{name}__{str(key).upper()}")
+    elif isinstance(value, tuple | list):
+        for at, each in enumerate(value):
+            yield from _held_secrets(each, f"{name}__{at}")
 
 
 def _secret_names(model: type[BaseModel], prefix: str) -> Iterator[str]:

@@ -9,7 +9,7 @@ fingerprint, except names and ids.
 
 import re
 import traceback
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from functools import lru_cache
@@ -17,7 +17,9 @@ from typing import Any, Final
 
 from structlog.typing import EventDict, WrappedLogger
 
+from nova_workers.observability.disguises import decoded, without_invisible
 from nova_workers.observability.redactor import Redactor
+from nova_workers.observability.secret_forms import find_secrets
 
 __all__ = [
     "REDACTED",
@@ -50,20 +52,20 @@ _SECRET_FIELDS: Final = frozenset(
 )
 _SECRET_FIELD_ENDINGS: Final = ("_password", "_secret", "_api_key")
 
-# One pattern, one pass. Each alternative keeps the group that identifies the secret without giving it away.
-_SECRETS: Final = re.compile(
-    # A key has a digit or a capital somewhere; the names of our own modules have neither.
-    r"(?P<key>\b(?:nova_|sk-(?:ant-)?)(?=[a-z_-]*[0-9A-Z])[A-Za-z0-9]{0,4})[A-Za-z0-9_-]{16,}"
-    r"|(?P<scheme>\b(?i:Bearer|Basic)\s+)[^\s,;\"']+"
-    r"|(?P<url>\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@][^\s/]*(?=@)"
-    r"|(?P<pair>\b(?i:password|passwd|api[_-]?key|x-api-key)[\"']?\s*[=:]\s*[\"']?)[^\s,;&\"']+"
+# What may be a secret: a log line loses nothing by it. The group stays.
+_SUSPECTS: Final = re.compile(
+    r"(\b(?i:Bearer|Basic)\s+)[^\s,;\"']+"
+    r"|(\b[a-z][a-z0-9+.-]*://[^\s:/@]*:)[^\s/@][^\s/]*(?=@)"
+    r"|(\b(?i:password|passwd|api[_-]?key|x-api-key)[\"']?\s*[=:]\s*[\"']?)[^\s,;&\"']+"
 )
-
+_NAME_OR_ID: Final = re.compile(r"[a-z_.]*|[a-z]{2,6}_[0-9A-HJKMNP-TV-Z]{26}|[0-9a-f]{16}|[0-9a-f]{32}")
+_ENCODED: Final = re.compile(r"(?<![A-Za-z0-9+/_-])[A-Za-z0-9+/_-]{24,}={0,2}")
+_MARKS: Final = ("nova_", ":", "=", " ")
 
 _NAMES: Final = frozenset(
     {"timestamp", "level", "logger", "process", "run_id", "thread_id", "tenant_id", "trace_id", "span_id", "error_type"}
 )
-"""Fields of a log line that never contain content."""
+"""Fields of a log line that never contain content or secrets."""
 _EVENT_NAME: Final = re.compile(r"[a-z0-9_.]{1,100}")
 """What our own code logs; other libraries log sentences."""
 
@@ -111,25 +113,40 @@ def hide(text: str) -> str:
 def redact(text: str) -> str:
     """Return the text with every secret in it replaced.
 
-    Those are the secrets of the present run, and known forms: our API keys (``nova_…``), vendors' keys (``sk-…``),
-    ``Authorization`` values, passwords in URLs, and ``password=…`` or ``api_key=…`` pairs. The first characters of a
-    key stay, so that an operator can tell which key it was.
+    Those are the secrets of the present run, and known forms (`secret_forms`): keys of vendors, private keys,
+    ``Authorization`` values, passwords in URLs, and ``password=…`` or ``api_key=…`` pairs; also in Base64 or
+    hexadecimal, reversed, or with invisible characters within. The first characters of a key stay, so that an operator
+    can tell which key it was.
     """
     shown = hide(text)
-    return _SECRETS.sub(_replace, shown) if _may_match(shown) else shown
+    if not shown.isascii():
+        visible = without_invisible(shown)
+        # Invisible characters are kept only where they hide nothing.
+        shown = visible if any(True for _ in find_secrets(visible)) else shown
+    spans: list[tuple[int, int]] = []
+    # Most fields are names and ids, and a search of all forms takes some microseconds.
+    if not _NAME_OR_ID.fullmatch(shown):
+        spans += ((found.start, found.end) for found in find_secrets(shown))
+        size = len(shown)
+        spans += ((size - found.end, size - found.start) for found in find_secrets(shown[::-1]))
+        spans += (match.span() for match in _ENCODED.finditer(shown) if _hides_a_secret(match[0]))
+    if any(mark in shown for mark in _MARKS) or not shown.isprintable():
+        spans += ((match.end(match.lastindex or 0), match.end()) for match in _SUSPECTS.finditer(shown))
+    return _without(shown, spans) if spans else shown
 
 
-def _may_match(text: str) -> bool:
-    """Whether a text has any of what the forms of `_SECRETS` need. Most fields have not, and a search takes 2 µs."""
-    return (
-        "nova_" in text
-        or "sk-" in text
-        or ":" in text
-        or "=" in text
-        # White space is a blank, or not printable.
-        or " " in text
-        or not text.isprintable()
-    )
+def _hides_a_secret(encoded: str) -> bool:
+    return any(True for text in decoded(encoded) for _ in find_secrets(text))
+
+
+def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    shown: list[str] = []
+    at = 0
+    for start, end in sorted(spans):
+        if start >= at:
+            shown += (text[at:start], REDACTED)
+        at = max(at, end)
+    return "".join((*shown, text[at:]))
 
 
 def redact_secrets(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
@@ -137,7 +154,7 @@ def redact_secrets(logger: WrappedLogger, name: str, event_dict: EventDict) -> E
     fingerprint = _fingerprint.get()
     if fingerprint is not None:
         return {key: _sealed(key, value, fingerprint) for key, value in event_dict.items()}
-    return {key: REDACTED if _is_secret_field(key) else _clean(value, 0) for key, value in event_dict.items()}
+    return {key: value if key in _NAMES else _redacted(key, value, 0) for key, value in event_dict.items()}
 
 
 def _sealed(key: str, value: Any, fingerprint: Callable[[str], str]) -> Any:
@@ -147,15 +164,14 @@ def _sealed(key: str, value: Any, fingerprint: Callable[[str], str]) -> Any:
     return text if key == "event" and _EVENT_NAME.fullmatch(text) else fingerprint(text)
 
 
-def _replace(match: re.Match[str]) -> str:
-    kept = next((value for value in match.groupdict().values() if value is not None), "")
-    return f"{kept}{REDACTED}"
-
-
 @lru_cache(maxsize=1_024)
 def _is_secret_field(name: str) -> bool:
     plain = name.lower().replace("-", "_")
     return plain in _SECRET_FIELDS or plain.endswith(_SECRET_FIELD_ENDINGS)
+
+
+def _redacted(key: str, value: Any, depth: int) -> Any:
+    return REDACTED if _is_secret_field(key) else _clean(value, depth)
 
 
 def _clean(value: Any, depth: int) -> Any:
@@ -165,10 +181,7 @@ def _clean(value: Any, depth: int) -> Any:
         return value
     if depth < _MAX_DEPTH:
         if isinstance(value, Mapping):
-            return {
-                str(key): REDACTED if _is_secret_field(str(key)) else _clean(item, depth + 1)
-                for key, item in value.items()
-            }
+            return {str(key): _redacted(str(key), item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [_clean(item, depth + 1) for item in value]
     return redact(str(value))

@@ -43,6 +43,7 @@ class Redactor:
 
     def __init__(self, secrets: Mapping[str, str] | None = None) -> None:
         self._names: dict[str, str] = {}
+        self._values: dict[str, None] = {}
         self._by_start: dict[str, list[str]] = {}
         self._readable: dict[str, str] = {}
         self._secret_fields: dict[str, tuple[str, ...]] = {}
@@ -64,6 +65,7 @@ class Redactor:
         """
         if readable:
             self._readable[name] = value
+        self._values[value] = None
         for form in _forms(value):
             if form not in self._names:
                 self._names[form] = name
@@ -97,6 +99,15 @@ class Redactor:
     def _fields_of(self, tool_name: str) -> tuple[str, ...]:
         named = (name for name in self._secret_fields if tool_name == name or tool_name.endswith(f"__{name}"))
         return next((self._secret_fields[name] for name in named), ())
+
+    @property
+    def values(self) -> Iterable[str]:
+        """The values that it was given, also those that are too short to be taken out."""
+        return self._values.keys()
+
+    def names_in(self, text: str) -> set[str]:
+        """Return the names of the secrets that occur in a text."""
+        return {span.name for span in self._find(text)}
 
     def text(self, text: str) -> str:
         """Return the text with a placeholder for each secret."""

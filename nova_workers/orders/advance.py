@@ -14,6 +14,7 @@ import orjson
 
 from nova_workers.contracts.agents import AgentSpec, ThreadRetention
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
+from nova_workers.contracts.orders import OrderProblem
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
@@ -22,9 +23,10 @@ from nova_workers.ledger.delivery.webhooks import list_subscriptions
 from nova_workers.ledger.orders.acceptance import ORDER_AGENT, NewPart, insert_parts
 from nova_workers.ledger.orders.ends import OrderEnd, TrailEntry, begin_review, end_order, move_order
 from nova_workers.ledger.orders.records import OrderRow, PartRow, list_parts
+from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.content import OrderContent, PartOutput, open_content, open_outputs
 from nova_workers.orders.outcome import Outcome, outcome_of, result_without_outcome
-from nova_workers.orders.presentation import Proposal
+from nova_workers.orders.presentation import Proposal, artifacts_of
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.stages import End, EndedPart, Next, Ranked, decide, rank
 from nova_workers.orders.trail import record
@@ -37,7 +39,6 @@ __all__ = [
     "After",
     "OpenOrder",
     "advance",
-    "content_of",
     "finish",
     "finish_without_content",
     "open_draft",
@@ -83,6 +84,20 @@ class OpenOrder:
     content: OrderContent
     parts: Sequence[PartRow]
     outputs: Mapping[str, PartOutput]
+    keys: OrderKeys
+
+    async def check_of(self, connection: Connection, proposals: Sequence[Proposal]) -> LeakCheck:
+        """Return what the customer of the order may not see, once it has read these proposals."""
+        row, content = self.row, self.content
+        check = LeakCheck(
+            content.policy,
+            canary=self.seal.canary,
+            secrets=await self.keys.known_secrets.of_tenant(connection, row.tenant_id),
+            names=[name for part in self.parts for name in (part.model, part.provider) if name is not None],
+            known_to_customer=orjson.dumps(content.order.inputs).decode(),
+        )
+        await check.read(artifacts_of(proposals, content.policy))
+        return check
 
 
 async def open_order(connection: Connection, row: OrderRow, keys: OrderKeys) -> OpenOrder:
@@ -94,16 +109,7 @@ async def open_order(connection: Connection, row: OrderRow, keys: OrderKeys) -> 
     seal = keys.open(row.tenant_id, row.id, row.data_key_id, row.data_key)
     parts = await list_parts(connection, row.id)
     outputs = {output.part_id: output for output in open_outputs(seal, parts)}
-    return OpenOrder(row, seal, _content(row, seal), parts, outputs)
-
-
-def content_of(row: OrderRow, keys: OrderKeys) -> OrderContent:
-    """Decrypt the order itself, and its policy.
-
-    Raises:
-        Conflict: The order has ended, or this process lacks the master key.
-    """
-    return _content(row, keys.open(row.tenant_id, row.id, row.data_key_id, row.data_key))
+    return OpenOrder(row, seal, _content(row, seal), parts, outputs, keys)
 
 
 def _content(row: OrderRow, seal: OrderSeal) -> OrderContent:
@@ -140,10 +146,12 @@ async def finish(
     needs_human: bool | None = None,
     reviewed: str | None = None,
     reviewed_by: str | None = None,
+    check: LeakCheck | None = None,
 ) -> After:
     """End an order: result, trails, deliveries, and the end of its key. The order is in the state of `order.row`."""
     row = order.row
-    outcome = outcome_of(row.id, order.content, order.parts, proposals, reason, needs_human=needs_human)
+    check = check or await order.check_of(connection, proposals)
+    outcome = outcome_of(row.id, order.content, order.parts, proposals, reason, check, needs_human=needs_human)
     end = OrderEnd(outcome.stop_reason, outcome.needs_human, outcome.stored(), cached, reviewed, reviewed_by)
     if not await end_order(connection, row.id, end, expected=row.state):
         return NOTHING_FOLLOWS
@@ -198,17 +206,22 @@ async def _settle(connection: Connection, order: OpenOrder, end: End, *, cut_sho
     """End the order, or give it to a person if its policy requires that."""
     row, policy = order.row, order.content.policy
     proposals = [_proposal(each, order.outputs) for each in end.ranking]
-    draft = outcome_of(row.id, order.content, order.parts, proposals, end.stop_reason, in_review=True)
+    check = await order.check_of(connection, proposals)
+    draft = outcome_of(row.id, order.content, order.parts, proposals, end.stop_reason, check, in_review=True)
     unsure = bool(proposals) and proposals[0].confidence < policy.escalation.below_confidence
     if draft.stop_reason in policy.escalation.stop_reasons or (draft.stop_reason == "ok" and unsure):
         reason: WorkStopReason = "needs_human" if draft.stop_reason == "ok" else draft.stop_reason
-        return await _ask_person(connection, order, proposals, reason)
+        return await _ask_person(connection, order, proposals, reason, draft.left_out)
     cached = draft.stop_reason in _KEPT and not cut_short
-    return await finish(connection, order, proposals, draft.stop_reason, cached=cached)
+    return await finish(connection, order, proposals, draft.stop_reason, cached=cached, check=check)
 
 
 async def _ask_person(
-    connection: Connection, order: OpenOrder, proposals: Sequence[Proposal], reason: WorkStopReason
+    connection: Connection,
+    order: OpenOrder,
+    proposals: Sequence[Proposal],
+    reason: WorkStopReason,
+    left_out: Sequence[OrderProblem],
 ) -> After:
     row, hours = order.row, order.content.policy.escalation.review_hours
     stored = [
@@ -228,7 +241,15 @@ async def _ask_person(
         row,
         [
             TrailEntry("customer", "review_requested", {"stopReason": "needs_human"}),
-            TrailEntry("internal", "review_requested", {"stopReason": reason, "proposals": len(proposals)}),
+            TrailEntry(
+                "internal",
+                "review_requested",
+                {
+                    "stopReason": reason,
+                    "proposals": len(proposals),
+                    "leftOut": [problem.to_wire() for problem in left_out],
+                },
+            ),
         ],
     )
     # A reference only: the proposals are encrypted until the review.

@@ -1,14 +1,12 @@
 """Makes the result that leaves the fleet, and checks it: `customerSafe` is true because this check passed. Pure.
 
-What a customer may not see: internal stop reasons, costs by model and provider, credentials, stack traces, ids of
-internal records, and the policy's own prompts. An artifact that contains such a thing is left out, and without any
-artifact the order needs a person.
+What a customer may not see: internal stop reasons, costs by model and provider, and in artifacts what
+`nova_workers.orders.checking.leaks` finds. Such an artifact is left out, and without any artifact the order needs a
+person.
 """
 
-import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
 
 from nova_workers.contracts.orders import (
     AiArtifactV1,
@@ -23,23 +21,10 @@ from nova_workers.contracts.orders import (
     customer_stop,
     status_of,
 )
-from nova_workers.observability.redaction import redact
+from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.vocabulary import WorkStatus
 
 __all__ = ["CheckedResult", "ResultDraft", "check_result", "invalid_result", "split_safe"]
-
-_PROMPT_LINE_CHARS: Final = 40
-"""A line of a prompt with at least this many characters is recognized in an artifact; a shorter one may be chance."""
-
-_TRACES: Final = re.compile(
-    r"Traceback \(most recent call last\)"
-    r'|File "[^"\n]+", line \d+'
-    r"|^\s*at .+\(.+:\d+:\d+\)\s*$"
-    r"|\bpanicked at \S+:\d+",
-    re.MULTILINE,
-)
-_INTERNAL_IDS: Final = re.compile(r"\b(?:run|thr|turn|ten|wait|wop|key|oag|orc)_[0-9A-HJKMNP-TV-Z]{26}\b")
-_PLACEHOLDER: Final = re.compile(r"\{\{\s*\w*\s*\}\}")
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,17 +62,20 @@ class CheckedResult:
     left_out: Sequence[OrderProblem] = field(default_factory=list[OrderProblem])
 
 
-def check_result(draft: ResultDraft, policy: PolicyDocument, *, internal: bool = False) -> CheckedResult:
+def check_result(
+    draft: ResultDraft, policy: PolicyDocument, check: LeakCheck | None = None, *, internal: bool = False
+) -> CheckedResult:
     """Return the result of an order as a customer may see it.
 
     Args:
         draft: What is known.
         policy: The order's policy; it may hide models, figures and the swarm.
+        check: Of the order; without one, of the policy alone.
         internal: Whether the reader may see the cost by model and provider, and what the policy hides.
     """
-    prompts = _prompt_lines(policy)
-    artifacts, problems = _safe("artifacts", draft.artifacts, prompts)
-    alternatives, more = _safe("extensions.alternatives", draft.alternatives, prompts)
+    check = LeakCheck(policy) if check is None else check
+    artifacts, problems = split_safe(draft.artifacts, check)
+    alternatives, more = split_safe(draft.alternatives, check, place="extensions.alternatives")
     reason = draft.stop_reason
     if reason == "ok" and draft.artifacts and not artifacts:
         # Nothing of what was made may be shown: to the customer this is the same as an answer of the wrong form.
@@ -115,10 +103,17 @@ def check_result(draft: ResultDraft, policy: PolicyDocument, *, internal: bool =
 
 
 def split_safe(
-    artifacts: Sequence[AiArtifactV1], policy: PolicyDocument
+    artifacts: Sequence[AiArtifactV1], check: LeakCheck, *, place: str = "artifacts"
 ) -> tuple[list[AiArtifactV1], list[OrderProblem]]:
-    """Return the artifacts that a customer may see, and what is wrong with the others."""
-    return _safe("artifacts", artifacts, _prompt_lines(policy))
+    """Return the artifacts that a customer may see, and what is wrong with the others: the kind, never the value."""
+    kept: list[AiArtifactV1] = []
+    problems: list[OrderProblem] = []
+    for index, artifact in enumerate(artifacts):
+        rules = check.rules_of(artifact)
+        problems += [OrderProblem(path=f"{place}.{index}", rule=rule) for rule in rules]
+        if not rules:
+            kept.append(artifact)
+    return kept, problems
 
 
 def invalid_result(trace_id: str, problems: Sequence[OrderProblem]) -> AiWorkResultV1:
@@ -133,55 +128,6 @@ def invalid_result(trace_id: str, problems: Sequence[OrderProblem]) -> AiWorkRes
         customer_safe=True,
         extensions=ResultExtensions(problems=list(problems)),
     )
-
-
-def _safe(
-    path: str, artifacts: Sequence[AiArtifactV1], prompts: frozenset[str]
-) -> tuple[list[AiArtifactV1], list[OrderProblem]]:
-    kept: list[AiArtifactV1] = []
-    problems: list[OrderProblem] = []
-    for index, artifact in enumerate(artifacts):
-        rules = list(
-            dict.fromkeys(rule for text in _texts(artifact.to_wire()) for rule in _broken_rules(text, prompts))
-        )
-        problems += [OrderProblem(path=f"{path}.{index}", rule=rule) for rule in rules]
-        if not rules:
-            kept.append(artifact)
-    return kept, problems
-
-
-def _broken_rules(text: str, prompts: frozenset[str]) -> Iterator[str]:
-    if redact(text) != text:
-        yield "it contains a credential"
-    if _TRACES.search(text):
-        yield "it contains a stack trace"
-    if _INTERNAL_IDS.search(text):
-        yield "it contains an id of an internal record"
-    flat = " ".join(text.split())
-    if any(line in flat for line in prompts):
-        yield "it contains a line of a prompt"
-
-
-def _texts(value: Any) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, dict):
-        for key, inner in value.items():
-            yield str(key)
-            yield from _texts(inner)
-    elif isinstance(value, list):
-        for inner in value:
-            yield from _texts(inner)
-
-
-def _prompt_lines(policy: PolicyDocument) -> frozenset[str]:
-    """Return the lines of a policy's prompts, without what is inserted in them."""
-    texts = (text for role in policy.roles for text in (role.prompt.system, role.prompt.user))
-    return frozenset(line for text in texts for line in _lines(text) if len(line) >= _PROMPT_LINE_CHARS)
-
-
-def _lines(template: str) -> Iterable[str]:
-    return (" ".join(line.split()) for part in _PLACEHOLDER.split(template) for line in part.splitlines())
 
 
 def _swarm(swarm: SwarmMeta | None, policy: PolicyDocument, *, internal: bool) -> SwarmMeta | None:

@@ -143,7 +143,8 @@ class WorkOrderEngine:
                 is_first = part.kind == "craft" and part.round == 1
                 rows = [] if is_first else await persist(self._database, abort, lambda c: list_parts(c, part.order_id))
                 role = role_named(content, part.role)
-                prompt = prompt_of(content, role, kind=role.kind, round=part.round, outputs=open_outputs(seal, rows))
+                outputs = open_outputs(seal, rows)
+                prompt = prompt_of(content, role, seal.canary, kind=role.kind, round=part.round, outputs=outputs)
                 choices = models_of(content.order, content.policy, role)
                 return await self._caller.answer(
                     part,

@@ -21,6 +21,7 @@ from nova_workers.contracts.orders import (
 )
 from nova_workers.ledger.orders.records import PartRow
 from nova_workers.orders.checker import ResultDraft, check_result, split_safe
+from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.content import OrderContent
 from nova_workers.orders.presentation import Proposal, artifacts_of, present
 from nova_workers.vocabulary import WorkStopReason
@@ -51,12 +52,13 @@ class Outcome:
         return {"results": self.results, "internal": self.internal}
 
 
-def outcome_of(
+def outcome_of(  # noqa: PLR0917 - the parts of an outcome
     order_id: str,
     content: OrderContent,
     parts: Sequence[PartRow],
     proposals: Sequence[Proposal],
     stop_reason: WorkStopReason,
+    check: LeakCheck,
     *,
     in_review: bool = False,
     needs_human: bool | None = None,
@@ -69,6 +71,7 @@ def outcome_of(
         parts: Its parts.
         proposals: The proposals that the result shows.
         stop_reason: The internal reason.
+        check: What the customer may not see; it has read the proposals.
         in_review: Whether a person is to decide.
         needs_human: Whether a person is still needed; None follows from the reason.
     """
@@ -77,7 +80,7 @@ def outcome_of(
     results: dict[str, dict[str, Any]] = {}
     ranked = artifacts_of(proposals, policy)
     # Before the choice of what is shown: in place of an artifact that may not be shown, the next best one is.
-    safe, left_out = split_safe(ranked, policy)
+    safe, left_out = split_safe(ranked, check)
     # If nothing of what was made may be shown, that is to the customer the same as an answer of the wrong form.
     reason: WorkStopReason = "ajv_failed" if stop_reason == "ok" and not safe else stop_reason
     needs = False
@@ -93,7 +96,7 @@ def outcome_of(
             swarm=swarm,
             meta=meta,
         )
-        result = check_result(draft, policy).result
+        result = check_result(draft, policy, check).result
         results[mode] = result.to_wire()
         if mode == policy.presentation.default:
             needs = result.needs_human

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import orjson
 
@@ -12,6 +12,8 @@ from nova_workers.orders.content import OrderContent, PartOutput
 from nova_workers.vocabulary import RoleKind
 
 __all__ = ["PartPrompt", "prompt_of", "role_named"]
+
+_CANARY: Final = "(Internal mark of this request, never part of an answer: {canary})"
 
 
 class PartPrompt(NamedTuple):
@@ -28,9 +30,11 @@ def role_named(content: OrderContent, name: str) -> PolicyRole:
 
 
 def prompt_of(
-    content: OrderContent, role: PolicyRole, *, kind: RoleKind, round: int, outputs: Sequence[PartOutput]
+    content: OrderContent, role: PolicyRole, canary: str, *, kind: RoleKind, round: int, outputs: Sequence[PartOutput]
 ) -> PartPrompt:
     """Return the prompt of a part.
+
+    The canary of the order is at its very end, after all that orders have in common: providers cache prefixes.
 
     A part that crafts gets the proposals and critiques of the round before; all others those of their own round.
     """
@@ -50,7 +54,7 @@ def prompt_of(
             "schema": _json(schema),
         }
     )
-    return PartPrompt(system, user, schema)
+    return PartPrompt(system, f"{user}\n\n{_CANARY.format(canary=canary)}", schema)
 
 
 def _json(value: Any) -> str:

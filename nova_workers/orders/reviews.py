@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
-from nova_workers.contracts.orders import AiWorkResultV1, PolicyDocument
+from nova_workers.contracts.orders import AiArtifactV1, AiWorkResultV1
 from nova_workers.errors import Conflict, InvalidInput, missing
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.records import OrderRow, get_order, lock_order
-from nova_workers.orders.advance import OpenOrder, content_of, finish, open_draft, open_order
+from nova_workers.orders.advance import OpenOrder, finish, open_draft, open_order
 from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.checker import split_safe
+from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.presentation import Proposal, artifacts_of
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.views import OrderViews
@@ -57,6 +59,9 @@ class OrderReviews:
             _check_in_review(row)
             order = await open_order(connection, row, self._keys)
             proposals = _decided(order, verdict) if edited is None else [edited]
+            check = await order.check_of(connection, proposals)
+            if proposals:
+                _refuse_unsafe(artifacts_of(proposals, order.content.policy), check)
             after = await finish(
                 connection,
                 order,
@@ -66,6 +71,7 @@ class OrderReviews:
                 needs_human=False,
                 reviewed=verdict,
                 reviewed_by=by,
+                check=check,
             )
             ended = await get_order(connection, tenant_id, trace_id)
             result = await self._views.result(connection, ended, mode=None, shared=False, internal=False)
@@ -76,8 +82,10 @@ class OrderReviews:
         """Return the payload of an edit as the proposal that it becomes, if it may become one."""
         async with self._database.connection() as connection:
             row = await get_order(connection, tenant_id, trace_id)
-        _check_in_review(row)
-        policy = content_of(row, self._keys).policy
+            _check_in_review(row)
+            order = await open_order(connection, row, self._keys)
+            check = await order.check_of(connection, [])
+        policy = order.content.policy
         try:
             schema = JsonSchema(policy.payload_schema())
         except InvalidSchema as error:
@@ -93,7 +101,9 @@ class OrderReviews:
                 field="payload",
             )
         proposal = Proposal(payload, final=True)
-        _check_safe(policy, [proposal])
+        artifacts = artifacts_of([proposal], policy)
+        await check.read(artifacts)
+        _refuse_unsafe(artifacts, check)
         return proposal
 
 
@@ -113,12 +123,11 @@ def _decided(order: OpenOrder, verdict: ReviewVerdict) -> list[Proposal]:
     proposals = open_draft(order)
     if not proposals:
         raise Conflict("There is no proposal to approve. Edit: give the payload of the artifact; or reject.")
-    _check_safe(order.content.policy, proposals)
     return proposals
 
 
-def _check_safe(policy: PolicyDocument, proposals: list[Proposal]) -> None:
-    safe, left_out = split_safe(artifacts_of(proposals, policy), policy)
+def _refuse_unsafe(artifacts: Sequence[AiArtifactV1], check: LeakCheck) -> None:
+    safe, left_out = split_safe(artifacts, check)
     if not safe:
         rules = "; ".join(dict.fromkeys(problem.rule for problem in left_out))
         raise InvalidInput(f"payload: it is not safe for customers: {rules}. Edit it.", field="payload")

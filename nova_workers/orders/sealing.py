@@ -7,16 +7,19 @@ are bound to each ciphertext as associated data.
 
 import hmac
 import os
-from base64 import b64decode, b64encode
+from base64 import b32encode, b64decode, b64encode
+from collections.abc import Mapping
 from typing import Final
 
 from nova_workers.cipher import Cipher, NotAuthentic
 from nova_workers.errors import Conflict
+from nova_workers.orders.checking.known_secrets import KnownSecrets
 from nova_workers.workspace.vault import Sealed, Vault
 
 __all__ = ["OrderKeys", "OrderSeal", "key_place"]
 
 _KEY_BYTES: Final = 32
+_CANARY_BYTES: Final = 15
 
 
 class OrderSeal:
@@ -51,15 +54,27 @@ class OrderSeal:
         data = content.encode("utf-8", "surrogatepass") if isinstance(content, str) else content
         return "hmac-sha256:" + hmac.digest(self._mark_key, data, "sha256").hex()
 
+    @property
+    def canary(self) -> str:
+        """The mark of the order's prompts: an answer that contains it repeats a prompt. Equal for all of its parts."""
+        return b32encode(hmac.digest(self._mark_key, b"nova.order.canary.v1", "sha256")[:_CANARY_BYTES]).decode()
+
     def _bound(self, place: str) -> bytes:
         return b"\0".join((b"nova.order.v1", self._order_id.encode(), place.encode()))
 
 
 class OrderKeys:
-    """Makes and opens the keys of orders."""
+    """Makes and opens the keys of orders. `known_secrets` has what no result may contain."""
 
-    def __init__(self, vault: Vault) -> None:
+    def __init__(self, vault: Vault, fleet_secrets: Mapping[str, str] | None = None) -> None:
+        """Store the parts.
+
+        Args:
+            vault: Has the master keys.
+            fleet_secrets: Secrets of the fleet's own settings, by name.
+        """
         self._vault = vault
+        self.known_secrets = KnownSecrets(vault, fleet_secrets or {})
 
     def make(self, tenant_id: str, order_id: str) -> tuple[OrderSeal, Sealed]:
         """Return the seal of a new order, and its key as it is stored.

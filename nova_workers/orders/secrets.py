@@ -17,6 +17,7 @@ from nova_workers.errors import Conflict, Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import secrets as ledger
+from nova_workers.orders.checking.known_secrets import order_secret_place
 from nova_workers.orders.sealing import key_place
 from nova_workers.workspace.vault import Sealed, Vault
 
@@ -52,7 +53,7 @@ class OrderSecrets:
             Conflict: There is no master key.
         """
         secret_id, secret = new_id("wos"), secrets.token_urlsafe(_SECRET_BYTES)
-        sealed = self._vault.seal(tenant_id, _place(secret_id), secret)
+        sealed = self._vault.seal(tenant_id, order_secret_place(secret_id), secret)
         async with self._database.transaction() as connection:
             row = await ledger.add_secret(
                 connection,
@@ -128,7 +129,7 @@ class OrderSecrets:
         rows = await ledger.lock_secrets_under_other_keys(connection, current, after=after, limit=_BATCH)
         unreadable = 0
         for row in rows:
-            sealed = self._sealed_again(row.tenant_id, _place(row.id), Sealed(row.key_id, row.ciphertext))
+            sealed = self._sealed_again(row.tenant_id, order_secret_place(row.id), Sealed(row.key_id, row.ciphertext))
             if sealed is None:
                 unreadable += 1
                 continue
@@ -154,12 +155,7 @@ class OrderSecrets:
             return None
 
     def _open(self, row: ledger.OrderSecretRow) -> str:
-        return self._vault.open(row.tenant_id, _place(row.id), Sealed(row.key_id, row.ciphertext))
-
-
-def _place(secret_id: str) -> str:
-    """Return the name of a secret in the vault. No secret of agents can have it: their names are in capitals."""
-    return f"work order secret {secret_id}"
+        return self._vault.open(row.tenant_id, order_secret_place(row.id), Sealed(row.key_id, row.ciphertext))
 
 
 def _view(row: ledger.OrderSecretRow) -> OrderSecretView:

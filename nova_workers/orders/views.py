@@ -34,7 +34,9 @@ class OrderViews:
     async def _draft(self, connection: Connection, row: OrderRow) -> dict[str, Any]:
         order = await open_order(connection, row, self._keys)
         reason = row.stop_reason or "needs_human"
-        return outcome_of(row.id, order.content, order.parts, open_draft(order), reason, in_review=True).stored()
+        proposals = open_draft(order)
+        check = await order.check_of(connection, proposals)
+        return outcome_of(row.id, order.content, order.parts, proposals, reason, check, in_review=True).stored()
 
 
 def running_result(trace_id: str, waiting: OrderWait | None = None) -> AiWorkResultV1:

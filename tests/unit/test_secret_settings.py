@@ -7,6 +7,7 @@ from base64 import b64encode
 import pytest
 
 from nova_workers.config import load_settings
+from nova_workers.config.secret_variables import secret_values
 from nova_workers.errors import ConfigurationError
 
 GOOD = b64encode(os.urandom(32)).decode()
@@ -40,3 +41,17 @@ def test_a_key_of_another_form_stops_the_process_and_is_not_printed(
         load_settings()
     assert says in refused.value.message
     assert not any(key.rpartition(":")[2] in refused.value.message for key in keys)
+
+
+def test_the_values_of_secret_settings_are_known_by_name(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("NOVA_SECRETS__KEYS", json.dumps([f"2027:{GOOD}"]))
+    monkeypatch.setenv("NOVA_DATABASE_URL", "postgresql://nova:a-long-password-1@db/nova")
+    monkeypatch.setenv("NOVA_REDIS_URL", "redis://cache:6379/0")
+    monkeypatch.setenv(
+        "NOVA_OPENAI__PROVIDERS", json.dumps({"local": {"base_url": "http://x/v1", "api_key": "local-key-12345"}})
+    )
+    values = secret_values(load_settings())
+    assert values["NOVA_DATABASE_URL"] == "a-long-password-1"
+    assert values["NOVA_SECRETS__KEYS__0"] == f"2027:{GOOD}"
+    assert "local-key-12345" in values.values()
+    assert "NOVA_REDIS_URL" not in values

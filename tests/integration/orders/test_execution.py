@@ -206,7 +206,8 @@ async def test_in_place_of_an_artifact_that_is_not_safe_for_customers_the_next_b
     left_out = await desk.database.fetchval(
         "SELECT data->'leftOut' FROM work_order_trail WHERE audience = 'internal' AND event = 'ended'"
     )
-    assert left_out == [{"path": "artifacts.0", "rule": "it contains a credential"}]
+    assert {"path": "artifacts.0", "rule": "it contains a credential: Anthropic API key"} in left_out
+    assert {each["path"] for each in left_out} == {"artifacts.0"}
 
 
 @pytest.mark.parametrize("text", ["漢字かな" * 300, "ስራ" * 300, "🦊🪿" * 300, "9f86d081884c7d65" * 100])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import base64
 import gc
 import logging
 import subprocess
@@ -13,9 +14,11 @@ from redis.asyncio import Redis
 
 from nova_workers.contracts.engine import EngineError
 from nova_workers.devstack.servers.binaries import postgres_programs
+from nova_workers.workspace.secrets import Secrets
+from nova_workers.workspace.vault import Vault
 from tests.requirements import proves
 from tests.support.harness.logs import recorded_logs
-from tests.support.harness.orders import OrderDesk, critique, policy, proposal
+from tests.support.harness.orders import Asked, OrderDesk, critique, policy, proposal
 
 CANARY = "xanthic-quokka-5531"
 SINGLE = {"modes": ["single_best"], "default": "single_best"}
@@ -95,6 +98,49 @@ async def test_an_exception_of_a_task_that_no_code_retrieves_is_logged_without_i
     assert (line["event"], line["error_type"]) == ("Task exception was never retrieved", "ValueError")
     assert "in fail" in line["frames"][-1]
     assert not _contains(lines.getvalue())
+
+
+@proves("order.safe")
+async def test_an_answer_that_repeats_its_prompt_is_left_out_and_the_trail_names_why(desk: OrderDesk) -> None:
+    roles = {"craft": "craft", "critic": "review"}
+    desk.engine.answers = {"critic": critique()}
+    first = await desk.run(policy(roles))
+    # One mark for all parts of an order.
+    (mark,) = {call.user.splitlines()[-1] for call in desk.engine.calls}
+    assert len(desk.engine.calls) == 2
+    systems = {call.model: call.system for call in desk.engine.calls}
+    desk.engine.calls.clear()
+
+    def repeat(asked: Asked) -> str:
+        return proposal(base64.b64encode(asked.user.encode()).decode()[:2_000])
+
+    desk.engine.answers = {"craft": repeat, "critic": critique()}
+    result = await desk.run(policy(roles), desk.order({"another": "order"}))
+    assert (result.stop_reason, result.artifacts) == ("needs_human", [])
+    # The prefix that providers cache is that of the order before; the mark is not.
+    assert {call.model: call.system for call in desk.engine.calls} == systems
+    assert mark not in {call.user.splitlines()[-1] for call in desk.engine.calls}
+    left_out = await desk.database.fetchval(
+        "SELECT data->'leftOut' FROM work_order_trail WHERE order_id = :id AND audience = 'internal' "
+        "AND event = 'ended'",
+        id=result.trace_id,
+    )
+    assert left_out == [{"path": "artifacts.0", "rule": "it contains the mark of a prompt"}]
+    assert first.stop_reason == "ok"
+
+
+@proves("order.safe")
+async def test_secrets_of_the_tenant_and_of_the_fleet_are_in_no_result(desk: OrderDesk) -> None:
+    vault = Vault.of(desk.settings.secrets.texts())
+    await Secrets(desk.database, vault).put(desk.tenant_id, "SHOP_PIN", "open sesame 77", by="key_1")
+    for value in ("The word is open sesame 77.", "77 emases nepo", "OPEN SESAME 77"):
+        desk.engine.answers = {"craft": proposal(value)}
+        result = await desk.run(policy(), desk.order({"value": value}))
+        assert (result.stop_reason, result.artifacts) == ("needs_human", []), value
+    # It is changed, and no secret any more.
+    await Secrets(desk.database, vault).put(desk.tenant_id, "SHOP_PIN", "open barley 78", by="key_1")
+    desk.engine.answers = {"craft": proposal("The word is open sesame 77.")}
+    assert (await desk.run(policy(), desk.order({"value": "once more"}))).stop_reason == "ok"
 
 
 @proves("order.secret")

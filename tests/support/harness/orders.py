@@ -114,7 +114,7 @@ Answering = Callable[[Asked], str | EngineError]
 
 @dataclass
 class AnsweringEngine:
-    """An engine whose answers a test decides by model: a text, an error, or a list of these in order.
+    """An engine whose answers a test decides by model: a text, an error, a list of these in order, or a function.
 
     Attributes:
         calls: The model calls, in order.
@@ -122,7 +122,7 @@ class AnsweringEngine:
         before: Called before each answer.
     """
 
-    answers: dict[str, Sequence[str | EngineError] | str | EngineError]
+    answers: dict[str, Sequence[str | EngineError] | str | EngineError | Answering]
     calls: list[Asked] = field(default_factory=list[Asked])
     usage: TokenUsage = field(default_factory=lambda: TokenUsage(input_tokens=100, output_tokens=50, cost_usd=0.01))
     before: Callable[[], Any] | None = None
@@ -145,6 +145,8 @@ class AnsweringEngine:
         if self.before is not None:
             await self.before()
         planned = self.answers.get(model, proposal())
+        if callable(planned):
+            planned = planned(self.calls[-1])
         answer = planned if isinstance(planned, str | EngineError) else planned[min(count, len(planned) - 1)]
         used = EngineUsage(tokens=self.usage, turns=1)
         if isinstance(answer, EngineError):

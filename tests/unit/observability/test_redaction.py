@@ -7,6 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.observability.redaction import REDACTED, redact, redact_secrets
+from tests.support.data import planted_leaks as planted
+from tests.support.data.harmless_answers import harmless_answers
 
 KEY = "nova_" + "aB3" + "x" * 40
 
@@ -67,6 +69,23 @@ _PIECES = (
 def test_no_secret_is_in_a_text_that_is_not_searched(text: str) -> None:
     # A blank makes a text one that is searched, and at its end it is part of no secret.
     assert redact(text) == redact(f"{text} ")[:-1]
+
+
+@pytest.mark.parametrize("disguise", ["as it is", "base64", "hexadecimal", "reversed", "zero width"])
+def test_no_credential_of_any_vendor_is_in_a_log_line(disguise: str) -> None:
+    for kind, secret in planted.CREDENTIALS.items():
+        hidden = planted.DISGUISES[disguise](secret)
+        line = redact_secrets(
+            None, "info", {"event": "refused", "error": f"It said {hidden}, and left", "list": [hidden]}
+        )
+        assert REDACTED in line["error"], kind
+        assert REDACTED in line["list"][0], kind
+
+
+def test_lines_about_harmless_things_stay_as_they_are() -> None:
+    answers = list(harmless_answers(300, seed=5))
+    # A log line loses nothing if a word after `password:` is left out.
+    assert sum(redact(text) != text for text in answers) < 60
 
 
 def test_every_key_that_the_api_makes_is_recognised() -> None:

@@ -1,0 +1,1 @@
+"""What no customer may see, and how it is found in the artifacts of an order."""
