@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+import orjson
 import structlog
 
 from nova_workers.contracts.orchestration import AgentResult, OrchestrationPlace
@@ -87,7 +88,7 @@ class TreeTransitions:
             claim.run_id,
             state,
             ACTIVE_AGENTS if state == "KILLED" else legal_sources(state),
-            summary=finish.text,
+            summary=finish.text if finish.output is None else orjson.dumps(finish.output).decode(),
             error_code="killed" if state == "KILLED" else code,
             error_message="Its run was canceled." if state == "KILLED" else why,
         )

@@ -13,24 +13,31 @@ _MASTER = (
 )
 _CHILD = (
     "You are a child agent in an orchestration. Your parent gave you one task; do that task and nothing else. If you "
-    "cannot go on without a decision, ask with ask_parent. Report notable progress with report_progress. When you are "
-    "done, call task_complete with a summary that says what you did, what you found, and which files you changed."
+    "cannot go on without a decision, ask with ask_parent. Report notable progress with report_progress."
+)
+_CHILD_END = (
+    "When you are done, call task_complete with a summary that says what you did, what you found, and which files you "
+    "changed."
 )
 _REVIEWER = (
     "You are a reviewer in an orchestration. Check the work that your prompt describes; do not change it. Say what is "
-    "right, what is wrong and where, and what you could not check. When you are done, call task_complete with your "
-    "findings."
+    "right, what is wrong and where, and what you could not check."
 )
+_REVIEWER_END = "When you are done, call task_complete with your findings."
+_ANSWER_END = "When you are done, your last message is the result, in the form that is required, and nothing else."
 _EXPERT = (
     "You are consulted as an expert by another agent. Answer its question from your field, briefly and definitely, "
     "with your reasons. Say where you are not sure. Your last message is the answer."
 )
 _ROLES: Mapping[str, str] = {"MASTER": _MASTER, "WORKER": _CHILD, "REVIEWER": _REVIEWER, "EXPERT": _EXPERT}
+_ENDS: Mapping[str, str] = {"WORKER": _CHILD_END, "REVIEWER": _REVIEWER_END}
 
 
-def role_words(role: str) -> str:
-    """Return the instructions that every agent of a role has."""
-    return _ROLES[role]
+def role_words(role: str, *, answers: bool = False) -> str:
+    """Return the instructions that every agent of a role has. `answers`: its result has a required form."""
+    if role not in _ENDS:
+        return _ROLES[role]
+    return f"{_ROLES[role]} {_ANSWER_END if answers else _ENDS[role]}"
 
 
 def expert_words(experts: Mapping[str, str]) -> str:

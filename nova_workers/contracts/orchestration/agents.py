@@ -14,6 +14,7 @@ from typing import Any
 
 from pydantic import BaseModel, ConfigDict
 
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.limits import OrchestrationLimits
 from nova_workers.vocabulary import AgentRole, AgentState, Complexity, PermissionMode, RoutedMessageType
 
@@ -99,6 +100,7 @@ class SpawnRequest:
             what the role gets.
         mcp_servers: Names of plugins that it gets beside all others; None chooses plugins by role and prompt.
         complexity: Chooses a model that fits, unless `model` is given; then it checks that model.
+        output_schema: JSON schema that its result fulfils; None leaves the form to the child.
         reuse: The child that takes the prompt, by its id or a unique part of it; None spawns a fresh one.
     """
 
@@ -113,6 +115,7 @@ class SpawnRequest:
     permission_mode: PermissionMode = "DEFAULT"
     complexity: Complexity | None = None
     expert_id: str | None = None
+    output_schema: JsonObject | None = None
     reuse: str | None = None
 
 

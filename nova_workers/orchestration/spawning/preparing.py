@@ -13,7 +13,7 @@ from nova_workers.orchestration.config.plugins import resolve_plugins
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser
 from nova_workers.orchestration.spawning.granting import CapabilityTools, Granted, check_tools, granted
-from nova_workers.orchestration.spawning.profile import agent_spec, check_cwd, is_peer
+from nova_workers.orchestration.spawning.profile import agent_spec, check_cwd, check_output_schema, is_peer
 from nova_workers.vocabulary import PermissionMode
 
 __all__ = ["PreparedSpawn", "prepare_spawn"]
@@ -82,6 +82,7 @@ async def prepare_spawn(
         # Otherwise an agent that may only read would write through a child.
         request = replace(request, permission_mode="PLAN")
     check_cwd(owner, request.cwd)
+    check_output_schema(request.output_schema)
     chosen = await models.choose(
         tree.tenant_id,
         config,

@@ -9,19 +9,22 @@ from collections.abc import Mapping
 from pathlib import PurePosixPath
 
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm
 from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.errors import AgentSpawnError
+from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel
 from nova_workers.orchestration.spawning.granting import Granted
 from nova_workers.prompts.orchestration import expert_words, master_words, role_words
-from nova_workers.vocabulary import AgentRole, ReasoningEffort
+from nova_workers.vocabulary import ReasoningEffort
 
-__all__ = ["agent_spec", "check_cwd", "expert_descriptions", "is_peer"]
+__all__ = ["agent_spec", "check_cwd", "check_output_schema", "expert_descriptions", "is_peer"]
 
 _EFFORT_ENGINES = frozenset({"codex", "openai"})
 """Engines that take the effort by its name."""
+_QUOTE_CHARS = 200
 _THINKING_TOKENS: Mapping[ReasoningEffort, int | None] = {
     "none": None,
     "minimal": 1_024,
@@ -62,7 +65,7 @@ def agent_spec(
             "name": name,
             "description": "",
             "identity": owner.identity if expert is None else expert.system_prompt,
-            "instructions": _instructions(owner, request.role, config),
+            "instructions": _instructions(owner, request, config),
             "responsibilities": (),
             "capabilities": capabilities,
             "native_tools": held.native,
@@ -70,7 +73,7 @@ def agent_spec(
             "engine": chosen.engine or owner.engine,
             **_reasoning(owner, chosen),
             "subagents": {},
-            "output_schema": None,
+            "output_schema": request.output_schema,
             "retention": None,
             "max_running": None,
             "max_cost_usd_per_day": None,
@@ -119,12 +122,28 @@ def check_cwd(owner: AgentSpec, cwd: str | None) -> None:
         )
 
 
-def _instructions(owner: AgentSpec, role: AgentRole, config: OrchestrationConfig) -> str:
+def check_output_schema(schema: JsonObject | None) -> None:
+    """Check the schema of a child's result.
+
+    Raises:
+        AgentSpawnError: It is no JSON schema.
+    """
+    if schema is None:
+        return
+    try:
+        JsonSchema(schema)
+    except InvalidSchema as error:
+        field = ".".join(["output_schema", *map(str, error.path)])
+        raise AgentSpawnError(f"{field}: it is no JSON schema: {error.why[:_QUOTE_CHARS]}.") from error
+
+
+def _instructions(owner: AgentSpec, request: SpawnRequest, config: OrchestrationConfig) -> str:
     experts = expert_descriptions(config)
-    if role == "MASTER":
+    if request.role == "MASTER":
         words = master_words(experts)
-    elif role == "EXPERT":
-        return role_words(role)
+    elif request.role == "EXPERT":
+        return role_words(request.role)
     else:
-        words = "\n\n".join(filter(None, (role_words(role), expert_words(experts))))
+        own = role_words(request.role, answers=request.output_schema is not None)
+        words = "\n\n".join(filter(None, (own, expert_words(experts))))
     return "\n\n".join(filter(None, (owner.instructions, words)))

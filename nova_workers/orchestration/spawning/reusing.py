@@ -74,6 +74,8 @@ def misfits(child: AgentDescriptor, held: AgentSpec, prepared: PreparedSpawn) ->
         yield f"complexity chooses the model of a fresh child, and its model is {child.model!r}"
     elif request.model is not None and child.model != fresh.model:
         yield f"its model is {child.model!r}"
+    if request.output_schema != held.output_schema:
+        yield "its result has no `output_schema`" if held.output_schema is None else "its result has another form"
     if request.permission_mode == "PLAN" and child.permission_mode != "PLAN":
         yield f"its permission mode is {child.permission_mode}, and you may only read"
     if (held.trust, held.directories, held.permissions) != (fresh.trust, fresh.directories, fresh.permissions):

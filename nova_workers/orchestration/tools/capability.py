@@ -5,7 +5,8 @@ from __future__ import annotations
 from pydantic import BaseModel
 
 from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, NoConfig, Servers
-from nova_workers.contracts.orchestration import RUN_BASH
+from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.orchestration import RUN_BASH, TASK_COMPLETE
 from nova_workers.contracts.ports import ShellRunner
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.tools.children import child_tools
@@ -60,12 +61,15 @@ class OrchestrationCapability:
         tools = tuple(
             tool
             for tool in self.tools
-            if (may_run_commands(context) if tool.name == RUN_BASH else _has(role, tool.name))
+            if (may_run_commands(context) if tool.name == RUN_BASH else _has(role, context.agent, tool.name))
         )
         return DeclaredServer(CAPABILITY, tools, context, config)
 
 
-def _has(role: AgentRole, tool: str) -> bool:
+def _has(role: AgentRole, agent: AgentSpec, tool: str) -> bool:
+    if tool == TASK_COMPLETE and agent.output_schema is not None:
+        # Its last message is the result, which the engine checks.
+        return False
     if role == "EXPERT":
         return tool in _EXPERT_TOOLS
     return role != "MASTER" or tool not in _CHILD_ONLY

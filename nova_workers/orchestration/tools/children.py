@@ -7,6 +7,7 @@ from typing import Annotated
 from pydantic import Field
 
 from nova_workers.capabilities.seam import CapabilityContext, ToolDeclaration, ToolInput
+from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.orchestration.actions import AgentActions
@@ -42,6 +43,10 @@ class _Child(ToolInput):
     )
     role: Annotated[str, Field(pattern="^(WORKER|REVIEWER)$", description="WORKER, or REVIEWER for checks.")] = "WORKER"
     name: Annotated[str | None, Field(max_length=100, description="A short name for people.")] = None
+    output_schema: Annotated[
+        JsonObject | None,
+        Field(description="JSON schema of its result, which is then JSON. Leave it out for a summary in words."),
+    ] = None
     reuse: Annotated[
         str | None,
         Field(
@@ -62,6 +67,7 @@ class _Child(ToolInput):
             cwd=self.cwd,
             mcp_servers=self.mcp_servers,
             complexity=self.complexity,
+            output_schema=self.output_schema,
             reuse=self.reuse,
         )
 

@@ -164,6 +164,33 @@ async def test_a_child_is_reused_by_its_parent_alone_and_for_one_task_at_a_time(
     assert f"reuse: child {below[0].id!r} is PENDING and has work" in parallel
 
 
+async def test_a_result_with_a_schema_is_json_that_fulfils_it_or_the_child_fails(forest: Forest) -> None:
+    schema = {"type": "object", "properties": {"bugs": {"type": "integer"}}, "required": ["bugs"]}
+    started = await forest.run(
+        call("spawn_child", prompt=script({"say": '{"bugs": 3}'}), output_schema=schema),
+        call("spawn_child", prompt=script({"say": "Three."}), output_schema=schema),
+        call("spawn_child", prompt=script(complete("three")), output_schema={"type": "strnig"}),
+        complete("done"),
+    )
+    master, counted, wrong = await forest.agents(started)
+    assert (counted.state, counted.summary) == ("COMPLETED", '{"bugs":3}')
+    assert (wrong.state, wrong.error_code) == ("FAILED", "model_error"), "Neither is the second answer."
+    first, second, third, _ = await forest.results(master)
+    assert first[2].endswith('completed its task:\n{"bugs":3}')
+    assert "did not complete its task (model_error)" in second[2]
+    assert (third[1], third[2][:34]) == ("failed", "output_schema.type: it is no JSON ")
+
+
+async def test_a_child_whose_result_has_a_schema_cannot_complete_in_words(forest: Forest) -> None:
+    words = {"tool": {"name": "task_complete", "input": {"summary": "x"}, "fail": "It is not held."}}
+    started = await forest.run(
+        call("spawn_child", prompt=script(words, {"say": "{}"}), output_schema={"type": "object"}), complete("done")
+    )
+    child = (await forest.agents(started))[1]
+    assert [status for _, status, _ in await forest.results(child)] == ["failed"]
+    assert (child.state, child.summary) == ("COMPLETED", "{}")
+
+
 async def test_a_child_that_is_not_awaited_reports_to_wait_for_message(forest: Forest) -> None:
     started = await forest.run(spawn(complete("later"), wait=False), call("wait_for_message"), complete("done"))
     master, child = await forest.agents(started)

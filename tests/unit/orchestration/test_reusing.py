@@ -94,6 +94,9 @@ def test_a_child_with_other_bounds_or_other_plugins_or_more_permission_does_not_
     assert wrong(held, held, child(plugins=("web",)), plugins=("other", "web")) == []
     assert wrong(held, held, permission_mode="PLAN") == ["its permission mode is DEFAULT, and you may only read"]
     assert wrong(held, held, child(mode="PLAN"), permission_mode="PLAN") == []
+    form = {"type": "object"}
+    assert wrong(held, held, output_schema=form) == ["its result has no `output_schema`"]
+    assert wrong(held.model_copy(update={"output_schema": form}), held) == ["its result has another form"]
     assert wrong(held, held, cwd="/b") == ["its working directory is '/a'"]
 
 
