@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from fnmatch import fnmatchcase
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from nova_workers.capabilities.seam import CapabilityContext
 from nova_workers.contracts.agents import AgentId, ApprovalRule
@@ -14,6 +14,7 @@ from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH
 from nova_workers.errors import InvalidInput, ToolFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.agents import get_agent
+from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["ASK_AGENT", "AgentsConfig", "check_delegation", "granted_delegation", "may_instruct"]
 
@@ -23,7 +24,7 @@ ASK_AGENT = "ask_agent"
 _CAPABILITY = "agents"
 
 
-class AgentsConfig(BaseModel):
+class AgentsConfig(TrueNumbers):
     """Configuration of the capability `agents`."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -19,6 +19,7 @@ from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.agents.rights import GrantRules
 
 __all__ = [
@@ -43,7 +44,7 @@ ToolReply = str | WaitRequest
 """A tool's answer: text, or a request whose result comes from outside, for which the run waits."""
 
 
-class NoConfig(BaseModel):
+class NoConfig(TrueNumbers):
     """The empty configuration."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -107,7 +108,7 @@ class CapabilityContext:
         return self.queue == "background"
 
 
-class ToolInput(BaseModel):
+class ToolInput(TrueNumbers):
     """Base of a tool's arguments. An unknown argument is an error."""
 
     # Built at first use: the API describes tools, and starts a tenth of a second sooner without their validators.

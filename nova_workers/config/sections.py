@@ -9,8 +9,9 @@ from typing import Annotated, Literal
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, SecretStr
 
+from nova_workers.true_numbers import TrueNumbers
 from nova_workers.vocabulary import QUEUES, RUN_QUEUES, Queue
 
 __all__ = [
@@ -80,7 +81,7 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
     return origins
 
 
-class Section(BaseModel):
+class Section(TrueNumbers):
     """Base of a part of the settings. Unknown names are an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -150,7 +151,7 @@ class WorkerSettings(Section):
     pool: _Pool | None = None
     """The pool of this worker: it executes runs of tenants with this pool, and nothing else; unset executes those of
     tenants without one, and the fleet's work."""
-    trust_pools: dict[Literal["sandbox", "controlled", "unrestricted"], _Pool] = {}
+    trust_pools: dict[Literal["sandbox", "controlled", "unrestricted"], _Pool] = {}  # noqa: RUF012 - pydantic copies it
     """Pools of tenants by the highest trust of their ceilings, for those whose ceilings name none. The same on all
     workers: a worker without it takes the runs as common ones."""
     drain_grace_s: Seconds = 20.0

@@ -3,9 +3,10 @@
 from dataclasses import dataclass
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, StrictBool, StringConstraints
+from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.skills import SkillNames
+from nova_workers.true_numbers import TrueNumbers
 from nova_workers.vocabulary import KeptTurns, TrustLevel
 
 __all__ = [
@@ -43,7 +44,7 @@ SubagentName = Annotated[str, StringConstraints(pattern=r"^[a-zA-Z0-9][a-zA-Z0-9
 """Unique within an agent."""
 
 
-class _Value(BaseModel):
+class _Value(TrueNumbers):
     """The docstrings below fields are their descriptions in the API's document, and in the form of the console."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -10,6 +10,8 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
 
+from nova_workers.true_numbers import TrueNumbers
+
 __all__ = ["Body", "Moment", "Page", "Problem", "View", "not_a_number"]
 
 T = TypeVar("T")
@@ -38,7 +40,7 @@ Moment = Annotated[
 """A time with an offset, as text."""
 
 
-class Body(BaseModel):
+class Body(TrueNumbers):
     """A request body."""
 
     # Built at first use, as views are: a process imports more of these than it reads or sends.

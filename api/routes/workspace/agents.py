@@ -3,7 +3,7 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
 from api.auth import AgentsCaller
 from api.entity_tags import IfMatch, expected_version, tag
@@ -23,6 +23,7 @@ from nova_workers.contracts.http.agents import (
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace.moves import threads_left
+from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.agents.ceilings import AuthorRights
 from nova_workers.workspace.agents.service import PERSON
 
@@ -37,7 +38,7 @@ _MOVE_PATIENCE_S = 2.0
 Version = Annotated[int, Path(description="A version's number.", ge=1, le=_MAX_VERSION)]
 
 
-class AgentRollback(BaseModel):
+class AgentRollback(TrueNumbers):
     """The version to restore."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Servers
 from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
 from nova_workers.errors import InvalidInput
+from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["capability"]
 
@@ -22,7 +23,7 @@ _TIMEOUT_S: Final = 120.0
 _Origin = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.*\[\]:-]+$", max_length=300)]
 
 
-class _Config(BaseModel):
+class _Config(TrueNumbers):
     """The permissions of a run's browser."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

@@ -12,13 +12,14 @@ from nova_workers.contracts.engine import McpServer, StdioMcpServer
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm, ServerName
 from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
+from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
 
 __all__ = ["capability"]
 
 
-class _Config(BaseModel):
+class _Config(TrueNumbers):
     """The servers, by names that the author chooses."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

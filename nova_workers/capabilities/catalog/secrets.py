@@ -19,6 +19,7 @@ from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SecretName
 from nova_workers.errors import Forbidden
 from nova_workers.ledger.database import Connection
 from nova_workers.observability.redaction import current_redactor
+from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.secrets import MAX_SECRETS, Secrets
 from nova_workers.workspace.vault import Vault
 
@@ -30,7 +31,7 @@ _GET = "secret_get"
 _Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Z*?][A-Z0-9_*?]{0,63}$")]
 
 
-class _Config(BaseModel):
+class _Config(TrueNumbers):
     """The secrets that an agent may use."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)

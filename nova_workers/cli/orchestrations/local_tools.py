@@ -12,6 +12,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from nova_workers.child_process import Bounds, run_child
 from nova_workers.contracts.http.orchestrations import MasterReply
+from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["ASK_USER", "LOCAL_TOOLS", "RUN_BASH", "ask_user", "run_bash"]
 
@@ -21,7 +22,7 @@ _TIMEOUT_S = 600.0
 _KEPT_BYTES = 30_000
 
 
-class _Input(BaseModel):
+class _Input(TrueNumbers):
     model_config = ConfigDict(extra="forbid")
 
 

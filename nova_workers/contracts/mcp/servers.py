@@ -11,11 +11,12 @@ from fnmatch import fnmatchcase
 from typing import Annotated, Final, Literal
 from urllib.parse import quote, urlsplit
 
-from pydantic import BaseModel, ConfigDict, Field, StringConstraints, field_validator
+from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from nova_workers.config import ToolSettings
 from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServer
 from nova_workers.errors import InvalidInput
+from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["MCP_CAPABILITY", "HttpServer", "McpServerForm", "ServerName", "StdioServer"]
 
@@ -45,7 +46,7 @@ def _checked_references(text: str) -> str:
     return text
 
 
-class _Server(BaseModel):
+class _Server(TrueNumbers):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
     tools: Annotated[tuple[_ToolName, ...], Field(max_length=500)] | None = None

@@ -5,8 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Annotated
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import ConfigDict, Field
 
+from nova_workers.true_numbers import TrueNumbers
 from nova_workers.vocabulary import Limit
 
 __all__ = ["OrchestrationLimits", "TreeSpending"]
@@ -20,7 +21,7 @@ class TreeSpending:
     cost_usd: float
 
 
-class OrchestrationLimits(BaseModel):
+class OrchestrationLimits(TrueNumbers):
     """The bounds of one orchestration. They are frozen when it starts."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")

@@ -10,6 +10,7 @@ from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
+from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["NativeTool", "ToolInput", "complaint", "plain_schema", "text_outcome"]
 
@@ -26,7 +27,7 @@ class NativeTool:
     run: Callable[[JsonObject], Awaitable[ToolOutcome]]
 
 
-class ToolInput(BaseModel):
+class ToolInput(TrueNumbers):
     """The arguments of a tool. Unknown arguments are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="ignore")

@@ -7,10 +7,11 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
 from nova_workers.contracts.mcp.servers import HttpServer, McpServerForm, ServerName, StdioServer
 from nova_workers.errors import ModelNotAvailableError
+from nova_workers.true_numbers import TrueNumbers
 from nova_workers.vocabulary import AgentRole, ModelTier, PermissionMode, ReasoningEffort, TaskCategory
 
 __all__ = [
@@ -69,7 +70,7 @@ _Factor = Annotated[float, Field(gt=0, le=1_000)]
 _Tier = Annotated[ModelTier, BeforeValidator(_lower)]
 
 
-class _Value(BaseModel):
+class _Value(TrueNumbers):
     # Built at first use: the API imports these, and few of its requests need them.
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
