@@ -6,12 +6,13 @@ from importlib import metadata
 import typer
 
 from nova_workers.cli.terminal.output import JsonOption, Output
+from nova_workers.release import DISTRIBUTION, release
 
 __all__ = ["app", "version_of"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
-_SHOWN = ("nova-workers", "celery", "anthropic", "openai", "mcp", "fastapi", "redis", "asyncpg")
+_SHOWN = (DISTRIBUTION, "celery", "anthropic", "openai", "mcp", "fastapi", "redis", "asyncpg")
 
 
 @app.command("version")
@@ -27,7 +28,9 @@ def version(json_mode: JsonOption = False) -> None:
 
 def version_of(distribution: str) -> str:
     """Return the version of an installed distribution, or why it has none."""
+    if distribution == DISTRIBUTION:
+        return release()
     try:
         return metadata.version(distribution)
     except metadata.PackageNotFoundError:
-        return "from source" if distribution == "nova-workers" else "missing"
+        return "missing"

@@ -10,6 +10,7 @@ from markupsafe import Markup
 from nova_workers.clock import Clock
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.durations import spell_duration
 
 __all__ = ["filters"]
 
@@ -55,17 +56,8 @@ def filters(clock: Clock) -> dict[str, Callable[..., object]]:
 
 
 def duration(seconds: float | None) -> str | Markup:
-    """Return a duration with two units at most: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``."""
-    if seconds is None:
-        return NOTHING
-    if seconds < 10:
-        return f"{seconds:.1f} s"
-    whole = round(seconds)
-    for unit, name, part, part_name in ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s")):
-        if whole >= unit:
-            rest = whole % unit // part
-            return f"{whole // unit} {name} {rest} {part_name}" if rest else f"{whole // unit} {name}"
-    return f"{whole} s"
+    """Return a duration with two units at most, as `spell_duration` does."""
+    return NOTHING if seconds is None else spell_duration(seconds)
 
 
 def tokens(count: int | None) -> str | Markup:

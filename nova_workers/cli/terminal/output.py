@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nova_workers.cli.terminal.table_layout import Column, lay_out
+from nova_workers.durations import spell_duration
 
 __all__ = ["Column", "JsonOption", "Output", "age", "money", "printable", "short", "stamp"]
 
@@ -49,16 +50,8 @@ def stamp(moment: datetime | None, *, zone: str | None = None) -> str:
 
 
 def age(seconds: float | None) -> str:
-    """Return a duration in its two largest units."""
-    if seconds is None:
-        return ""
-    if seconds < 60:
-        return f"{seconds:.1f} s"
-    minutes, rest = divmod(int(seconds), 60)
-    if minutes < 60:
-        return f"{minutes} min {rest} s"
-    hours, minutes = divmod(minutes, 60)
-    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} d {hours % 24} h"
+    """Return a duration in its two largest units, rounded as people say it; empty for None."""
+    return "" if seconds is None else spell_duration(seconds)
 
 
 def money(usd: float | None) -> str:
@@ -112,8 +105,8 @@ class Output:
         self._console.print(Text(printable(text), style=style), soft_wrap=True)
 
     def render(self, renderable: RenderableType) -> None:
-        """Write a rich renderable without control characters; for a terminal only."""
-        self._console.print(renderable)
+        """Write a rich renderable without control characters."""
+        self._print(renderable)
 
     def note(self, text: str, style: str = "dim") -> None:
         """Write a line about the answer, to stderr."""
@@ -128,7 +121,7 @@ class Output:
                 table.add_column(column if isinstance(column, str) else column[0], no_wrap=True)
             for row in cells:
                 table.add_row(*map(Text, row))
-            self._console.print(table)
+            self._print(table)
             return
         self._fitted(columns, cells)
 
@@ -162,7 +155,16 @@ class Output:
         for name, value in pairs:
             if value:
                 grid.add_row(Text(name), Text(printable(value)))
-        self._console.print(grid)
+        self._print(grid)
+
+    def _print(self, renderable: RenderableType) -> None:
+        """Write a renderable. A pipe gets lines without the blanks that fill them up."""
+        if self.tty:
+            self._console.print(renderable)
+            return
+        with self._console.capture() as captured:
+            self._console.print(renderable)
+        self.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
 
 
 def _plain(value: Any) -> Any:

@@ -4,6 +4,7 @@ import re
 from datetime import UTC, datetime
 
 import pytest
+from rich.tree import Tree
 
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Output, age, short, stamp
@@ -112,12 +113,18 @@ def test_facts_without_a_value_are_left_out() -> None:
     assert "title" not in stdout.getvalue()
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [(None, ""), (0.04, "0.0 s"), (59.94, "59.9 s"), (60, "1 min 0 s"), (3_725, "1 h 2 min"), (200_000, "2 d 7 h")],
-)
-def test_a_duration_is_shown_in_two_units(seconds: float | None, shown: str) -> None:
-    assert age(seconds) == shown
+def test_a_duration_that_is_not_known_is_left_out() -> None:
+    assert (age(None), age(61)) == ("", "1 min 1 s")
+
+
+def test_lines_in_a_pipe_are_not_filled_up_with_blanks() -> None:
+    out, stdout = _output()
+    out.table(("name", "about"), [("a", "a long text"), ("long name", "b")])
+    out.facts((("id", "x"), ("title", "long title")))
+    out.render(Tree("root"))
+    lines = stdout.getvalue().splitlines()
+    assert lines[:3] == ["name       about", "a          a long text", "long name  b"]
+    assert [line for line in lines if line != line.rstrip()] == []
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from datetime import timedelta
 
 import pytest
 
-from nova_workers.console.formats import duration, filters, size, tokens, usd
+from nova_workers.console.formats import NOTHING, duration, filters, size, tokens, usd
 from tests.support.harness.manual_clock import ManualClock
 
 
@@ -32,20 +32,8 @@ def test_a_time_is_relative_and_has_the_absolute_one(ago_s: float, words: str) -
     assert at.strftime("%Y-%m-%d %H:%M:%S UTC") in str(time(at))
 
 
-@pytest.mark.parametrize(
-    ("seconds", "shown"),
-    [
-        (0.04, "0.0 s"),
-        (9.96, "10.0 s"),
-        (59.4, "59 s"),
-        (60, "1 min"),
-        (185, "3 min 5 s"),
-        (7_800, "2 h 10 min"),
-        (90_000, "1 d 1 h"),
-    ],
-)
-def test_a_duration_has_two_units_at_most(seconds: float, shown: str) -> None:
-    assert duration(seconds) == shown
+def test_a_duration_that_is_not_known_is_a_dash() -> None:
+    assert (duration(None), duration(61)) == (NOTHING, "1 min 1 s")
 
 
 @pytest.mark.parametrize(

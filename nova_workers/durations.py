@@ -1,0 +1,19 @@
+"""Durations as people read them."""
+
+__all__ = ["spell_duration"]
+
+_UNITS = ((86_400, "d", 3_600, "h"), (3_600, "h", 60, "min"), (60, "min", 1, "s"))
+"""Seconds and name of each unit, and those of the one below it."""
+
+
+def spell_duration(seconds: float) -> str:
+    """Return a duration with two units at most: ``0.4 s``, ``12 s``, ``3 min 5 s``, ``2 h 10 min``, ``4 d 3 h``."""
+    if round(seconds, 1) < 10:
+        return f"{seconds:.1f} s"
+    for unit, name, part, part_name in _UNITS:
+        # Rounded to the lower unit first: 119.6 s are 2 min.
+        whole = round(seconds / part) * part
+        if whole >= unit:
+            rest = whole % unit // part
+            return f"{whole // unit} {name} {rest} {part_name}" if rest else f"{whole // unit} {name}"
+    return f"{round(seconds)} s"
