@@ -40,6 +40,7 @@ from nova_workers.errors import NovaError, OutcomeUnknown, Unavailable
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.visibility import one_tenant
 from nova_workers.observability.redaction import current_redactor
+from nova_workers.release import release
 
 __all__ = ["ToolServer"]
 
@@ -83,7 +84,7 @@ class ToolServer:
                 return _error(f"{declared.name} has no tool {params.name!r}; it has {', '.join(tools)}.")
             return await self._call(context, tool, params.arguments or {})
 
-        return Server(declared.name, on_list_tools=list_tools, on_call_tool=call_tool)
+        return Server(declared.name, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
 
     async def _call(
         self, context: CapabilityContext, tool: ToolDeclaration[Any], arguments: JsonObject

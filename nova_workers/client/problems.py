@@ -180,7 +180,7 @@ def _with_field_names(problem: Problem) -> str:
     named = [
         f"{item['field']}: {item['message']}"
         for item in problem.errors
-        if "field" in item and item.get("message") and item["message"] != problem.detail
+        if "field" in item and item.get("message") and item["message"] not in problem.detail
     ]
     return f"{problem.detail} ({'; '.join(named)})" if named else problem.detail
 

@@ -21,6 +21,7 @@ from nova_workers.cli.orchestrations.external_master import ExternalMaster
 from nova_workers.cli.orchestrations.local_tools import ASK_USER, LOCAL_TOOLS, RUN_BASH, ask_user, run_bash
 from nova_workers.contracts.http.orchestrations import MasterReply, OrchestrationCreate
 from nova_workers.errors import NovaError
+from nova_workers.release import release
 
 __all__ = ["app"]
 
@@ -91,4 +92,6 @@ def _server(master: ExternalMaster, tools: list[Tool]) -> Server[Any]:
             reply = MasterReply(text=error.message, failed=True)
         return CallToolResult(content=[TextContent(text=reply.text)], is_error=reply.failed)
 
-    return Server("nova", instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(
+        "nova", version=release(), instructions=_INSTRUCTIONS, on_list_tools=list_tools, on_call_tool=call_tool
+    )

@@ -21,6 +21,7 @@ from nova_workers.engines.turn import ToolOutcome
 from nova_workers.engines.turn.calls import without_deferral
 from nova_workers.engines.turn.output import within_bounds
 from nova_workers.errors import ToolFailure
+from nova_workers.release import release
 
 __all__ = ["bridge_server"]
 
@@ -67,7 +68,7 @@ def bridge_server(tools: TurnTools, gate: CallGate, max_output_chars: int) -> Se
             outcome = within_bounds(await _carry_out(tools, call_id, params.name, given), max_output_chars)
         return to_mcp_result(outcome.content, failed=outcome.failed)
 
-    return Server(BRIDGE, on_list_tools=list_tools, on_call_tool=call_tool)
+    return Server(BRIDGE, version=release(), on_list_tools=list_tools, on_call_tool=call_tool)
 
 
 async def _carry_out(tools: TurnTools, call_id: str, name: str, given: JsonObject) -> ToolOutcome:

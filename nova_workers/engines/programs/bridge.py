@@ -32,6 +32,7 @@ from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.programs.frames import BridgeCall
 from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.turn import ToolOutcome
+from nova_workers.release import release
 
 __all__ = ["Bridge"]
 
@@ -56,7 +57,9 @@ class Bridge:
         """
         self._tools = tools
         self._on_call = on_call
-        self._mcp: Server[Any] = Server(SERVER, on_list_tools=self._list_tools, on_call_tool=self._call_tool)
+        self._mcp: Server[Any] = Server(
+            SERVER, version=release(), on_list_tools=self._list_tools, on_call_tool=self._call_tool
+        )
         self._listener: asyncio.Server | None = None
         self._links: set[asyncio.Task[None]] = set()
         self._open_calls: set[BridgeCall] = set()

@@ -70,6 +70,13 @@ def test_refused_fields_are_named() -> None:
     assert error.fields["errors"] == errors
 
 
+def test_what_the_detail_says_already_is_not_repeated() -> None:
+    errors = [{"field": f"plugins.{name}", "message": f"plugins.{name}: not permitted"} for name in ("a", "b")]
+    detail = "\n".join(each["message"] for each in errors)
+    error = error_of_response(_problem(422, "invalid_input", detail=detail, errors=errors))
+    assert error.message == "plugins.a: not permitted\nplugins.b: not permitted"
+
+
 def test_an_engine_failure_is_never_the_answer_to_a_request() -> None:
     assert type(error_of_response(_problem(500, "engine_failure"))) is NovaError
 

@@ -19,6 +19,7 @@ from mcp.types import TextContent
 from nova_workers.config import Settings
 from nova_workers.contracts.http.orchestrations import MasterComplete
 from nova_workers.contracts.waits import RunAnswer
+from nova_workers.release import release
 from tests.requirements import proves
 from tests.support.harness.trees import call, complete, script
 from tests.support.processes.fleet import Fleet, add_api_key, fleet_env
@@ -55,7 +56,8 @@ async def _client(fleet: Fleet, log: Path, *arguments: str, key: str | None = No
     )
     with log.open("a") as errors:
         async with stdio_client(server, errors) as (read, write), ClientSession(read, write) as session:
-            await session.initialize()
+            about = (await session.initialize()).server_info
+            assert (about.name, about.version) == ("nova", release())
             yield session
 
 
