@@ -11,7 +11,7 @@ from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.orchestration.lifecycle import can_restart, legal_sources
 from nova_workers.orchestration.routing import TreeChange, deliver
-from nova_workers.vocabulary import ENDED_AGENTS
+from nova_workers.vocabulary import ENDED_AGENTS, RunSource
 
 __all__ = ["activate", "activate_with_prompts", "prompt_agent"]
 
@@ -23,8 +23,11 @@ async def activate(
     *,
     parent_run_id: str | None = None,
     run_id: str | None = None,
+    source: RunSource = "agent",
 ) -> str:
     """Restart an ended agent with a prompt, with its identity, and return the id of the run, a new one unless given.
+
+    `source` says who asks for it: another agent of the tree, or a person over the API.
 
     Raises:
         AgentSpawnError: The agent has not ended, or its thread or configuration was deleted.
@@ -45,7 +48,7 @@ async def activate(
         (text_block(storable(prompt)),),
         thread_id=agent.thread_id,
         queue=change.tree.queue,
-        source="agent",
+        source=source,
         parent_run_id=parent_run_id,
     )
     accepted = await insert_run(change.connection, submission, run_id)
@@ -65,7 +68,8 @@ async def activate_with_prompts(change: TreeChange, agent: AgentDescriptor) -> N
     if not prompts:
         return
     text = "\n\n".join(str(prompt.payload["text"]) for prompt in prompts)
-    run_id = await activate(change, agent, text)
+    by_a_person = all(prompt.source_id is None for prompt in prompts)
+    run_id = await activate(change, agent, text, source="api" if by_a_person else "agent")
     await messages.mark_delivered(change.connection, [prompt.id for prompt in prompts], run_id)
 
 

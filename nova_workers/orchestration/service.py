@@ -257,7 +257,7 @@ async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) ->
         raise AgentSpawnError(
             f"The master of orchestration {tree.id!r} is {master.state}. Send it a message, or wait for its end."
         )
-    await activate(change, master, task, run_id=run_id)
+    await activate(change, master, task, run_id=run_id, source="api")
     follow(tx, await after_change(change))
     view = await get_orchestration(tx.connection, tree.tenant_id, tree.id)
     return Started(tree.id, master.id, run_id, view=view)

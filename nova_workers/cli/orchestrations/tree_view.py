@@ -2,6 +2,7 @@
 
 import time
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -113,7 +114,8 @@ class TreeView:
         if event.state == "PENDING":
             self.end = None if event.depth == 0 else self.end
             agent.began_s, agent.ended_s, agent.progress = time.monotonic(), None, ""
-        agent.state, agent.model, agent.waits_for = event.state, event.model, event.waits_for
+        agent.state, agent.waits_for = event.state, event.waits_for
+        agent.model = event.model or agent.model
         agent.error = event.error_message or "" if event.state in ("FAILED", "KILLED") else ""
         if event.state in ENDED_AGENTS:
             agent.ended_s, agent.doing = time.monotonic(), ""
@@ -132,13 +134,16 @@ class TreeView:
 
     def seed(self, tree: OrchestrationTree) -> None:
         """Take a tree as the ledger has it."""
+        now = datetime.now(UTC)
         for each in tree.agents:
             agent = _Agent(each.id, each.parent_id, each.role, each.name, each.state, each.model)
             agent.waits_for = tuple(each.waits_for)
             agent.doing = _WAITS if each.waits else "" if each.hold is None else each.hold.message
             agent.error = each.error.message if each.error is not None else ""
-            took_s = ((each.ended_at or each.state_at) - each.created_at).total_seconds()
-            agent.ended_s = agent.began_s + took_s if each.state in ENDED_AGENTS else None
+            until = (each.ended_at or each.state_at) if each.state in ENDED_AGENTS else now
+            # A clock of this machine that is behind the fleet's makes no negative time.
+            agent.began_s -= max((until - each.created_at).total_seconds(), 0.0)
+            agent.ended_s = time.monotonic() if each.state in ENDED_AGENTS else None
             if each.progress is not None:
                 percent = each.progress.percent
                 agent.progress = each.progress.status + (f" {percent:g}%" if percent is not None else "")

@@ -40,6 +40,12 @@ COALESCE(sum(t.cache_write_tokens), 0)::bigint AS cache_write_tokens,
 COALESCE(sum(t.reasoning_tokens), 0)::bigint AS reasoning_tokens, sum(t.cost_usd)::float8 AS cost_usd
 """
 
+# Of an agent that was given no model: the one of its newest turn, which is the default of then.
+_MODEL = """COALESCE({agent}.model, (
+    SELECT t.model FROM turns t WHERE t.thread_id = {agent}.thread_id AND t.model IS NOT NULL ORDER BY t.id DESC LIMIT 1
+)) AS model"""
+_MODEL_OF_MASTER, _MODEL_OF_AGENT = _MODEL.format(agent="m"), _MODEL.format(agent="a")
+
 # Waits are those of the run of an agent's latest activation.
 _WAITED_FOR = """
 SELECT COALESCE(jsonb_agg(DISTINCT e.id), '[]')
@@ -51,7 +57,7 @@ SELECT COALESCE(jsonb_agg(DISTINCT e.id), '[]')
 _ORCHESTRATIONS = f"""
 SELECT o.id, o.agent_id, o.master_id, o.thread_id, o.task, o.queue, o.source, o.config_version, o.limits, o.meta,
        o.created_at, o.deadline_at, o.finished_at, o.is_external,
-       m.run_id, m.state, m.summary, m.error_code, m.error_message, m.model, used.*,
+       m.run_id, m.state, m.summary, m.error_code, m.error_message, {_MODEL_OF_MASTER}, used.*,
        (SELECT jsonb_object_agg(c.state, c.agents)
           FROM (SELECT a.state, count(*) AS agents FROM orchestration_agents a
                  WHERE a.orchestration_id = o.id GROUP BY a.state) c) AS agents,
@@ -88,7 +94,7 @@ SELECT o.id, o.created_at, o.finished_at,
 """
 
 _TREE = f"""
-SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.prompt, a.model, a.cwd, a.tools, a.plugins,
+SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.prompt, {_MODEL_OF_AGENT}, a.cwd, a.tools, a.plugins,
        a.permission_mode, a.expert_id, a.thread_id, a.run_id, a.activations, a.summary, a.artifacts, a.error_code,
        a.error_message, a.progress, a.state_at, a.created_at, a.ended_at, used.*, ({_WAITED_FOR}) AS waits_for,
        (SELECT jsonb_agg(jsonb_build_object(

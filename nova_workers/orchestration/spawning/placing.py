@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import count
 from typing import Literal
 
 from nova_workers.contracts.agents import AgentSpec
@@ -55,7 +56,7 @@ async def place_spawn(
         spawned = Spawned(child.id, child.run_id, "prompted")
     else:
         check_room(change.tree, agents)
-        spawned = await _activate(change, parent, prepared, child)
+        spawned = await _activate(change, parent, _with_distinct_name(prepared, agents), child)
     await messages.send(
         change.connection,
         change.tree,
@@ -98,6 +99,15 @@ async def _activate(
     agent_id, bell = await spawning.insert_agent(change.connection, change.tree, agent)
     change.bells.append(bell)
     return Spawned(agent_id, bell.run_id, "spawned")
+
+
+def _with_distinct_name(prepared: PreparedSpawn, agents: Sequence[AgentDescriptor]) -> PreparedSpawn:
+    """Return the request with a name that no agent of the tree has, unless the parent gave one."""
+    taken = {agent.name for agent in agents}
+    if prepared.request.name is not None or prepared.name not in taken:
+        return prepared
+    name = next(name for number in count(2) if (name := f"{prepared.name} {number}") not in taken)
+    return replace(prepared, name=name, spec=prepared.spec.model_copy(update={"name": name}))
 
 
 async def send_prompt(

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import asyncio
+import io
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from nova_workers.cli.orchestrations.tree_view import TreeView
 from nova_workers.contracts.engine import Engine, EngineError, EngineOptions, EngineResult
 from nova_workers.contracts.events import ProviderUnavailable
-from nova_workers.contracts.http.orchestrations import OrchestrationTree
+from nova_workers.contracts.http.orchestrations import OrchestrationTree, TreeAgent
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration.events import TreeRecord
 from nova_workers.contracts.waits import detail_of
@@ -47,6 +50,17 @@ class RefusingEngine:
 async def _tree(forest: Forest, started: Started) -> OrchestrationTree:
     async with forest.harness.database.connection() as connection:
         return await get_tree(connection, forest.tenant_id, started.orchestration_id)
+
+
+def _since(agent: TreeAgent, *, seconds: float) -> TreeAgent:
+    return agent.model_copy(update={"created_at": datetime.now(UTC) - timedelta(seconds=seconds)})
+
+
+def _drawn(view: TreeView) -> str:
+    console = Console(file=io.StringIO(), width=200)
+    with console.capture() as captured:
+        console.print(view.render(live=False))
+    return captured.get()
 
 
 async def _try_again(forest: Forest) -> None:
@@ -99,7 +113,8 @@ async def test_a_master_waits_likewise_and_the_tree_says_for_what(forest: Forest
     started = await forest.run(complete("done"))
     tree = await _tree(forest, started)
     view = TreeView()
-    view.seed(tree)
+    view.seed(tree.model_copy(update={"agents": [_since(agent, seconds=95) for agent in tree.agents]}))
+    assert " · 1 min 35 s" in _drawn(view)
     event = ProviderUnavailable.of(detail_of(outage, "No credit."), None, held=True)
     line = view.take(TreeRecord(agent_id=tree.master_id, event=event))
     assert line is not None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.contracts.waits import Answer
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
@@ -88,6 +89,7 @@ async def test_a_child_is_fresh_also_after_an_equal_one(forest: Forest) -> None:
     agents = await forest.agents(started)
     assert [agent.activations for agent in agents] == [1, 1, 1, 1, 1]
     assert len({agent.thread_id for agent in agents}) == 5
+    assert [agent.name for agent in agents[1:]] == ["Worker", "Worker 2", "Reviewer", "Reviewer 2"]
 
 
 async def test_an_expert_is_fresh_too(forest: Forest) -> None:
@@ -241,12 +243,16 @@ async def test_of_agents_that_all_wait_for_messages_the_deepest_is_ended_and_the
 async def test_a_waiting_parent_is_woken_with_a_question_before_any_agent_is_ended(forest: Forest) -> None:
     started = await forest.run(
         spawn(call("ask_parent", question="Tabs or spaces?"), complete("formatted"), wait=False, name="asks"),
+        call("ask_user", question="Has it asked?"),
         spawn(call("wait_for_message"), complete("prompted"), name="waits"),
         call("ask_user", question="Which?"),
     )
+    master, *_ = await forest.agents(started)
+    await forest.harness.waiting.answer(forest.tenant_id, master.run_id, None, Answer(text="yes"))
+    await forest.settle()
     master, asks, waits = await forest.agents(started)
     assert [master.state, asks.state, waits.state] == ["RUNNING", "WAITING_FOR_PARENT", "WAITING_FOR_PARENT"]
-    _, (name, status, text), _ = await forest.results(master)
+    _, _, (name, status, text), _ = await forest.results(master)
     assert (name, status) == ("spawn_child", "completed")
     assert text.startswith(f"Question of {asks.id}")
     assert "receive what you waited for with wait_for_message" in text

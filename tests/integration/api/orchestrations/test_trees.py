@@ -29,6 +29,7 @@ async def test_an_orchestration_is_started_and_has_its_result(orchestrated: Orch
         ("MASTER", 0, "Master"),
         ("WORKER", 1, "Finder"),
     ]
+    assert [agent["model"] for agent in (ended, *tree["agents"])] == ["scripted"] * 3, "The default, which ran."
     assert tree["agents"][1]["parent_id"] == tree["master_id"] == ended["master_id"]
     assert sum(agent["usage"]["output_tokens"] for agent in tree["agents"]) == ended["usage"]["output_tokens"]
     messages = (await orchestrated.get(started["id"], "/messages"))["items"]
@@ -88,6 +89,8 @@ async def test_an_ended_master_continues_with_a_follow_up_task(orchestrated: Orc
     await orchestrated.settle()
     ended = await orchestrated.get(view["id"])
     assert (ended["master_id"], ended["summary"]) == (view["master_id"], "second")
+    runs = (await orchestrated.api.http.get("/v1/runs", params={"thread_id": view["thread_id"]})).json()["items"]
+    assert [run["source"] for run in runs] == ["api", "api"], "A person asked for both."
 
 
 async def test_a_continuation_that_is_repeated_with_its_key_has_one_effect(orchestrated: Orchestrated) -> None:
