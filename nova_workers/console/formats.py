@@ -7,10 +7,9 @@ from typing import Final
 
 from markupsafe import Markup
 
-from nova_workers.clock import Clock
+from nova_workers.clock import Clock, spell_duration
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.durations import spell_duration
 
 __all__ = ["filters"]
 
