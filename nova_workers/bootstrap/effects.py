@@ -49,6 +49,6 @@ def declare_effects(
     )
     return (
         Effect("delivery", "has_listener", RunEndEffect(database, routes, dispatcher)),
-        Effect("embeddings", "succeeded", embeddings),
+        Effect("embeddings", "succeeded", embeddings, prepares_all=True),
         Effect("title", "untitled", TitleEffect(database, engine, metrics=metrics)),
     )

@@ -69,11 +69,14 @@ class Effect:
         kind: As stored in the ledger.
         applies: Which ended runs get one.
         handler: Handles the due ones.
+        prepares_all: Whether due effects are prepared although there is no room to claim them: their quick part does
+            not wait for the slow one of others.
     """
 
     kind: EffectKind
     applies: EffectCondition
     handler: EffectHandler
+    prepares_all: bool = False
 
     @property
     def planned(self) -> PlannedEffect:

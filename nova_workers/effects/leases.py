@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 
 from nova_workers.clock import Clock
 from nova_workers.config import RunSettings
@@ -12,10 +13,12 @@ from nova_workers.ledger.runs.effects import (
     ClaimedEffects,
     DueEffect,
     EffectEnd,
+    WaitingEffect,
     claim_effects,
     release_effects,
     renew_effects,
     settle_effects,
+    unclaimed_effects,
 )
 from nova_workers.runs.work_leases import WorkLeases
 
@@ -35,6 +38,11 @@ class EffectLeases:
         """Claim due effects; see `claim_effects`."""
         async with self._database.connection() as connection:
             return await claim_effects(connection, wanted, max_attempts=max_attempts, lease=self._leases.duration)
+
+    async def unclaimed(self, kind: str, *, after: tuple[datetime, str] | None, limit: int) -> list[WaitingEffect]:
+        """Return due effects that no worker has claimed; see `unclaimed_effects`."""
+        async with self._database.connection() as connection:
+            return await unclaimed_effects(connection, kind, after=after, limit=limit)
 
     async def keep(self, work: Mapping[asyncio.Task[None], Sequence[DueEffect]]) -> None:
         """Wait for every batch, and renew the leases of those that take long."""

@@ -103,6 +103,11 @@ class EffectRunner:
         self._permits = {kind: asyncio.Semaphore(handler.at_once) for kind, handler in self._handlers.items()}
         self._open: Counter[str] = Counter()
         """Batches of each kind that are in progress or being claimed."""
+        self._prepared: dict[str, tuple[datetime, str] | None] = {
+            effect.kind: None for effect in effects if effect.prepares_all
+        }
+        """By kind, the last effect that was prepared before it was claimed."""
+        self._preparing = asyncio.Lock()
 
     async def run_due(self) -> int:
         """Handle one round of due effects.
@@ -119,6 +124,7 @@ class EffectRunner:
         """
         if self._draining or not self._settings.enabled or not self._handlers:
             return 0
+        await self._prepare_unclaimed()
         found = await self._claim()
         claimed_s = self._clock.monotonic_s()
         for effect in found.given_up:
@@ -138,9 +144,34 @@ class EffectRunner:
         for handler in self._handlers.values():
             await handler.close()
 
-    async def _claim(self) -> ClaimedEffects:
+    def _room(self) -> dict[str, int]:
+        """Return how many more batches of each kind may be in progress."""
         waiting = _MAX_WAITING if self.slots is None else min(_MAX_WAITING, self.slots // _SLOTS_PER_WAITING)
-        room = {kind: handler.at_once + waiting - self._open[kind] for kind, handler in self._handlers.items()}
+        return {kind: handler.at_once + waiting - self._open[kind] for kind, handler in self._handlers.items()}
+
+    async def _prepare_unclaimed(self) -> None:
+        """Prepare the effects of kinds without room, so that their quick part waits for no other effect.
+
+        What fails here is prepared again when the effect is claimed, and counts then. Other processes may do the same:
+        that changes nothing.
+        """
+        full = [kind for kind, room in self._room().items() if room <= 0 and kind in self._prepared]
+        if not full or self._preparing.locked():
+            return
+        async with self._preparing:
+            for kind in full:
+                handler = self._handlers[kind]
+                while not self._draining:
+                    found = await self._leases.unclaimed(kind, after=self._prepared[kind], limit=handler.batch_size)
+                    if not found:
+                        break
+                    error = await self._attempt(handler.prepare, [each.effect for each in found])
+                    if error is not None:
+                        _log.warning("effect.not_prepared", kind=kind, error=redact(str(error))[:_ERROR_CHARS])
+                    self._prepared[kind] = found[-1].position
+
+    async def _claim(self) -> ClaimedEffects:
+        room = self._room()
         batches = Counter({kind: min(room[kind], self._handlers[kind].at_once) for kind in room if room[kind] > 0})
         if not batches:
             return ClaimedEffects()

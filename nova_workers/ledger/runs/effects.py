@@ -7,7 +7,7 @@ again. `attempts` grows with each claim and fences writes of earlier attempts.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from typing import Final, Literal
 
 from nova_workers.ledger.database import Connection
@@ -20,12 +20,14 @@ __all__ = [
     "ConversationStart",
     "DueEffect",
     "EffectEnd",
+    "WaitingEffect",
     "claim_effects",
     "load_conversation_start",
     "release_effects",
     "renew_effects",
     "set_title",
     "settle_effects",
+    "unclaimed_effects",
 ]
 
 
@@ -58,6 +60,18 @@ class DueEffect:
     attempt: int
     traceparent: str | None = None
     age_s: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingEffect:
+    """A due effect that was not claimed yet.
+
+    Attributes:
+        position: Its place among those of its kind.
+    """
+
+    effect: DueEffect
+    position: tuple[datetime, str]
 
 
 @dataclass(slots=True)
@@ -147,6 +161,16 @@ WITH due AS (
 SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, e.waits, r.traceparent,
        extract(epoch FROM now() - e.created_at)::float8 AS age_s
   FROM (SELECT *, false AS waits FROM claimed UNION ALL SELECT *, true FROM put_off) e JOIN runs r ON r.id = e.run_id
+"""
+
+_UNCLAIMED = """
+SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.due_at
+  FROM effects e
+ WHERE e.kind = :kind AND e.status = 'pending' AND e.due_at <= now() AND e.attempts = 0
+   AND e.due_at >= COALESCE(:passed_at::timestamptz, '-infinity')
+   AND (e.due_at, e.id) > (COALESCE(:passed_at::timestamptz, '-infinity'), COALESCE(:passed_id::text, ''))
+ ORDER BY e.due_at, e.id
+ LIMIT :limit
 """
 
 # Ends a batch of attempts. An attempt whose lease was taken over changes nothing. Later effects of the same run become
@@ -273,6 +297,21 @@ async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> i
         errors=[end.error for end in ends],
         delays=[end.delay for end in ends],
     )
+
+
+async def unclaimed_effects(
+    connection: Connection, kind: str, *, after: tuple[datetime, str] | None, limit: int
+) -> list[WaitingEffect]:
+    """Return due effects of a kind that no worker has claimed yet, oldest first, after a position."""
+    passed_at, passed_id = after or (None, None)
+    rows = await connection.fetch(_UNCLAIMED, kind=kind, passed_at=passed_at, passed_id=passed_id, limit=limit)
+    return [
+        WaitingEffect(
+            DueEffect(row["id"], row["tenant_id"], row["run_id"], row["thread_id"], kind, attempt=0),
+            (row["due_at"], row["id"]),
+        )
+        for row in rows
+    ]
 
 
 async def renew_effects(connection: Connection, effects: Sequence[DueEffect], *, lease: timedelta) -> None:

@@ -63,12 +63,15 @@ def make_runner(database: Database, metrics: Metrics) -> MakeRunner:
         settings: EffectSettings | None = None,
         leases: RunSettings | None = None,
         database: Database = database,
+        prepares_all: bool = False,
     ) -> EffectRunner:
         return EffectRunner(
             database,
             settings or EffectSettings(),
             leases=leases or RunSettings(),
-            effects=[Effect(kind, "succeeded", handler) for kind, handler in handlers.items()],
+            effects=[
+                Effect(kind, "succeeded", handler, prepares_all=prepares_all) for kind, handler in handlers.items()
+            ],
             clock=SystemClock(),
             metrics=metrics,
             tracing=tracing or Tracing(TelemetrySettings(), "worker"),

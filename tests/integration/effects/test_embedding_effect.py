@@ -235,3 +235,45 @@ async def _kept(database: Database, run: SeededRun) -> tuple[int, int]:
     )
     assert row is not None
     return row["texts"], row["vectors"]
+
+
+class _Hanging(SeededEmbeddings):
+    """Answers once the test lets it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.may_answer = asyncio.Event()
+
+    async def embed(self, texts: Sequence[str]) -> list[Vector]:
+        await self.may_answer.wait()
+        return await super().embed(texts)
+
+
+@proves("search.at-once")
+async def test_words_are_indexed_while_the_embedder_hangs_and_no_effect_can_be_claimed(
+    database: Database, make_runner: MakeRunner
+) -> None:
+    provider = _Hanging()
+    runner = make_runner({"embeddings": EmbeddingEffect(database, provider, batch_size=2)}, prepares_all=True)
+    runner.slots = 1
+    for _ in range(2):
+        await seed_run(database, effects=["embeddings"])
+    hanging = asyncio.create_task(runner.run_due())
+
+    async def words() -> int:
+        return await database.fetchval("SELECT count(*) FROM message_texts")
+
+    async def first_are_indexed() -> bool:
+        return await words() == 4
+
+    await until(first_are_indexed)
+    for _ in range(5):
+        await seed_run(database, effects=["embeddings"])
+    assert await runner.run_due() == 0
+    assert await words() == 14
+    # Claimed later, it is done as if nothing had been prepared.
+    provider.may_answer.set()
+    assert await hanging == 2
+    while await runner.run_due():
+        pass
+    assert (await words(), await database.fetchval("SELECT count(*) FROM embeddings")) == (14, 14)
