@@ -4,20 +4,111 @@ from datetime import datetime
 from typing import Any
 
 from pgvector.sqlalchemy import Vector
-from sqlalchemy import Column, Computed, Index, literal_column, text
+from sqlalchemy import Column, Computed, Connection, Index, MetaData, event, literal_column, text
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlmodel import Field
 
-from models.base import Table
+from models.base import Table, metadata
 from models.columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
 from nova_workers.vocabulary import OPEN_EFFECTS, DeliveryKind, DeliveryStatus, EffectKind, EffectStatus, sql_list
 
-__all__ = ["MESSAGE_WORDS", "Delivery", "Effect", "Embedding", "Memory", "MessageText"]
+__all__ = [
+    "MESSAGE_PARTS",
+    "MESSAGE_WORDS",
+    "PART_FUNCTIONS",
+    "Delivery",
+    "Effect",
+    "Embedding",
+    "Memory",
+    "MessageText",
+]
 
 MESSAGE_WORDS = """\
 array_to_tsvector(ARRAY['@' || tenant_id, '@' || tenant_id || '/' || agent_id]) || to_tsvector('simple', content)"""
 """The words of a message, and two marks for its tenant and agent, so that the index finds one agent's words without
 reading those of others. No word of a text begins with ``@``."""
+
+_WORD = r"[0-9a-z\u00aa\u00b5\u00ba\u00c0-\u1fff\u2c00-\u2dff\ua640-\uabff\U00010000-\U0001ffff]{3,}"
+"""A run of letters and digits, in text that is folded. Listed, since what a class of letters has depends on the locale
+of the database."""
+
+_UNSPACED = r"[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+"
+"""A run of Chinese or Japanese, whose words are not apart, or of Korean, whose words have endings."""
+
+MESSAGE_PARTS = "message_parts(tenant_id, agent_id, content)"
+"""What the index of parts holds of a row of ``message_texts``."""
+
+# Without accents, and with the compatible form of a character: a full-width letter is the common one. What has no
+# decomposition is written out. Almost all texts are ASCII, for which there is a short way.
+_FOLDED = r"""
+CREATE OR REPLACE FUNCTION message_folded(content text) RETURNS text
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN CASE WHEN octet_length(content) = char_length(content) THEN lower(content)
+            ELSE replace(replace(replace(translate(
+                     lower(normalize(regexp_replace(normalize(content, NFKD), '[\u0300-\u036f]', '', 'g'), NFKC)),
+                     'øłđħıŧ', 'oldhit'), 'ß', 'ss'), 'æ', 'ae'), 'œ', 'oe') END
+"""
+
+# The trigrams of each word of three letters or more, and the pairs of characters of each unspaced run. Its last
+# character is there alone, so that a single one is found as the beginning of a part.
+_PARTS = rf"""
+CREATE OR REPLACE FUNCTION message_parts(tenant_id text, agent_id text, content text) RETURNS tsvector
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+RETURN array_to_tsvector(
+    ARRAY['@' || tenant_id, '@' || tenant_id || '/' || agent_id]
+    || (SELECT array_agg(substr(w[1], i, 3))
+          FROM regexp_matches(message_folded(content), '{_WORD}', 'g') w, generate_series(1, char_length(w[1]) - 2) i)
+    || (SELECT array_agg(substr(w[1], i, 2))
+          FROM regexp_matches(CASE WHEN octet_length(content) > char_length(content) THEN message_folded(content) END,
+                              '{_UNSPACED}', 'g') w, generate_series(1, char_length(w[1])) i))
+"""
+
+# A word or an unspaced run is a query for all of its parts; each pair of a longer run is one of its own too, since a
+# run may be several words. `is_exact`: what has the parts has it, so no text needs to be looked at.
+_ASKED_PARTS = rf"""
+CREATE OR REPLACE FUNCTION message_parts_asked(asked text)
+RETURNS TABLE (part text, grams text[], query tsquery, is_exact boolean)
+LANGUAGE sql IMMUTABLE PARALLEL SAFE
+BEGIN ATOMIC
+SELECT found.part, found.grams,
+       (SELECT string_agg('''' || gram || '''', ' & ') FROM unnest(found.grams) gram)::tsquery,
+       cardinality(found.grams) = 1
+  FROM (SELECT DISTINCT w[1] AS part,
+               (SELECT array_agg(DISTINCT substr(w[1], i, 3)) FROM generate_series(1, char_length(w[1]) - 2) i) AS grams
+          FROM regexp_matches(message_folded(asked), '{_WORD}', 'g') w
+        UNION
+        SELECT DISTINCT w[1], (SELECT array_agg(DISTINCT substr(w[1], i, 2))
+                                 FROM generate_series(1, char_length(w[1]) - 1) i)
+          FROM regexp_matches(message_folded(asked), '{_UNSPACED}', 'g') w
+         WHERE char_length(w[1]) > 1
+        UNION
+        SELECT DISTINCT substr(w[1], i, 2), ARRAY[substr(w[1], i, 2)]
+          FROM regexp_matches(message_folded(asked), '{_UNSPACED}', 'g') w,
+               generate_series(1, char_length(w[1]) - 1) i) AS found
+UNION ALL
+SELECT w[1], ARRAY[w[1]], ('''' || w[1] || ''':*')::tsquery, true
+  FROM regexp_matches(message_folded(asked), '{_UNSPACED}', 'g') w
+ WHERE char_length(w[1]) = 1;
+END
+"""
+
+_PART_SHARES = """
+CREATE OR REPLACE FUNCTION message_part_shares() RETURNS TABLE (gram text, share real)
+LANGUAGE sql STABLE SECURITY DEFINER SET search_path FROM CURRENT
+AS $$
+SELECT e.gram, e.share
+  FROM pg_stats s
+ CROSS JOIN LATERAL unnest(s.most_common_elems::text::text[], s.most_common_elem_freqs) AS e (gram, share)
+ WHERE s.schemaname = current_schema() AND s.tablename = 'ix_message_texts__parts'
+$$
+"""
+"""As `message_word_shares`, of the index of parts."""
+
+PART_FUNCTIONS = (_FOLDED, _PARTS, _ASKED_PARTS, _PART_SHARES)
+"""The functions by which search finds parts of words, in the order in which they are made.
+
+The index of parts is made of `message_parts`: to cut texts otherwise, make another function and another index.
+"""
 
 
 class Effect(Table, table=True):
@@ -70,6 +161,13 @@ class MessageText(Table, table=True):
         Index(None, "tenant_id", "agent_id"),
         # Without `fastupdate` a search never has to read a list of words that are not in the index yet.
         Index("ix_message_texts__words", "words", postgresql_using="gin", postgresql_with={"fastupdate": "off"}),
+        # Not stored in the row, where it would take several times the text.
+        Index(
+            "ix_message_texts__parts",
+            literal_column(MESSAGE_PARTS).label("parts"),
+            postgresql_using="gin",
+            postgresql_with={"fastupdate": "off"},
+        ),
     )
 
     message_id: str = fk("messages.id", primary=True)
@@ -180,3 +278,10 @@ class Memory(Table, table=True):
     agent_id: str = id_ref(comment="The agent that saved it")
     content: str = string()
     created_at: datetime = time(now=True)
+
+
+@event.listens_for(metadata, "before_create")
+def _make_functions(_: MetaData, connection: Connection, **__: Any) -> None:
+    """Do for tables made from the metadata what the migrations did."""
+    for statement in PART_FUNCTIONS:
+        connection.execute(text(statement.replace(":", "\\:")))

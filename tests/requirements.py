@@ -235,6 +235,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "secrets.declared": "A value in a tool's field that is declared to hold secrets is redacted from the call on.",
     "requests.once": "A request with an Idempotency-Key that is repeated makes, starts or sends one thing.",
     "search.at-once": "The words of a run are found at once, also while the embedding provider hangs.",
+    "search.by-meaning": "The API searches by meaning with the local model, which runs only while it is used.",
+    "search.parts": "Search finds parts of names, paths and codes, without accents, and Chinese and Japanese words.",
     "threads.imported": "A conversation is imported as history: words at once, no usage, no effects unless asked for.",
     "threads.imported-whole": "Messages that cannot be imported are refused together, with the index of the first one.",
     "unavailable.finds-out": "A submission whose commit is not confirmed is looked for, and answered with its run.",

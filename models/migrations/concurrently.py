@@ -24,6 +24,7 @@ def create_index(
     include: Sequence[str] = (),
     using: str = "btree",
     operators: Mapping[str, str] | None = None,
+    parameters: Mapping[str, str] | None = None,
 ) -> None:
     """Make an index without a lock that holds up writers.
 
@@ -35,6 +36,7 @@ def create_index(
         include: Columns that it holds beside its keys.
         using: The access method.
         operators: The operator class of a column or label that does not have the default one.
+        parameters: Storage parameters.
     """
     with op.get_context().autocommit_block():
         if op.get_bind().scalar(_INVALID, {"name": name}):
@@ -48,6 +50,7 @@ def create_index(
             postgresql_ops=dict(operators or {}),
             postgresql_where=None if where is None else sa.text(where),
             postgresql_include=list(include) or None,
+            postgresql_with=dict(parameters or {}),
             if_not_exists=True,
         )
 

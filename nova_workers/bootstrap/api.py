@@ -18,7 +18,7 @@ from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.config.secret_variables import secret_values
 from nova_workers.effects.provider import EmbeddingProvider
-from nova_workers.effects.setup import remote_embeddings
+from nova_workers.effects.setup import query_embeddings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from nova_workers.observability.foreign import ForeignMessages
@@ -150,7 +150,7 @@ def build_api(settings: Settings) -> ApiServices:
     notifier = CancelApplier(database, control, publisher, dispatcher)
     work = Work(database, dispatcher, notifier)
     scheduled = Scheduled(database, dispatcher, publisher)
-    embeddings = remote_embeddings(settings.effects)
+    embeddings = query_embeddings(settings.effects)
     capabilities = DeferredRegistry(
         partial(default_registry, database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
     )

@@ -9,7 +9,7 @@ from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.errors import ConfigurationError
 
-__all__ = ["embedding_provider", "remote_embeddings"]
+__all__ = ["embedding_provider", "query_embeddings"]
 
 _SERVER: Final = "nova_workers.effects.http"
 """Imported by name where the embeddings are those of a server: otherwise the API needs no client of HTTP, 2 MB."""
@@ -24,7 +24,7 @@ def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
     if settings.embedding_provider == "off":
         return None
     if settings.embedding_provider == "local":
-        if find_spec("onnxruntime") is None:
+        if not _has_local_model():
             raise ConfigurationError(
                 "NOVA_EFFECTS__EMBEDDING_PROVIDER is 'local', but the extra 'embeddings' is not installed: "
                 "pip install 'nova-workers[embeddings]', or set it to 'off' or 'openai'."
@@ -44,12 +44,18 @@ def embedding_provider(settings: EffectSettings) -> EmbeddingProvider | None:
     return provider
 
 
-def remote_embeddings(settings: EffectSettings) -> EmbeddingProvider | None:
-    """Return the provider if it is a server, else None: for processes that must stay small.
+def query_embeddings(settings: EffectSettings) -> EmbeddingProvider | None:
+    """Return the provider for the queries of searches; None where the local model is not installed.
 
-    The local model is a child process of 180 MB, more than an API process itself.
+    The local model is a child process of 180 MB. It begins with the first search, and ends after five minutes without.
 
     Raises:
         ConfigurationError: ``openai`` without a base URL.
     """
-    return embedding_provider(settings) if settings.embedding_provider == "openai" else None
+    if settings.embedding_provider == "local" and not _has_local_model():
+        return None
+    return embedding_provider(settings)
+
+
+def _has_local_model() -> bool:
+    return find_spec("onnxruntime") is not None

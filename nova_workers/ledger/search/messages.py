@@ -22,7 +22,13 @@ _FEW = 10
 """A word in at most this many messages is significant, however short the history is."""
 
 _EXCERPT_CHARS = 700
-"""Of a longer text the excerpt shows the fragments around the words, or the beginning."""
+"""Of a longer text the excerpt shows the fragments around the words, or around a part of a word, or the beginning."""
+
+_BEFORE_PART_CHARS = 200
+"""How much such an excerpt shows before the part."""
+
+_COMPARED = 3_000
+"""Most texts that are compared with a part. They have all its trigrams, so that almost all of them have it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +53,37 @@ tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
    AND (:since::timestamptz IS NULL OR said_at >= :since)
    AND (:until::timestamptz IS NULL OR said_at < :until)
    AND (:except_thread_id::text IS NULL OR thread_id <> :except_thread_id)"""
+
+# Parts of words and unspaced words: each of the query's twelve rarest, by the statistics of their index
+# (models/effects.py). Texts that have all trigrams of a part are compared with it. A part whose trigrams are all in
+# more than a tenth of the messages is left out, unless there is no other.
+_PARTS = f"""
+part_spreads AS (
+    SELECT a.part, a.query, a.is_exact, min(COALESCE(s.share, 0)) AS share,
+           min(COALESCE(s.share, 0)) * max(t.reltuples) AS spread
+      FROM message_parts_asked(:text::text) a
+     CROSS JOIN unnest(a.grams) AS g (gram)
+      JOIN pg_class t ON t.oid = 'message_texts'::regclass
+      LEFT JOIN message_part_shares() s ON s.gram = g.gram
+     GROUP BY a.part, a.query, a.is_exact
+), part_places AS (
+    SELECT *, row_number() OVER (ORDER BY share, char_length(part) DESC, part) AS place FROM part_spreads
+), parts AS MATERIALIZED (
+    SELECT part, query, is_exact
+      FROM part_places
+     WHERE place = 1 OR (place <= 12 AND (share <= 0.1 OR spread <= {_FEW}))
+), parts_found AS (
+    SELECT x.message_id, count(*) OVER (PARTITION BY p.part) AS spread
+      FROM parts p
+     CROSS JOIN LATERAL (
+           SELECT c.message_id
+             FROM (SELECT message_id, content FROM message_texts
+                    WHERE message_parts(tenant_id, agent_id, content) @@ (p.query && :mark::text::tsquery)
+                      AND {_FILTER}
+                    LIMIT {_COMPARED}) c
+            WHERE p.is_exact OR strpos(message_folded(c.content), p.part) > 0
+            LIMIT 1000) x
+)"""
 
 # Each of the query's twelve rarest words is a query of its own; from four letters on also as a prefix, which covers the
 # forms of a word in any language. All words together are one more query. `mark` is that of the tenant or agent
@@ -86,9 +123,11 @@ common AS (
            SELECT message_id FROM message_texts
             WHERE words @@ (t.query && :mark::text::tsquery) AND {_FILTER}
             LIMIT 1000) x
-), telling AS (
+), {_PARTS}, telling AS (
     SELECT f.message_id, ln((c.size + 1.0) / f.spread + 1.0) AS weight
-      FROM (SELECT *, min(spread) OVER () AS rarest FROM found) f CROSS JOIN corpus c
+      FROM (SELECT *, min(spread) OVER () AS rarest
+              FROM (SELECT message_id, spread FROM found UNION ALL SELECT message_id, spread FROM parts_found) b) f
+     CROSS JOIN corpus c
      WHERE f.spread <= GREATEST(f.rarest, CASE WHEN c.size < 1000 THEN GREATEST(c.size / 4, {_FEW}) ELSE 999 END)
 ), by_words AS (
     SELECT message_id, row_number() OVER (ORDER BY sum(weight) DESC, message_id DESC) AS place
@@ -141,19 +180,27 @@ WITH {_BY_WORDS}, near AS (
      GROUP BY message_id
 ), highlight AS (
     SELECT COALESCE(string_agg(query::text, ' | ')::tsquery, ''::tsquery) AS query FROM words
+), best AS (
+    SELECT f.*, x.content, x.thread_id, t.title, x.agent_id, x.role, x.said_at, a.query,
+           CASE WHEN char_length(x.content) > {_EXCERPT_CHARS} AND NOT x.words @@ a.query
+                THEN (SELECT min(NULLIF(strpos(message_folded(x.content), p.part), 0)) FROM parts p) END AS part_at
+      FROM fused f
+      JOIN message_texts x ON x.message_id = f.message_id
+      JOIN threads t ON t.id = x.thread_id AND t.deleted_at IS NULL
+     CROSS JOIN highlight a
+     ORDER BY f.score DESC, f.message_id DESC
+     LIMIT :limit
 )
-SELECT f.message_id, m.turn_id, u.depth, f.score, f.ways, x.thread_id, t.title, x.agent_id, x.role, x.said_at,
-       CASE WHEN char_length(x.content) <= {_EXCERPT_CHARS} THEN x.content
-            ELSE ts_headline('simple', x.content, a.query, 'StartSel="", StopSel="", MaxFragments=3, MaxWords=40, '
+SELECT f.message_id, m.turn_id, u.depth, f.score, f.ways, f.thread_id, f.title, f.agent_id, f.role, f.said_at,
+       CASE WHEN char_length(f.content) <= {_EXCERPT_CHARS} THEN f.content
+            WHEN f.part_at > {_BEFORE_PART_CHARS}
+            THEN ' … ' || substr(f.content, f.part_at - {_BEFORE_PART_CHARS}, {_EXCERPT_CHARS}) || ' … '
+            ELSE ts_headline('simple', f.content, f.query, 'StartSel="", StopSel="", MaxFragments=3, MaxWords=40, '
                              'MinWords=20, FragmentDelimiter=" … "') END AS excerpt
-  FROM fused f
-  JOIN message_texts x ON x.message_id = f.message_id
-  JOIN threads t ON t.id = x.thread_id AND t.deleted_at IS NULL
+  FROM best f
   JOIN messages m ON m.id = f.message_id
   JOIN turns u ON u.id = m.turn_id
- CROSS JOIN highlight a
  ORDER BY f.score DESC, f.message_id DESC
- LIMIT :limit
 """
 
 

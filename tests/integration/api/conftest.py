@@ -109,8 +109,9 @@ async def serve(tenant: Tenant) -> AsyncGenerator[Serve]:
 
 @pytest.fixture
 async def api(settings: Settings, tenant: Tenant) -> AsyncGenerator[Api]:
-    """The API with default settings."""
-    async with served(settings) as (url, state):
+    """The API with default settings, but for the model of searches, which takes a second to start."""
+    effects = settings.effects.model_copy(update={"embedding_provider": "off"})
+    async with served(settings.model_copy(update={"effects": effects})) as (url, state):
         api = Api(url, state, tenant)
         async with api.http:
             yield api

@@ -85,6 +85,72 @@ async def test_names_codes_and_forms_of_words_are_found_in_any_language(
     assert await past.find(asked) == [run.message_ids[0]]
 
 
+_FOUND_BY_PARTS = {
+    "Herr MeierSchmidtke called": ["schmidt", "meier"],
+    "The train to neuhamburger Straße": ["hamburg", "strasse", "STRASSE"],
+    "It is in /srv/files/2024_quarterly-v2.pdf": ["quarterly", "files/2024"],
+    "Look at C:\\data\\oldreports\\a.txt": ["reports"],
+    "Write to anna.smith@gmail.com please": ["gmail", "smith@gmail", "anna"],
+    "The order is INV-2024004711-X": ["4711", "inv-202400"],
+    "Pay to DE89370400440532013000": ["0532", "de8937"],
+    "call getUserName() first": ["user", "username"],
+    "Über den Wolken": ["uber", "über", "UBER"],
+    "Ele mora em São Paulo": ["sao paulo", "sao"],
+    "Pojechał do Łodzi": ["lodz"],
+    "my code abc123": ["\uff41\uff42\uff43\uff11\uff12\uff13"],
+    "я люблю москва-сити": ["москва".upper(), "скв"],
+    "北京大学图书馆在哪里": ["图书馆", "大学", "北京的图书馆"],
+    "東京都の天気はどうですか": ["天気", "東京都"],
+    "私は猫が好きです": ["猫"],
+    "新宿駅": ["駅"],
+    "新しいテレビを買った": ["ﾃﾚﾋﾞ", "テレビ"],
+    "서울대학교에서 만나요": ["대학교"],
+    "ฉันรักประเทศไทย": ["ประเทศ"],
+}
+"""Texts, each with queries that find it first."""
+
+
+@proves("search.parts")
+async def test_parts_of_words_are_found_without_accents_and_in_any_script(database: Database) -> None:
+    past = PastConversations(database)
+    ids = {text: (await past.say(text)).message_ids[0] for text in _FOUND_BY_PARTS}
+    for other in ("Hello there", "你好世界", "The weather is fine", "4712 0533 over 71147"):
+        await past.say(other)
+    found = {query: await past.find(query) for queries in _FOUND_BY_PARTS.values() for query in queries}
+    wrong = {
+        query: list(found[query])
+        for text, queries in _FOUND_BY_PARTS.items()
+        for query in queries
+        if found[query][:1] != [ids[text]]
+    }
+    assert wrong == {}
+
+
+@proves("search.parts")
+async def test_a_whole_word_ranks_above_a_part_of_one(database: Database) -> None:
+    past = PastConversations(database)
+    whole = await past.say("Give the burg a call")
+    part = await past.say("Give Hamburg a call")
+    assert list(await past.find("burg"))[:2] == [whole.message_ids[0], part.message_ids[0]]
+
+
+@proves("search.parts")
+async def test_a_text_with_the_trigrams_of_a_part_and_not_the_part_is_not_found(database: Database) -> None:
+    past = PastConversations(database)
+    await past.say("1234 and 2345 and 3456")
+    sought = await past.say("a123456b")
+    assert await past.find("123456") == [sought.message_ids[0]]
+
+
+@proves("search.parts")
+async def test_a_long_text_is_shown_around_the_part(database: Database) -> None:
+    past = PastConversations(database)
+    await past.say("word " * 400 + "/srv/badger_report.pdf" + " word" * 400)
+    hits = await History(database, None).search(MessageFilter("ten_1", "nova"), "adge", limit=1)
+    assert "/srv/badger_report.pdf" in hits.items[0].excerpt
+    assert len(hits.items[0].excerpt) < 800
+
+
 async def test_a_word_of_every_message_is_found_if_it_is_the_whole_query(database: Database) -> None:
     past = PastConversations(database)
     runs = [await past.say(f"tea, number {number}", "Tea it is.") for number in range(6)]
@@ -269,6 +335,7 @@ async def test_a_large_history_is_searched_by_the_indexes(database: Database) ->
     plan = await _plan(database, "heron", NOVA, vector=seeded_vector("17"))
     assert "ix_embeddings__hnsw_half_384" in plan
     assert "ix_message_texts__words" in plan
+    assert "ix_message_texts__parts" in plan
     # The index of words would read all messages of the agent to count a thousand of them.
     assert "ix_message_texts__tenant_id_agent_id" in plan
     assert "Seq Scan on embeddings" not in plan

@@ -8,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nova_workers.config import Settings
+from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.setup import embedding_provider
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
@@ -134,3 +135,22 @@ async def test_a_search_needs_the_scope_of_runs(api: Api, database: Database) ->
     weak = await make_tenant(database, scopes=("workspace",))
     async with api.client(weak.key) as client:
         assert (await client.get("/v1/search", params={"q": "x"})).status_code == 403
+
+
+@proves("search.by-meaning")
+async def test_the_api_compares_meaning_with_the_local_model(
+    serve: Serve, settings: Settings, database: Database
+) -> None:
+    effects = settings.effects.model_copy(update={"embedding_provider": "local"})
+    api = await serve(settings.model_copy(update={"effects": effects}))
+    model = api.state.services.embeddings
+    assert isinstance(model, LocalEmbeddings)
+    assert model.child_pid is None, "it starts with the first search"
+    past = PastConversations(database, model)
+    run = await past.say("My cat is called Miro", tenant_id=api.tenant.id)
+    await past.say("The invoice of May is paid", tenant_id=api.tenant.id)
+    result = (await api.http.get("/v1/search", params={"q": "Which pets do they have?"})).json()
+    assert result["by_meaning"] is True
+    assert result["items"][0]["message_id"] == run.message_ids[0]
+    assert result["items"][0]["found_by"] == ["meaning"]
+    await model.close()
