@@ -15,6 +15,7 @@ from tests.bench.growth.long_threads import measure_long_threads
 from tests.bench.growth.queues import measure_queues
 from tests.bench.growth.streams import measure_streams
 from tests.bench.growth.tenants import measure_tenants
+from tests.bench.growth.texts import measure_texts
 from tests.bench.growth.vectors import measure_vectors
 
 __all__ = ["AXES", "Growing", "measure_axis"]
@@ -47,6 +48,7 @@ AXES: Final[Mapping[str, Growing]] = {
     "streams": Growing("open event streams on one API process", measure_streams, (10, 100, 1_000, 10_000), (2, 6)),
     "agents": Growing("agents of one tenant", measure_agents, (10, 100, 1_000), (2, 10)),
     "tenants": Growing("tenants", measure_tenants, (10, 100, 1_000, 10_000), (2, 10)),
+    "texts": Growing("texts of one agent", measure_texts, (1_000, 10_000, 100_000, 1_000_000), (100, 200)),
     "vectors": Growing("vectors of one agent", measure_vectors, (1_000, 10_000, 100_000, 1_000_000), (100, 200)),
 }
 """By name, in the page's order."""
