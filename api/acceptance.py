@@ -9,7 +9,7 @@ from fastapi import Depends, Request, Response
 from redis.exceptions import RedisError
 
 from api.auth import Caller, SubmittingCaller
-from api.client_gone import CLIENT_GONE, until_gone
+from api.boundary import CLIENT_GONE, until_gone
 from api.state import ApiState, state_of
 from api.streaming.ended_views import ended_view
 from api.streaming.following import Ending, Target

@@ -9,7 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.client_gone import until_gone
+from api.boundary import until_gone
 from api.errors import TooManyArchives
 from nova_workers.config.sections import ApiSettings
 from nova_workers.contracts.http.archive import MEDIA_TYPE

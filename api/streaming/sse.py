@@ -13,7 +13,7 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.client_gone import until_gone
+from api.boundary import until_gone
 from api.openapi import EVENT_STREAM
 from api.streaming.following import Ending, RunFollower, Target
 from api.streaming.following_trees import TreeFollower

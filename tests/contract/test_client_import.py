@@ -15,7 +15,7 @@ ALLOWED = frozenset(
 )
 """Top-level packages that may be loaded, beside the standard library."""
 
-_OURS = frozenset({"client", "contracts", "errors", "ids", "validation", "vocabulary"})
+_OURS = frozenset({"client", "contracts", "errors", "ids", "true_numbers", "validation", "vocabulary"})
 """Our rooms that may be loaded: no server, engine or model is among them."""
 
 _PROBE = """

@@ -1,11 +1,16 @@
-"""The closed vocabularies: SQL compares only with words that are in them, and lists of them are parts of them."""
+"""The closed vocabularies: SQL compares only with words that are in them, and lists of them are parts of them.
+
+Errors about things that do not exist name them by kind and id, which problem documents pass on.
+"""
 
 from __future__ import annotations
 
+import ast
 import importlib
 import pkgutil
 import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -15,6 +20,10 @@ import nova_workers.ledger
 from models import metadata
 from nova_workers import vocabulary
 from nova_workers.vocabulary import words_of
+
+_ROOT = Path(__file__).parents[2]
+_SPOKEN = ("nova_workers/errors.py", "nova_workers/console/", "nova_workers/client/")
+"""Where errors about missing things are made, shown to people, or read from the API's answers."""
 
 
 def _vocabularies() -> dict[str, set[str]]:
@@ -88,3 +97,17 @@ def test_a_part_of_a_vocabulary_is_within_it(part: tuple[str, ...], whole: Any) 
 
 def test_a_run_is_open_or_ended() -> None:
     assert (*vocabulary.OPEN_RUNS, *vocabulary.ENDED_RUNS) == words_of(vocabulary.RunStatus)
+
+
+def test_each_error_about_a_missing_thing_has_its_kind_and_id() -> None:
+    calls = [
+        (f"{path}:{node.lineno}", {keyword.arg for keyword in node.keywords})
+        for source in [*(_ROOT / "nova_workers").rglob("*.py"), *(_ROOT / "api").rglob("*.py")]
+        if not (path := source.relative_to(_ROOT).as_posix()).startswith(_SPOKEN)
+        for node in ast.walk(ast.parse(source.read_text()))
+        if isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Name)
+        and node.func.id in {"NotFound", "Gone", "AgentRenamed"}
+    ]
+    assert len(calls) > 10
+    assert [place for place, given in calls if not {"kind", "id"} <= given] == []

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Header, Request, Response
 
 from api.acceptance import longest_wait_s
 from api.auth import RunsCaller
-from api.client_gone import CLIENT_GONE, until_gone
+from api.boundary import CLIENT_GONE, until_gone
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import OrchestrationIdPath, TimeoutQuery

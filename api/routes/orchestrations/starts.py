@@ -10,7 +10,7 @@ from redis.exceptions import RedisError
 
 from api.acceptance import longest_wait_s
 from api.auth import Caller, RunsCaller
-from api.client_gone import CLIENT_GONE, until_gone
+from api.boundary import CLIENT_GONE, until_gone
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.params import OrchestrationIdPath, TimeoutQuery

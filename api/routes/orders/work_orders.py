@@ -7,7 +7,7 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from redis.exceptions import RedisError
 
 from api.auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
-from api.client_gone import CLIENT_GONE, until_gone
+from api.boundary import CLIENT_GONE, until_gone
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
