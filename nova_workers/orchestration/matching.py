@@ -10,7 +10,7 @@ from nova_workers.contracts.waits import AwaitMessages
 
 __all__ = ["Match", "describe_message", "interrupted", "match"]
 
-_RESULTS = ("TASK_RESULT", "EXPERT_RESPONSE")
+_RESULTS = ("TASK_RESULT", "EXPERT_RESPONSE", "PEER_RESPONSE")
 _RECEIVABLE = ("QUESTION", "ANSWER", "USER_PROMPT", *_RESULTS)
 """What `wait_for_message` receives."""
 
@@ -81,7 +81,7 @@ def describe_message(message: RoutedMessage) -> str:
     match message.type:
         case "QUESTION":
             return f"Question of {sender} (correlation_id {message.correlation_id}):\n{_text(message)}"
-        case "TASK_RESULT" | "EXPERT_RESPONSE":
+        case "TASK_RESULT" | "EXPERT_RESPONSE" | "PEER_RESPONSE":
             role = str(message.payload.get("role", "WORKER")).lower()
             how = "completed its task" if _has_succeeded(message) else _failure(message)
             artifacts = message.payload.get("artifacts")

@@ -7,8 +7,9 @@ rings queued runs and applies cancel requests, and the tick of orchestrations re
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.orchestration import AgentDescriptor, AgentResult, RoutedMessage
@@ -23,9 +24,9 @@ from nova_workers.ledger.waits.records import Resolution, resolve_wait
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.matching import Match, match
 from nova_workers.orchestration.reporting import queue_report
-from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS
+from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS, RoutedMessageType
 
-__all__ = ["TreeChange", "deliver", "end_agent", "end_wait", "kill_branch", "report_end"]
+__all__ = ["TreeChange", "complete_agent", "deliver", "end_agent", "end_wait", "kill_branch", "report_end"]
 
 
 @dataclass(slots=True)
@@ -100,7 +101,7 @@ async def report_end(
     await messages.send(
         change.connection,
         change.tree,
-        "EXPERT_RESPONSE" if agent.role == "EXPERT" else "TASK_RESULT",
+        _result_type(agent),
         source_id=agent.id,
         target_id=agent.parent_id,
         correlation_id=agent.run_id,
@@ -114,6 +115,27 @@ async def report_end(
         },
     )
     await deliver(change)
+
+
+def _result_type(agent: AgentDescriptor) -> RoutedMessageType:
+    if agent.role != "EXPERT":
+        return "TASK_RESULT"
+    return "PEER_RESPONSE" if agent.expert_id is None else "EXPERT_RESPONSE"
+
+
+async def complete_agent(
+    change: TreeChange, agent: AgentDescriptor, summary: str, artifacts: Mapping[str, Any]
+) -> bool:
+    """Complete an active agent whose run does not do it, and report it. False if it has ended."""
+    await activations.set_summary(change.connection, agent.id, agent.run_id, summary, artifacts)
+    ended = await activations.end_activation(
+        change.connection, agent.id, agent.run_id, "COMPLETED", ACTIVE_AGENTS, summary=summary
+    )
+    if ended is None or not ended.moved:
+        return False
+    result = AgentResult(agent.id, success=True, summary=summary, artifacts=artifacts)
+    await report_end(change, ended.agent, result, has_children=ended.has_active_children)
+    return True
 
 
 async def end_agent(change: TreeChange, agent: AgentDescriptor, *, code: str, why: str) -> bool:

@@ -12,7 +12,7 @@ from datetime import timedelta
 import structlog
 
 from nova_workers.clock import Clock
-from nova_workers.contracts.orchestration import AgentResult
+from nova_workers.contracts.orchestration import MAX_SUMMARY_CHARS, AgentResult
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
@@ -20,7 +20,7 @@ from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.locking import LockedTree, skip_locked_trees
 from nova_workers.orchestration.lifecycle import legal_sources
-from nova_workers.orchestration.routing import TreeChange, deliver, kill_branch, report_end
+from nova_workers.orchestration.routing import TreeChange, complete_agent, deliver, kill_branch, report_end
 from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.orchestration.unblocking import break_deadlocks
 from nova_workers.vocabulary import ACTIVE_AGENTS
@@ -70,7 +70,7 @@ class OrchestrationTicker:
                     await self._end_overdue(change, overdue)
                 else:
                     await break_deadlocks(change, await deliver(change))
-                if not (reported or change.bells or change.cancels):
+                if not (reported or overdue or change.bells or change.cancels):
                     return False
                 after = await after_change(change)
         except Unavailable:
@@ -117,12 +117,24 @@ class OrchestrationTicker:
         now = self._clock.now()
         if tree.deadline_at is not None and tree.deadline_at <= now:
             return "the time budget of the orchestration is spent"
-        idle_s = tree.limits.master_idle_seconds
-        if tree.master_seen_at is not None and tree.master_seen_at + timedelta(seconds=idle_s) <= now:
-            return f"its external master sent no request for {idle_s:g} s"
+        if self._is_idle(tree):
+            return f"its external master sent no request for {tree.limits.master_idle_seconds:g} s"
         return None
 
+    def _is_idle(self, tree: LockedTree) -> bool:
+        """Whether no request of the external master came for its time."""
+        idle_s = timedelta(seconds=tree.limits.master_idle_seconds)
+        return tree.master_seen_at is not None and tree.master_seen_at + idle_s <= self._clock.now()
+
     async def _end_overdue(self, change: TreeChange, why: str) -> None:
-        master = await ledger.get_agent(change.connection, change.tree.tenant_id, change.tree.master_id)
-        if master is not None:
-            await kill_branch(change, master, why=why)
+        """Kill a tree, unless its idle master has only to sum up: then it is complete with what its children did."""
+        tree = change.tree
+        agents = await ledger.agents_of(change.connection, tree.tenant_id, tree.id)
+        master, children = agents[0], agents[1:]
+        if self._is_idle(tree) and children and all(child.state == "COMPLETED" for child in children):
+            own = [child for child in children if child.parent_id == master.id]
+            results = [f"{child.name}: {child.summary or ''}" for child in own]
+            summary = "\n\n".join((f"All children are complete; {why}.", *results))
+            await complete_agent(change, master, summary[:MAX_SUMMARY_CHARS], {})
+            return
+        await kill_branch(change, master, why=why)

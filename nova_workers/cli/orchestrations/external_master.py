@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import time
+from contextlib import suppress
 from typing import Any
 
 from nova_workers.client.resources.orchestrations import Orchestrations
 from nova_workers.client.retry import Retry
+from nova_workers.clock import spell_duration
 from nova_workers.contracts.http.orchestrations import MasterCall, MasterReply, OrchestrationCreate, OrchestrationView
-from nova_workers.errors import OrchestrationError, Unavailable
+from nova_workers.contracts.orchestration import TASK_COMPLETE
+from nova_workers.errors import NovaError, OrchestrationError, Unavailable
 from nova_workers.ids import new_id
 
 __all__ = ["ExternalMaster"]
@@ -64,8 +67,23 @@ class ExternalMaster:
                 await asyncio.sleep(self._retry.delay_s(failures))
             else:
                 if not reply.pending:
+                    if tool == TASK_COMPLETE and not reply.failed:
+                        self._begin_anew()
                     return reply
                 failures = 0
+
+    def _begin_anew(self) -> None:
+        """Let the next call open another orchestration."""
+        self.orchestration_id, self._start_key = None, new_id("evt")
+
+    async def describe(self, waited_s: float) -> str:
+        """Return what the agents do, in a line, for a person who waits."""
+        states = ""
+        if self.orchestration_id is not None:
+            with suppress(NovaError):
+                view = await self._orchestrations.get(self.orchestration_id)
+                states = ", ".join(f"{count} {state}" for state, count in sorted(view.agents.items()))
+        return " · ".join(filter(None, (f"waits since {spell_duration(waited_s)}", states)))
 
     async def _open(self) -> str:
         async with self._opening:

@@ -1,6 +1,8 @@
 """`nova mcp-master`: an MCP server on stdin and stdout, whose client is the master of an orchestration."""
 
+import asyncio
 import socket
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -22,16 +24,20 @@ from nova_workers.cli.orchestrations.local_tools import ASK_USER, LOCAL_TOOLS, R
 from nova_workers.contracts.http.orchestrations import MasterReply, OrchestrationCreate
 from nova_workers.errors import NovaError
 from nova_workers.release import release
+from nova_workers.stopping import stop_tasks
 
-__all__ = ["app"]
+__all__ = ["PROGRESS_EVERY_S", "app", "build_server"]
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
+
+PROGRESS_EVERY_S = 10.0
+"""Clients end a call of which they hear nothing for 60 s, by default."""
 
 _INSTRUCTIONS = """\
 You are the master of a tree of agents. Read, plan, and give parts of the work to children with spawn_child or
 spawn_children_parallel: say all that a child must know, since it knows nothing of this conversation. A call that waits
 returns when the child has a result or asks you something; answer with respond_to_child. wait_for_message returns what
-other children sent. Sum up when all parts are done.
+other children sent. Call task_complete with a summary when all parts are done.
 """
 
 
@@ -67,7 +73,7 @@ async def mcp_master(
         await master.take_up(orchestration)
     described = (await session.client.orchestrations.master_tools()).items
     tools = [Tool(name=tool.name, description=tool.description, input_schema=tool.input_schema) for tool in described]
-    server = _server(master, [*tools, *LOCAL_TOOLS])
+    server = build_server(master, [*tools, *LOCAL_TOOLS])
     async with stdio_server() as (read, write):
         await server.run(read, write, server.create_initialization_options())
     if master.orchestration_id is not None:
@@ -75,7 +81,24 @@ async def mcp_master(
         session.out.note(f"{master.orchestration_id} goes on; take it up again with `{again}`.")
 
 
-def _server(master: ExternalMaster, tools: list[Tool]) -> Server[Any]:
+async def _with_progress(
+    context: ServerRequestContext[Any], master: ExternalMaster, call: Coroutine[Any, Any, MasterReply]
+) -> MasterReply:
+    """Return the result of a call. While it waits, the client is told what the agents do, if it asked for progress."""
+    calling = asyncio.create_task(call)
+    waited_s = 0.0
+    try:
+        while not (await asyncio.wait((calling,), timeout=PROGRESS_EVERY_S))[0]:
+            waited_s += PROGRESS_EVERY_S
+            await context.session.report_progress(waited_s, message=await master.describe(waited_s))
+        return calling.result()
+    finally:
+        await stop_tasks((calling,))
+
+
+def build_server(master: ExternalMaster, tools: list[Tool]) -> Server[Any]:
+    """Return a server with the tools of a master."""
+
     async def list_tools(_: ServerRequestContext[Any], __: PaginatedRequestParams | None) -> ListToolsResult:
         return ListToolsResult(tools=tools)
 
@@ -87,7 +110,7 @@ def _server(master: ExternalMaster, tools: list[Tool]) -> Server[Any]:
             elif params.name == ASK_USER:
                 reply = await ask_user(context, arguments)
             else:
-                reply = await master.call(params.name, arguments)
+                reply = await _with_progress(context, master, master.call(params.name, arguments))
         except NovaError as error:
             reply = MasterReply(text=error.message, failed=True)
         return CallToolResult(content=[TextContent(text=reply.text)], is_error=reply.failed)

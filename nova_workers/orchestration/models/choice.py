@@ -181,15 +181,18 @@ class ModelSelector:
         return (model for model in models if model.enabled and model.provider not in self.unavailable)
 
     def _sorted(self, models: Iterable[ModelCapability], category: TaskCategory) -> list[ModelCapability]:
+        among = list(models)
+        generations = _generations(among)
         # By id last, so that the order of the registry decides nothing.
         return sorted(
-            models,
+            among,
             key=lambda model: (
                 tier_rank(model.tier),
                 -round(self.score(model, category), 4),
+                generations[model.provider].index(_newest(model)),
                 model.cost_factor,
                 -model.speed_factor,
-                *_newest_first(model),
+                model.model_id,
             ),
         )
 
@@ -212,6 +215,19 @@ class ModelSelector:
             )
 
 
+def _generations(models: Iterable[ModelCapability]) -> dict[str, list[tuple[int, ...]]]:
+    """Return the versions of each provider, the newest first. Those of two providers say nothing of each other."""
+    found: dict[str, set[tuple[int, ...]]] = {}
+    for model in models:
+        found.setdefault(model.provider, set()).add(_newest(model))
+    return {provider: sorted(versions) for provider, versions in found.items()}
+
+
 def _newest_first(model: ModelCapability) -> tuple[tuple[int, ...], str]:
+    return _newest(model), model.model_id
+
+
+def _newest(model: ModelCapability) -> tuple[int, ...]:
+    """Return a model's version as a value that is least for the newest."""
     # 5.5 before 5, which the last number sees to.
-    return (*(-number for number in version_of(model.model_id)), 1), model.model_id
+    return (*(-number for number in version_of(model.model_id)), 1)

@@ -18,8 +18,9 @@ from nova_workers.ledger.stored import to_store
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.routing import TreeChange, deliver
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
+from nova_workers.orchestration.spawning.profile import is_peer
 from nova_workers.orchestration.spawning.reusing import find_reusable
-from nova_workers.vocabulary import ENDED_AGENTS
+from nova_workers.vocabulary import ENDED_AGENTS, RoutedMessageType
 
 __all__ = ["Spawned", "check_room", "place_spawn", "send_prompt"]
 
@@ -60,7 +61,7 @@ async def place_spawn(
     await messages.send(
         change.connection,
         change.tree,
-        "SPAWN_REQUEST",
+        _request_type(prepared),
         source_id=parent.id,
         target_id=spawned.agent_id,
         payload={"text": prepared.request.prompt, "run_id": spawned.run_id, "how": spawned.how},
@@ -68,6 +69,12 @@ async def place_spawn(
         delivered=True,
     )
     return spawned
+
+
+def _request_type(prepared: PreparedSpawn) -> RoutedMessageType:
+    if is_peer(prepared.request):
+        return "PEER_REQUEST"
+    return "EXPERT_REQUEST" if prepared.request.role == "EXPERT" else "SPAWN_REQUEST"
 
 
 async def _activate(

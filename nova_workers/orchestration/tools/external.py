@@ -9,15 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from nova_workers.capabilities.seam import CapabilityContext, input_schema
-from nova_workers.contracts.http.orchestrations import MasterTool, OrchestrationView
+from nova_workers.contracts.http.orchestrations import MasterComplete, MasterTool, OrchestrationView
 from nova_workers.contracts.orchestration import (
+    TASK_COMPLETE,
     AgentDescriptor,
-    AgentResult,
     OrchestrationLimits,
     OrchestrationPlace,
 )
@@ -32,7 +32,7 @@ from nova_workers.ledger.work import Work
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.matching import Match, interrupted, match
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.routing import TreeChange, deliver, report_end
+from nova_workers.orchestration.routing import TreeChange, complete_agent, deliver
 from nova_workers.orchestration.spawning.granting import CapabilityTools
 from nova_workers.orchestration.tools.children import child_tools
 from nova_workers.orchestration.tools.conversation import conversation_tools
@@ -44,10 +44,12 @@ from nova_workers.orchestration.transitions import after_change, follow
 from nova_workers.orchestration.unblocking import break_deadlocks
 from nova_workers.orchestration.views import AgentViews
 from nova_workers.validation import place_of
-from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
+from nova_workers.vocabulary import AgentState
 
 __all__ = ["ExternalMasters", "MasterAnswer"]
 
+_Form = TypeVar("_Form", bound=BaseModel)
+_COMPLETES = "Declare the task complete, with a summary of the result. Children that still work are ended."
 _CHILD_ONLY = frozenset({"ask_parent"})
 _WAITING: tuple[AgentState, ...] = ("WAITING_FOR_CHILD", "WAITING_FOR_EXPERT")
 
@@ -81,9 +83,10 @@ class ExternalMasters:
 
     def describe(self) -> list[MasterTool]:
         """Return the tools of external masters."""
+        described = [(tool.name, tool.description, tool.input) for tool in self._tools.values()]
         return [
-            MasterTool(name=tool.name, description=tool.description, input_schema=input_schema(tool.input))
-            for tool in self._tools.values()
+            MasterTool(name=name, description=description, input_schema=input_schema(given))
+            for name, description, given in (*described, (TASK_COMPLETE, _COMPLETES, MasterComplete))
         ]
 
     async def call(
@@ -96,14 +99,14 @@ class ExternalMasters:
             OrchestrationError: The master is not external, has ended, or the tool refuses.
             InvalidInput: The arguments have the wrong form.
         """
+        if tool == TASK_COMPLETE:
+            result = _given(tool, MasterComplete, arguments)
+            await self.complete(tenant_id, orchestration_id, result.summary, result.artifacts)
+            return MasterAnswer("The orchestration is complete.")
         declared = self._tools.get(tool)
         if declared is None:
-            raise missing("tool", tool, f"There are: {', '.join(self._tools)}.")
-        try:
-            given = declared.input.model_validate(dict(arguments))
-        except ValidationError as error:
-            wrong = "; ".join(f"{place_of(item) or 'arguments'}: {item['msg']}" for item in error.errors())
-            raise InvalidInput(f"{tool}: {wrong}", field="arguments") from error
+            raise missing("tool", tool, f"There are: {', '.join((*self._tools, TASK_COMPLETE))}.")
+        given = _given(tool, declared.input, arguments)
         async with self._database.connection() as connection:
             master = await find_external_master(connection, tenant_id, orchestration_id)
         reply = await declared.run(_context(master, key), given)
@@ -169,14 +172,8 @@ class ExternalMasters:
                 return await get_orchestration(connection, tenant_id, orchestration_id)
             tree = await lock_tree_of_external(connection, tenant_id, orchestration_id, run_id=master.run_id)
             change = TreeChange(connection, tree)
-            await activations.set_summary(connection, master.id, master.run_id, summary, artifacts)
-            ended = await activations.end_activation(
-                connection, master.id, master.run_id, "COMPLETED", ACTIVE_AGENTS, summary=summary
-            )
-            if ended is None or not ended.moved:
+            if not await complete_agent(change, master, summary, artifacts):
                 raise OrchestrationError(f"The master of orchestration {orchestration_id!r} has ended.")
-            result = AgentResult(master.id, success=True, summary=summary, artifacts=artifacts)
-            await report_end(change, ended.agent, result, has_children=ended.has_active_children)
             follow(tx, await after_change(change))
             return await get_orchestration(connection, tenant_id, orchestration_id)
 
@@ -184,6 +181,14 @@ class ExternalMasters:
         """Record the request of a call that changed nothing, such as one that only reads."""
         async with self._database.connection() as connection:
             await lock_tree_of_external(connection, master.tenant_id, master.orchestration_id, run_id=master.run_id)
+
+
+def _given(tool: str, form: type[_Form], arguments: Mapping[str, Any]) -> _Form:
+    try:
+        return form.model_validate(dict(arguments))
+    except ValidationError as error:
+        wrong = "; ".join(f"{place_of(item) or 'arguments'}: {item['msg']}" for item in error.errors())
+        raise InvalidInput(f"{tool}: {wrong}", field="arguments") from error
 
 
 def _context(master: AgentDescriptor, key: str) -> CapabilityContext:

@@ -6,7 +6,7 @@ from typing import Any
 
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import Answer
-from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
 
@@ -97,6 +97,21 @@ async def test_an_expert_is_fresh_too(forest: Forest) -> None:
     ask = call("consult_expert", expert_id="wise", question=script({"say": "42"}))
     started = await forest.run(ask, ask, complete("done"), config=config)
     assert [agent.activations for agent in await forest.agents(started)] == [1, 1, 1]
+
+
+async def test_requests_to_experts_and_peers_and_their_answers_have_types_of_their_own(forest: Forest) -> None:
+    wise = {"wise": ExpertProfile(expert_id="wise", name="Wise", system_prompt="Wise.")}
+    config = MODELS.model_copy(update={"experts": wise})
+    ask = {"question": script({"say": "42"})}
+    expert, peer = call("consult_expert", expert_id="wise", **ask), call("consult_peer", peer="small", **ask)
+    started = await forest.run(spawn(complete("one")), expert, peer, complete("done"), config=config)
+    assert await forest.states(started) == ["COMPLETED"] * 4
+    sent = await forest.harness.database.fetch("SELECT type FROM orchestration_messages ORDER BY id")
+    assert [row["type"] for row in sent] == [
+        *("SPAWN_REQUEST", "TASK_RESULT"),
+        *("EXPERT_REQUEST", "EXPERT_RESPONSE"),
+        *("PEER_REQUEST", "PEER_RESPONSE"),
+    ]
 
 
 async def test_an_ended_child_that_is_named_takes_the_task_with_its_identity(forest: Forest) -> None:

@@ -141,6 +141,22 @@ def test_the_lowest_tier_that_suffices_is_taken_and_its_best_model() -> None:
     assert only_claude.choose("planning", "FRONTIER").model_id == "claude-opus-5-5"
 
 
+def test_of_models_with_one_score_the_newest_generation_is_taken_whatever_it_costs() -> None:
+    found = registry(
+        """
+models:
+  old: {provider: gemini, model_id: gemini-8.5-pro}
+  new: {provider: gemini, model_id: gemini-9-pro}
+  other: {provider: codex, model_id: gpt-99}
+model_registry:
+  gemini-8.5-pro: {tier: frontier, cost_factor: 0.1, affinities: {coding: 0.999}}
+  gemini-9-pro: {tier: frontier, cost_factor: 5, affinities: {coding: 0.999}}
+  gpt-99: {tier: frontier, cost_factor: 9, affinities: {coding: 0.999}}
+"""
+    )
+    assert ModelSelector(found).choose("coding", "frontier").model_id == "gemini-9-pro", "Of two providers the cheaper."
+
+
 def test_a_recommendation_says_why() -> None:
     found = ModelSelector(registry()).recommend("Review the pull request")
     assert (found.category, found.tier, found.words) == ("code-review", "strong", ("review", "pull request"))

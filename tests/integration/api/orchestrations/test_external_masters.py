@@ -159,6 +159,31 @@ async def test_an_idle_master_is_killed_with_its_tree(orchestrated: Orchestrated
     assert "sent no request for 60 s" in view["error"]["message"]
 
 
+async def test_an_idle_master_whose_children_are_all_complete_is_complete(orchestrated: Orchestrated) -> None:
+    master = Master(orchestrated, await orchestrated.start(master="external", master_idle_seconds=60))
+    await master.call("spawn_child", wait=False, **_child(complete("part one"), name="One"))
+    await orchestrated.settle()
+    await orchestrated.harness.database.execute(
+        "UPDATE orchestrations SET master_seen_at = now() - interval '61 seconds' WHERE id = :id", id=master.id
+    )
+    await orchestrated.harness.ticker.tick()
+    view = await orchestrated.get(master.id)
+    assert (view["state"], view["agents"]) == ("COMPLETED", {"COMPLETED": 2})
+    assert view["finished_at"] is not None
+    assert "One: part one" in view["summary"]
+    assert "sent no request for 60 s" in view["summary"]
+
+
+async def test_a_master_completes_by_a_tool_too(master: Master) -> None:
+    refused = await master.call("task_complete", summary=" ")
+    assert (refused.status_code, refused.json()["code"]) == (422, "invalid_input")
+    for _ in range(2):
+        answer = await master.call("task_complete", key="once", summary="All done.", artifacts={"file": "a.md"})
+        assert (answer.status_code, answer.json()["text"]) == (200, "The orchestration is complete.")
+    view = await master.orchestrated.get(master.id)
+    assert (view["state"], view["summary"]) == ("COMPLETED", "All done.")
+
+
 async def test_a_kill_ends_a_waiting_call(master: Master) -> None:
     await master.call("spawn_child", wait=False, **_child(call("ask_user", question="?"), name="One"))
     waiting = asyncio.create_task(master.call("wait_for_message"))
@@ -188,7 +213,7 @@ async def test_the_same_key_starts_one_external_orchestration(orchestrated: Orch
 @pytest.mark.parametrize(
     ("tool", "arguments", "status"),
     [
-        ("task_complete", {"summary": "x"}, 404),
+        ("report_progress", {"status": "x"}, 404),
         ("spawn_child", {}, 422),
         ("check_child_status", {"child_id": "x"}, 404),
     ],

@@ -41,6 +41,7 @@ _TOOLS = {
     "send_child_prompt",
     "spawn_child",
     "spawn_children_parallel",
+    "task_complete",
     "wait_for_message",
 }
 """The orchestration tools of the specification, without those of a child."""
