@@ -84,7 +84,7 @@ async def mcp_master(
 async def _with_progress(
     context: ServerRequestContext[Any], master: ExternalMaster, call: Coroutine[Any, Any, MasterReply]
 ) -> MasterReply:
-    """Return the result of a call. While it waits, the client is told what the agents do, if it asked for progress."""
+    """Return the result of a call. While it waits, the client gets what the agents do, if it asked for progress."""
     calling = asyncio.create_task(call)
     waited_s = 0.0
     try:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-import anyio
 import pytest
 from mcp import ClientSession
 from mcp.shared.memory import create_client_server_memory_streams
@@ -14,6 +13,7 @@ from nova_workers.cli.orchestrations import mcp_master
 from nova_workers.cli.orchestrations.external_master import ExternalMaster
 from nova_workers.client import NovaClient
 from nova_workers.contracts.http.orchestrations import MasterReply, OrchestrationCreate
+from nova_workers.stopping import stop_tasks
 
 
 class SlowMaster(ExternalMaster):
@@ -36,16 +36,19 @@ async def test_a_call_that_waits_sends_progress(monkeypatch: pytest.MonkeyPatch)
         master = SlowMaster(nova)
         server = mcp_master.build_server(master, [])
 
-        async def note(progress: float, _total: float | None, message: str | None) -> None:
+        async def note(progress: float, total: float | None, message: str | None) -> None:
+            assert total is None
             seen.append((progress, message))
             if len(seen) == 3:
                 master.may_answer.set()
 
-        async with anyio.create_task_group() as tasks, ClientSession(*theirs) as session:
-            tasks.start_soon(lambda: server.run(*ours, server.create_initialization_options()))
-            await session.initialize()
-            result = await session.call_tool("spawn_child", {}, progress_callback=note)
-            tasks.cancel_scope.cancel()
-    assert result.content[0].model_dump()["text"] == "done"
+        serving = asyncio.create_task(server.run(*ours, server.create_initialization_options()))
+        try:
+            async with ClientSession(*theirs) as session:
+                await session.initialize()
+                result = await session.call_tool("spawn_child", {}, progress_callback=note)
+                assert result.content[0].model_dump()["text"] == "done"
+        finally:
+            await stop_tasks((serving,))
     assert [progress for progress, _ in seen] == sorted({progress for progress, _ in seen})
     assert seen[0][1] == "waits since 0.0 s"
