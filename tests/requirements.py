@@ -310,6 +310,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "engine.windows": "Compaction and fallback go by the same context windows.",
     "engine.waits": "A call whose result comes from outside ends the program; another continues when it is there.",
     "engine.programs": "A vendor's program acts through the turn's tools only, and ends with all that it started.",
+    "engine.codex-models": "No version of Codex is used with a model before it was seen to offer no tools of its own.",
     "engine.sandbox": "A command cannot undo its own confinement, also where the worker is root.",
     "ceilings.write": "An agent that exceeds a ceiling of its tenant is not written.",
     "ceilings.run": "A run of an agent that exceeds a ceiling of its tenant fails before a model call.",

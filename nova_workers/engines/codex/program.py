@@ -1,10 +1,12 @@
 """Codex as a vendor's program: ``codex exec --json --ephemeral``.
 
-All tools of its own are switched off. ``--strict-config`` makes a version that does not know one of the switches refuse
-to start, so that no version runs with more than the bridge. Its sandbox is ``read-only`` as well, and it asks for no
-approvals, which nothing here could answer.
+All tools of its own are off: its features, and what its catalog of models has for each model. No version is used with
+a model before a check has shown that (`nova_workers.engines.codex.checking`). ``--strict-config`` makes a version that
+does not know one of the switches refuse to start. Its sandbox is ``read-only`` as well, and it asks for no approvals,
+which nothing here could answer.
 """
 
+import asyncio
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -13,7 +15,9 @@ import orjson
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
+from nova_workers.engines.codex.checking import check_offer
 from nova_workers.engines.codex.failures import verdict
+from nova_workers.engines.codex.installed import Installed, read_installed, stamp_of
 from nova_workers.engines.codex.settings import KEY_VARIABLE, settings_file
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Frame, Reasoning, Text
 from nova_workers.engines.programs.home import Home
@@ -23,15 +27,19 @@ from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.strict_schemas import is_strict
 from nova_workers.engines.tool_schemas import OPENAI_COMPATIBLE
 from nova_workers.engines.verdicts import Verdict
+from nova_workers.errors import EngineFailure
 
 __all__ = ["Codex"]
 
-_OWN_TOOLS = frozenset({"command_execution", "file_change", "web_search", "collab_tool_call"})
-"""Items of tools that Codex runs itself."""
+_MOST_CHECKED = 1_000
+
+_HARMLESS_ITEMS = frozenset({"agent_message", "reasoning", "error"})
+"""Items that no tool makes. Of `mcp_tool_call`, those of the bridge, and of the program for its resources."""
+_SERVERS = (SERVER, "codex")
 
 
 class Codex:
-    """Implements `nova_workers.engines.programs.vendor.Vendor`."""
+    """Implements `nova_workers.engines.programs.vendor.Vendor`. Keeps only what it knows of installed versions."""
 
     name = "codex"
     command = "codex"
@@ -40,13 +48,33 @@ class Codex:
     limits = OPENAI_COMPATIBLE
     keeps_order = False
 
+    def __init__(self) -> None:
+        self._installed: dict[str, tuple[object, Installed]] = {}
+        """By path, with the stamp of the file."""
+
+    async def prepare(self, settings: ProgramSettings, request: Request) -> None:
+        """See `Vendor.prepare`. Costs 0.5 s for a version and a model that were not seen before."""
+        try:
+            stamp = await asyncio.to_thread(stamp_of, request.program)
+        except OSError as error:
+            raise EngineFailure(f"{request.program!r}: {error.strerror}", kind="unknown", retryable=True) from error
+        known, installed = self._installed.get(request.program, (None, None))
+        if installed is None or known != stamp:
+            installed = await read_installed(request.program, settings.environment)
+            self._installed[request.program] = (stamp, installed)
+        if request.model not in installed.checked:
+            await check_offer(self, installed, settings, request)
+            if len(installed.checked) < _MOST_CHECKED:
+                installed.checked.add(request.model)
+
     def enforces(self, schema: Mapping[str, Any]) -> bool:
         """See `Vendor.enforces`."""
         return is_strict(schema)
 
     def launch(self, home: Home, settings: ProgramSettings, request: Request) -> Launch:
         """See `Vendor.launch`."""
-        home.write("codex/config.toml", settings_file(home, settings, request))
+        _, installed = self._installed[request.program]
+        home.write("codex/config.toml", settings_file(home, settings, request, installed))
         home.write("instructions.md", request.instructions or "You are a helpful agent.")
         command = [request.program, "exec", "--json", "--ephemeral", "--strict-config"]
         command += ["--skip-git-repo-check", "--color", "never", "--sandbox", "read-only", "--cd", str(home.work)]
@@ -67,10 +95,12 @@ class Codex:
             case {"type": "item.completed", "item": {"type": "reasoning", "text": str() as text}}:
                 yield Reasoning(text)
             case {"type": "item.started", "item": {"type": "mcp_tool_call", "server": str() as server}}:
-                if server == SERVER:
-                    yield Announced()
-            case {"type": "item.started" | "item.completed", "item": {"type": str() as kind}} if kind in _OWN_TOOLS:
-                yield Forbidden(kind)
+                yield from self._call(server)
+            case {"type": str() as type, "item": item} if type.startswith("item."):
+                kind = item.get("type") if isinstance(item, dict) else None
+                if kind not in _HARMLESS_ITEMS and kind != "mcp_tool_call":
+                    # What it is, this version of ours does not know: it may be a tool.
+                    yield Forbidden(str(kind))
             case {"type": "turn.completed"}:
                 usage = message.get("usage")
                 yield Finished(_usage(usage) if isinstance(usage, dict) else None)
@@ -79,6 +109,12 @@ class Codex:
             case _:
                 # Its start, notices, and `error`, which repeats the failure or reports a retry.
                 return
+
+    def _call(self, server: str) -> Iterable[Frame]:
+        if server == SERVER:
+            yield Announced()
+        elif server not in _SERVERS:
+            yield Forbidden(f"mcp_tool_call of {server}")
 
     def verdict(self, message: str) -> Verdict | None:
         """See `Vendor.verdict`."""

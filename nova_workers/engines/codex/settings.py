@@ -4,7 +4,10 @@ import json
 from collections.abc import Mapping
 from typing import Final
 
+import orjson
+
 from nova_workers.contracts.content import JsonObject
+from nova_workers.engines.codex.installed import Installed
 from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.tool_server import SERVER, relay_command
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
@@ -20,33 +23,6 @@ _START_S: Final = 60
 _SPARE_S: Final = 3_600
 """The turn ends a call that takes too long; the program's own limit is only behind that."""
 
-_OFF: Final[Mapping[str, bool]] = dict.fromkeys(
-    (
-        # Tools of its own.
-        "shell_tool",
-        "unified_exec",
-        "view_image",
-        "image_generation",
-        "goals",
-        "sleep_tool",
-        "browser_use",
-        "browser_use_external",
-        "computer_use",
-        "in_app_browser",
-        # What adds tools, instructions or programs from elsewhere.
-        "apps",
-        "plugins",
-        "hooks",
-        "skill_search",
-        "skill_mcp_dependency_install",
-        "tool_suggest",
-        "workspace_dependencies",
-        "shell_snapshot",
-        # Retries are ours.
-        "unbounded_connection_retries",
-    ),
-    False,
-)
 _SETTINGS: Final[JsonObject] = {
     "approval_policy": "never",
     "sandbox_mode": "read-only",
@@ -62,12 +38,14 @@ _SETTINGS: Final[JsonObject] = {
     "feedback": {"enabled": False},
     "history": {"persistence": "none"},
     "skills": {"include_instructions": False},
-    "features": dict(_OFF),
 }
 
 
-def settings_file(home: Home, settings: ProgramSettings, request: Request) -> str:
-    """Return the text of ``config.toml``."""
+def settings_file(home: Home, settings: ProgramSettings, request: Request, installed: Installed) -> str:
+    """Return the text of ``config.toml``.
+
+    All features that the program has are off: what a later version adds, too. Nothing that the turn needs is one.
+    """
     command, *arguments = relay_command(home.socket)
     provider: JsonObject = {
         "name": SERVER,
@@ -89,6 +67,8 @@ def settings_file(home: Home, settings: ProgramSettings, request: Request) -> st
     own: JsonObject = {
         "model": request.model,
         "model_provider": SERVER,
+        "model_catalog_json": str(home.write("models.json", orjson.dumps(installed.catalog))),
+        "features": dict.fromkeys(installed.features, False),
         "model_instructions_file": str(home.base / "instructions.md"),
         "model_providers": {SERVER: provider},
         "mcp_servers": {SERVER: server},
@@ -101,5 +81,5 @@ def settings_file(home: Home, settings: ProgramSettings, request: Request) -> st
 def _toml(value: object) -> str:
     """Return a value in TOML. JSON's strings, numbers, booleans and lists of them are TOML's too."""
     if isinstance(value, Mapping):
-        return "{" + ", ".join(f"{name} = {_toml(item)}" for name, item in value.items()) + "}"
+        return "{" + ", ".join(f"{json.dumps(name)} = {_toml(item)}" for name, item in value.items()) + "}"
     return json.dumps(value)

@@ -65,6 +65,9 @@ class Gemini:
         """See `Vendor.enforces`. The program has no option for it."""
         return False
 
+    async def prepare(self, settings: ProgramSettings, request: Request) -> None:
+        """See `Vendor.prepare`. The allow-list of tools holds for every version and model."""
+
     def launch(self, home: Home, settings: ProgramSettings, request: Request) -> Launch:
         """See `Vendor.launch`."""
         command, *arguments = relay_command(home.socket)

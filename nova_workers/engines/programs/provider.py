@@ -144,12 +144,12 @@ class ProgramProvider:
             raise no_key(shared.vendor, shared.vendor.key_variable)
         await self._tools.connect()
         await self._slot.take()
+        request = self._request(program, route, ask)
+        await shared.vendor.prepare(shared.settings, request)
         home = await asyncio.to_thread(make_home)
         self._run = run = ProgramRun(shared.vendor, home, self._tools.connect)
         try:
-            launch = await asyncio.to_thread(
-                shared.vendor.launch, home, shared.settings, self._request(program, route, ask)
-            )
+            launch = await asyncio.to_thread(shared.vendor.launch, home, shared.settings, request)
             await run.start(launch)
         except EngineFailure:
             await self._leave()

@@ -101,6 +101,14 @@ class Vendor(Protocol):
         """Return whether the program can make the model answer in this form."""
         ...
 
+    async def prepare(self, settings: ProgramSettings, request: Request) -> None:
+        """Find out what the installed version offers the model of a request. Called before each `launch`.
+
+        Raises:
+            EngineFailure: Nothing shows that it has no tools of its own.
+        """
+        ...
+
     def launch(self, home: Home, settings: ProgramSettings, request: Request) -> Launch:
         """Write the program's settings into the home, and return how to start it. Blocks briefly."""
         ...

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import os
 
-from nova_workers.engines.codex import Codex
 from nova_workers.engines.gemini import Gemini
 from nova_workers.engines.programs.engine import ProgramEngine
 from nova_workers.engines.programs.models import ProgramModels
 from nova_workers.engines.programs.vendor import ProgramSettings
 from tests.contract.engines.stage import WireStage
-from tests.support.servers.installed_programs import program_path
+from tests.support.servers.installed_programs import CODEX, program_path
 from tests.support.servers.model_server import ModelServer
 
 __all__ = ["OF_PROGRAMS", "CodexStage", "GeminiStage", "codex_engine", "gemini_engine"]
@@ -59,7 +58,7 @@ def codex_engine(url: str, **given: object) -> ProgramEngine:
     environment = {"PATH": os.environ["PATH"]}
     fields: dict[str, object] = {"program": program_path("codex"), "api_key": "k-secret", "base_url": f"{url}/v1"}
     settings = ProgramSettings(environment, **{**fields, **given})  # pyright: ignore[reportArgumentType] - settings by name
-    return ProgramEngine(Codex(), settings, ProgramModels("codex", price_list="openai"), max_retries=0)
+    return ProgramEngine(CODEX, settings, ProgramModels("codex", price_list="openai"), max_retries=0)
 
 
 def gemini_engine(url: str) -> ProgramEngine:

@@ -3,7 +3,12 @@
 import shutil
 from pathlib import Path
 
-__all__ = ["program_path", "why_no_program"]
+from nova_workers.engines.codex import Codex
+
+__all__ = ["CODEX", "program_path", "why_no_program"]
+
+CODEX = Codex()
+"""One for all tests of a process: it looks at the installed version, and at each model, once."""
 
 _BIN = Path(__file__).parent / "vendor_programs" / "node_modules" / ".bin"
 

@@ -76,6 +76,11 @@ def test_events_of_codex_mean_the_same_as_those_of_any_program() -> None:
     assert frames("item.started", type="mcp_tool_call", server="nova") == [Announced()]
     assert frames("item.started", type="mcp_tool_call", server="codex") == []
     assert frames("item.started", type="command_execution", command="ls") == [Forbidden("command_execution")]
+    assert frames("item.started", type="mcp_tool_call", server="other") == [Forbidden("mcp_tool_call of other")]
+    assert frames("item.completed", type="error", message="A notice.") == []
+    for kind in ("item.started", "item.updated", "item.completed"):
+        assert frames(kind, type="teleport") == [Forbidden("teleport")], "Of a kind that is not known."
+    assert frames("item.completed", text="?") == [Forbidden("None")]
     assert list(Codex().frames({"type": "turn.failed", "error": {"message": "no"}})) == [Failed("no")]
     usage = {"input_tokens": 10, "cached_input_tokens": 4, "output_tokens": 3, "reasoning_output_tokens": 2}
     (finished,) = Codex().frames({"type": "turn.completed", "usage": usage})

@@ -6,15 +6,14 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nova_workers.engines.codex import Codex
 from nova_workers.engines.gemini import Gemini
 from tests.integration.engines.programs.stage import ProgramStage
-from tests.support.servers.installed_programs import why_no_program
+from tests.support.servers.installed_programs import CODEX, why_no_program
 from tests.support.servers.model_server import ModelServer, model_server
 
 
 def _codex(server: ModelServer) -> ProgramStage:
-    return ProgramStage(Codex(), server, model="gpt-5", price_list="openai", url="/v1", tool="mcp__nova/")
+    return ProgramStage(CODEX, server, model="gpt-5", price_list="openai", url="/v1", tool="mcp__nova/")
 
 
 def _gemini(server: ModelServer) -> ProgramStage:
