@@ -27,8 +27,17 @@ _EXCERPT_CHARS = 700
 _BEFORE_PART_CHARS = 200
 """How much such an excerpt shows before the part."""
 
-_COMPARED = 3_000
-"""Most texts that are compared with a part. They have all its trigrams, so that almost all of them have it."""
+_TRIGRAMS = 4
+"""How many trigrams of a part are looked up, the rarest: each further one costs more than the texts that it spares."""
+
+_COMPARED = 500
+"""Most texts that are compared with a part. They have these trigrams, so that almost all of them have it."""
+
+_MOST_OF_PART = 300
+"""Most texts of a part. One that has as many is common, and counts as a word of `_MOST_OF_WORD` texts."""
+
+_MOST_OF_WORD = 1_000
+"""Most texts of a word."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +64,35 @@ tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
    AND (:except_thread_id::text IS NULL OR thread_id <> :except_thread_id)"""
 
 # Parts of words and unspaced words: each of the query's twelve rarest, by the statistics of their index
-# (models/effects.py). Texts that have all trigrams of a part are compared with it. A part whose trigrams are all in
-# more than a tenth of the messages is left out, unless there is no other.
+# (models/effects.py). Texts that have the rarest trigrams of a part are compared with it. A part whose trigrams are all
+# in more than a tenth of the messages is left out, unless there is no other; and so is a word that enough messages have
+# whole, since these rank first.
 _PARTS = f"""
-part_spreads AS (
-    SELECT a.part, a.query, a.is_exact, min(COALESCE(s.share, 0)) AS share,
-           min(COALESCE(s.share, 0)) * max(t.reltuples) AS spread
+part_grams AS (
+    SELECT a.part, a.query, a.is_exact, g.gram, COALESCE(s.share, 0) AS share,
+           row_number() OVER (PARTITION BY a.part ORDER BY COALESCE(s.share, 0), g.gram) AS place
       FROM message_parts_asked(:text::text) a
      CROSS JOIN unnest(a.grams) AS g (gram)
-      JOIN pg_class t ON t.oid = 'message_texts'::regclass
       LEFT JOIN message_part_shares() s ON s.gram = g.gram
-     GROUP BY a.part, a.query, a.is_exact
+), part_spreads AS (
+    SELECT part, is_exact, min(share) AS share,
+           min(share) * (SELECT reltuples FROM pg_class WHERE oid = 'message_texts'::regclass) AS spread,
+           CASE WHEN is_exact THEN min(query::text)
+                ELSE string_agg('''' || gram || '''', ' & ') END::tsquery AS query
+      FROM part_grams
+     WHERE place <= {_TRIGRAMS}
+     GROUP BY part, is_exact
 ), part_places AS (
     SELECT *, row_number() OVER (ORDER BY share, char_length(part) DESC, part) AS place FROM part_spreads
 ), parts AS MATERIALIZED (
     SELECT part, query, is_exact
       FROM part_places
-     WHERE place = 1 OR (place <= 12 AND (share <= 0.1 OR spread <= {_FEW}))
+     WHERE (place = 1 OR (place <= 12 AND (share <= 0.1 OR spread <= {_FEW})))
+       AND NOT EXISTS (SELECT FROM found f WHERE f.lexeme = part AND f.spread >= {_CANDIDATES})
 ), parts_found AS (
-    SELECT x.message_id, count(*) OVER (PARTITION BY p.part) AS spread
+    SELECT x.message_id,
+           CASE WHEN count(*) OVER of_part < {_MOST_OF_PART} THEN count(*) OVER of_part
+                ELSE {_MOST_OF_WORD} END AS spread
       FROM parts p
      CROSS JOIN LATERAL (
            SELECT c.message_id
@@ -82,7 +101,8 @@ part_spreads AS (
                       AND {_FILTER}
                     LIMIT {_COMPARED}) c
             WHERE p.is_exact OR strpos(message_folded(c.content), p.part) > 0
-            LIMIT 1000) x
+            LIMIT {_MOST_OF_PART}) x
+    WINDOW of_part AS (PARTITION BY p.part)
 )"""
 
 # Each of the query's twelve rarest words is a query of its own; from four letters on also as a prefix, which covers the
@@ -104,27 +124,27 @@ common AS (
       FROM unnest(to_tsvector('simple', :text::text)) q LEFT JOIN common c ON c.lexeme = q.lexeme
 ), words AS (
     SELECT (E'\'' || replace(replace(lexeme, E'\\', E'\\\\'), '''', '''''') || ''''
-            || CASE WHEN char_length(lexeme) >= 4 THEN ':*' ELSE '' END)::tsquery AS query
+            || CASE WHEN char_length(lexeme) >= 4 THEN ':*' ELSE '' END)::tsquery AS query, lexeme
       FROM asked
      WHERE place = 1 OR (place <= 12 AND (share <= 0.1 OR spread <= {_FEW}))
 ), terms AS (
-    SELECT query FROM words
+    SELECT query, lexeme FROM words
     UNION ALL
-    SELECT string_agg(query::text, ' & ')::tsquery FROM words HAVING count(*) > 1
+    SELECT string_agg(query::text, ' & ')::tsquery, NULL FROM words HAVING count(*) > 1
 ), corpus AS (
     SELECT count(*) AS size
       FROM (SELECT FROM message_texts
              WHERE tenant_id = :tenant_id AND (:agent_id::text IS NULL OR agent_id = :agent_id)
              LIMIT 1000) own
 ), found AS (
-    SELECT t.query, x.message_id, count(*) OVER (PARTITION BY t.query::text) AS spread
+    SELECT t.lexeme, x.message_id, count(*) OVER (PARTITION BY t.query::text) AS spread
       FROM terms t
      CROSS JOIN LATERAL (
            SELECT message_id FROM message_texts
             WHERE words @@ (t.query && :mark::text::tsquery) AND {_FILTER}
-            LIMIT 1000) x
+            LIMIT {_MOST_OF_WORD}) x
 ), {_PARTS}, telling AS (
-    SELECT f.message_id, ln((c.size + 1.0) / f.spread + 1.0) AS weight
+    SELECT f.message_id, ln((c.size + 1)::float8 / f.spread + 1) AS weight
       FROM (SELECT *, min(spread) OVER () AS rarest
               FROM (SELECT message_id, spread FROM found UNION ALL SELECT message_id, spread FROM parts_found) b) f
      CROSS JOIN corpus c
@@ -211,7 +231,7 @@ _SEARCH = {near: _search(near) for near in (_NEAR_INDEXED, _NEAR_PLAIN, _NEAR_NO
 # planner assumes middling rarity for each word, and prefers to scan a large table.
 _SETTINGS = """
 SELECT set_config('hnsw.iterative_scan', 'strict_order', true), set_config('enable_seqscan', 'off', true),
-       set_config('plan_cache_mode', 'force_custom_plan', true)
+       set_config('plan_cache_mode', 'force_custom_plan', true), set_config('jit', 'off', true)
 """
 
 

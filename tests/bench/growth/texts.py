@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import itertools
 import random
+import re
 import time
+from collections import Counter
 from collections.abc import AsyncGenerator, Callable, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
 from nova_workers.ledger.search.messages import MessageFilter, search_messages
@@ -17,12 +20,13 @@ from tests.bench.growth.ground import Ground
 __all__ = ["measure_texts"]
 
 _INDEX = "ix_message_texts__parts"
-_VOCABULARY = 30_000
+_PAGES = Path(__file__).resolve().parents[3] / "docs"
+_NAMES = 20_000
 _SYLLABLES = [first + second for first in "bcdfghjklmnprstvwz" for second in ("a", "er", "in", "o", "un", "ei", "ta")]
 _HAN: Final = tuple(chr(0x4E00 + at * 7) for at in range(2_500))
 _CHUNK = 5_000
 
-_GROWS = "It reads the texts that have the word or the part, up to 3,000 for each."
+_GROWS = "It reads the lists of the words and trigrams, and up to 1,000 texts that have a word, 500 that have a part."
 _PART = Operation("search for a part of a number", _GROWS)
 _NAME = Operation("search for a part of a word", _GROWS)
 _UNSPACED = Operation("search for a Chinese word", _GROWS)
@@ -62,30 +66,43 @@ SELECT pg_relation_size('{_INDEX}')::float8 / sum(octet_length(content)) FROM me
 
 @dataclass(frozen=True, slots=True)
 class _Speech:
-    """What is said: words by Zipf's law, with a number, a path and an address; a tenth of it in Chinese."""
+    """What is said: the words of our pages, as often as there, and names; a number, a path and an address.
+
+    A tenth of it is Chinese, of words by Zipf's law.
+    """
 
     chance: random.Random
     words: Sequence[str]
-    unspaced: Sequence[str]
     weights: Sequence[float]
+    unspaced: Sequence[str]
+    unspaced_weights: Sequence[float]
 
     @classmethod
     def new(cls) -> _Speech:
         chance = random.Random(1)
-        words = ["".join(chance.choices(_SYLLABLES, k=chance.randint(1, 4))) for _ in range(_VOCABULARY)]
-        unspaced = ["".join(chance.choices(_HAN, k=2)) for _ in range(_VOCABULARY)]
-        return cls(chance, words, unspaced, list(itertools.accumulate(1 / (place + 1) for place in range(_VOCABULARY))))
+        pages = " ".join(page.read_text("utf-8") for page in sorted(_PAGES.rglob("*.md")))
+        counts = Counter(re.findall("[a-z]{2,}", pages.lower())).most_common()
+        names = ["".join(chance.choices(_SYLLABLES, k=chance.randint(2, 4))) for _ in range(_NAMES)]
+        unspaced = ["".join(chance.choices(_HAN, k=2)) for _ in range(_NAMES)]
+        return cls(
+            chance,
+            [*(word for word, _ in counts), *names],
+            list(itertools.accumulate([*(count for _, count in counts), *itertools.repeat(1, _NAMES)])),
+            unspaced,
+            list(itertools.accumulate(1 / (place + 1) for place in range(_NAMES))),
+        )
 
     def text(self, number: int) -> str:
         chance = self.chance
         if number % 10 == 0:
-            return "".join(chance.choices(self.unspaced, cum_weights=self.weights, k=chance.randint(5, 25)))
+            return "".join(chance.choices(self.unspaced, cum_weights=self.unspaced_weights, k=chance.randint(5, 25)))
         said = chance.choices(self.words, cum_weights=self.weights, k=chance.randint(8, 50))
         one, two = chance.choice(self.words), chance.choice(self.words)
         return f"{' '.join(said)} ORD-{number:09}X /srv/{one}/{two}_v{number % 9}.pdf {two}.{one}@example.com"
 
     def rare_word(self) -> str:
-        return next(word for word in iter(lambda: self.chance.choice(self.words[3_000:]), "") if len(word) > 5)
+        """Return a word that few texts have, of six letters or more."""
+        return next(word for word in iter(lambda: self.chance.choice(self.words[2_000:]), "") if len(word) > 5)
 
 
 async def measure_texts(ground: Ground, sizes: Sequence[int]) -> AsyncGenerator[Cost]:
