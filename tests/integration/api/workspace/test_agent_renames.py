@@ -179,7 +179,7 @@ async def test_a_former_id_names_the_new_one_everywhere(api: Api) -> None:
         answer = await api.http.request(method, f"/v1/{path}", json=body)
         assert answer.status_code == 410, (path, answer.text)
         assert answer.json() == IsPartialDict(
-            code="agent_renamed", context=IsPartialDict(agent_id=OLD, renamed_to=NEW)
+            code="agent_renamed", context=IsPartialDict(kind="agent", id=OLD, renamed_to=NEW)
         ), path
     taken = await api.http.post("/v1/agents", json={"id": OLD, "name": "x"})
     assert (taken.status_code, taken.json()["code"]) == (409, "conflict")
