@@ -232,6 +232,8 @@ class Claim:
     """What the day's budgets, and its orchestration's, leave for it; None without any, or before they were checked."""
     left_tokens: int | None = None
     """What its orchestration's token budget leaves for it; None as above."""
+    last_call: Limit | None = None
+    """The budget of its orchestration that is spent, if it may call the model once more, to sum up."""
 
     @property
     def target(self) -> DeliveryTarget | None:

@@ -115,6 +115,7 @@ def limits_of(config: OrchestrationConfig) -> OrchestrationLimits:
         agent_timeout_seconds=engine.agent_timeout_seconds,
         tool_call_timeout_seconds=engine.tool_call_timeout_seconds,
         master_idle_seconds=engine.master_idle_seconds,
+        token_budget=engine.token_budget,
     )
 
 
@@ -126,6 +127,8 @@ def narrowed_limits(config: OrchestrationConfig, wanted: OrchestrationCreate) ->
     """
     limits = limits_of(config)
     budgets = wanted.model_dump(include={"token_budget", "cost_budget_usd", "time_budget_s"})
+    if budgets["token_budget"] is None and budgets["cost_budget_usd"] is None:
+        budgets["token_budget"] = limits.token_budget
     bounds = wanted.model_dump(include=set(OrchestrationLimits.model_fields), exclude=set(budgets), exclude_none=True)
     for field_name, bound in bounds.items():
         if bound > (highest := getattr(limits, field_name)):

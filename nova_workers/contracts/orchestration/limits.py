@@ -48,6 +48,12 @@ class OrchestrationLimits(TrueNumbers):
         """Whether tokens or cost are bounded."""
         return self.token_budget is not None or self.cost_budget_usd is not None
 
+    def used_percent(self, spent: TreeSpending) -> float:
+        """Return how much of the budgets of tokens and cost is used: the larger part of the two, in percent."""
+        tokens = 0.0 if self.token_budget is None else spent.tokens / self.token_budget
+        cost = 0.0 if self.cost_budget_usd is None else spent.cost_usd / self.cost_budget_usd
+        return 100 * max(tokens, cost)
+
     def reached(self, spent: TreeSpending) -> Limit | None:
         """Return the budget that is spent, if one is."""
         if self.token_budget is not None and spent.tokens >= self.token_budget:

@@ -18,7 +18,7 @@ from nova_workers.contracts.waits import wait_adapter
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.vocabulary import ANSWERABLE, sql_list
 
-__all__ = ["changed_now", "news_of_agents", "open_questions", "recorded_news"]
+__all__ = ["changed_now", "news_of_agents", "news_of_message", "open_questions", "recorded_news"]
 
 _AGENTS = """
 SELECT a.id, a.parent_id, a.depth, a.role, a.name, a.state, a.model, a.activations, a.summary, a.error_code,
@@ -60,6 +60,7 @@ SELECT (SELECT jsonb_agg(to_jsonb(x)) FROM ({_MESSAGES_NOW}) x) AS sent,
        (SELECT jsonb_agg(to_jsonb(x)) FROM ({_END_NOW}) x) AS ended
 """
 _AGENTS_OF = f"{_AGENTS} AND a.id = ANY(:agent_ids::text[])"
+_MESSAGE_OF = f"{_MESSAGES} AND m.id = :message_id"
 _AGENTS_ALL = f"{_AGENTS} ORDER BY a.state_at, a.id"
 _MESSAGES_ALL = f"{_MESSAGES} ORDER BY m.id"
 
@@ -77,6 +78,12 @@ async def news_of_agents(connection: Connection, orchestration_id: str, agent_id
     """Return the states of agents as they stand."""
     rows = await connection.fetch(_AGENTS_OF, id=orchestration_id, agent_ids=list(agent_ids))
     return _news(orchestration_id, [_moved(row) for row in rows])
+
+
+async def news_of_message(connection: Connection, orchestration_id: str, message_id: str) -> TreeNews:
+    """Return a message as an event."""
+    rows = await connection.fetch(_MESSAGE_OF, id=orchestration_id, message_id=message_id)
+    return _news(orchestration_id, [_sent(row) for row in rows])
 
 
 async def recorded_news(connection: Connection, orchestration_id: str) -> list[tuple[datetime, TreeRecord]]:

@@ -63,6 +63,11 @@ class Journal:
     refused: Mapping[str, str] = field(default_factory=dict[str, str])
 
     @property
+    def next_step(self) -> int:
+        """The step for which the model is called next."""
+        return self.steps[-1].index + 1 if self.steps else 0
+
+    @property
     def has_waited(self) -> bool:
         """Whether the run waited for calls of the open step, and so a live `step` event closed its text."""
         return bool(self.waits)

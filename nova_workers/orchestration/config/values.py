@@ -97,6 +97,8 @@ class EngineConfig(_Value):
     """Most time of one tool call."""
     master_idle_seconds: _Timeout = 3_600.0
     """Most time between two requests of an external master."""
+    token_budget: Annotated[int, Field(ge=1, le=10**12)] | None = 20_000_000
+    """Tokens of an orchestration whose request names no budget of tokens or cost: 300 calls of 60,000 tokens."""
     command_policy: CommandPolicy = Field(default_factory=CommandPolicy)
 
 

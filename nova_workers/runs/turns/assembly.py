@@ -170,7 +170,11 @@ class TurnAssembler:
             system_prompt=prompt.text,
             stable_prompt_chars=prompt.stable_chars,
             model=self.model(claim),
-            max_turns=claim.max_turns or agent.max_turns or self._settings.runs.max_turns,
+            max_turns=(
+                journal.next_step + 1
+                if claim.last_call is not None
+                else claim.max_turns or agent.max_turns or self._settings.runs.max_turns
+            ),
             fallback_models=self._settings.model.fallbacks,
             reasoning_timeout_s=_reasoning_timeout_s(claim, self._settings),
             tool_timeout_s=(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
@@ -12,12 +13,16 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.runs.budgets import SpentToday, spent_today
 from nova_workers.runs.persist import persist
+from nova_workers.runs.turns.tree_budget import is_master, may_sum_up
 
 __all__ = ["within_budgets"]
 
 
-async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -> Claim:
+async def within_budgets(database: Database, claim: Claim, abort: AbortSignal, *, next_step: int) -> Claim:
     """Return a claim with the rest of its budgets. Without budgets this costs nothing.
+
+    The master of an orchestration has the whole rest of its tree: its turn is stopped between two steps, and may then
+    sum up. `next_step` is the step for which it calls the model next.
 
     Runs that begin at the same time see the same rest, so together they may exceed it, each by less than the rest.
 
@@ -29,11 +34,13 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -
     if claim.place is None or not claim.place.limits.has_budget:
         return replace(claim, left_usd=min(rests)) if rests else claim
     place = claim.place
+    except_turn_id = None if is_master(claim) else claim.turn_id
     spent = await persist(
-        database, abort, lambda c: tree_spending(c, place.orchestration_id, except_turn_id=claim.turn_id)
+        database, abort, lambda c: tree_spending(c, place.orchestration_id, except_turn_id=except_turn_id)
     )
     tokens, usd = place.limits.token_budget, place.limits.cost_budget_usd
-    if place.limits.reached(spent) is not None:
+    reached = place.limits.reached(spent)
+    if reached is not None and not await persist(database, abort, lambda c: may_sum_up(c, claim, next_step)):
         raise EngineFailure(
             f"The budget of orchestration {place.orchestration_id!r} is spent: {spent.tokens} tokens and "
             f"${spent.cost_usd:.4f} of {tokens or 'unlimited'} tokens and ${usd or 'unlimited'}. The model was not "
@@ -41,6 +48,10 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal) -
             kind="budget_exceeded",
             retryable=False,
         )
+    if is_master(claim):
+        # Without a number the engine would not refuse a model whose price is unknown.
+        rests += [] if usd is None else [math.inf]
+        return replace(claim, left_usd=min(rests, default=None), last_call=reached)
     if usd is not None:
         rests.append(usd - spent.cost_usd)
     left_tokens = None if tokens is None else tokens - spent.tokens

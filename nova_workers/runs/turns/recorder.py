@@ -14,7 +14,6 @@ from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import (
     EngineOptions,
     EngineResult,
-    Limit,
     StepRecord,
     StepVerdict,
     ToolAuthorization,
@@ -22,6 +21,7 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.orchestration import TASK_COMPLETE
+from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.refusals import LeftOut, about_tools
 from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.steps import ToolServerAway
@@ -29,7 +29,6 @@ from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval, detail_of
 from nova_workers.errors import Outage, RunLost
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.orchestrations.permissions import is_allowed_always
 from nova_workers.ledger.runs import journal as ledger
 from nova_workers.ledger.runs.leases import is_held
@@ -40,6 +39,7 @@ from nova_workers.runs.turns.away_servers import AwayServers
 from nova_workers.runs.turns.facts import PermissionsUsed, turn_facts
 from nova_workers.runs.turns.subagent_events import SubagentEvents
 from nova_workers.runs.turns.told_text import ToldText
+from nova_workers.runs.turns.tree_budget import TreeBudget
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.threads.lease import HeldRun
 from nova_workers.tools import ToolPolicy, Verdict, lasting_call
@@ -87,8 +87,9 @@ class TurnRecorder(TurnListener):
         """Stop the turn between two steps once a response reports a longer conversation than this."""
         self.is_over_window = False
         """Whether the turn was stopped for that reason."""
-        self._reached: Limit | None = None
-        """The budget of the orchestration that is spent."""
+        place = run.claim.place
+        self.budget = None if place is None or not place.limits.has_budget else TreeBudget(run.claim, place)
+        """Of the orchestration that the run's agent is part of."""
         self._summary: str | None = None
         """The result with which the agent of an orchestration declared its task complete."""
         self.first_token_at: datetime | None = None
@@ -368,13 +369,13 @@ class TurnRecorder(TurnListener):
     async def on_step(self, step: StepRecord) -> StepVerdict:
         """Commit a step and absorb steering messages; keep a final step for the end of the run. Raises `RunLost`."""
         self.unwritten = step
+        self._summary = self._declared_summary(step)
         if step.final:
             self.final_step = step
             return "stop"
         self._note_response()
         self._steps_since_summary += 1
         self.is_over_window = self._is_over_window(step)
-        self._summary = self._declared_summary(step)
         stop = self._run.stop_at_step or self.is_over_window or self._summary is not None
         spent = self._spent + step.usage + step.tool_usage
         self._correct_text(step)
@@ -384,7 +385,10 @@ class TurnRecorder(TurnListener):
         # What a lost worker began may be what ended it, so to close that is no proof of the contrary.
         clears = self._claim.losses > 0 and step.index != self._reopened
 
+        news: TreeNews | None = None
+
         async def write(connection: Connection) -> tuple[ledger.Absorbed, ...]:
+            nonlocal news
             absorbed = await ledger.commit_step(
                 connection,
                 self._claim.run_id,
@@ -397,9 +401,8 @@ class TurnRecorder(TurnListener):
                 absorb=not stop,
                 clears=clears,
             )
-            if self._claim.place is not None and self._claim.place.limits.has_budget:
-                spending = await tree_spending(connection, self._claim.place.orchestration_id)
-                self._reached = self._claim.place.limits.reached(spending)
+            if self.budget is not None:
+                news = await self.budget.look(connection, step.index + 1)
             return absorbed
 
         absorbed = await persist(self._database, self._run.abort, write)
@@ -415,7 +418,10 @@ class TurnRecorder(TurnListener):
         self.steps_committed += 1
         self._steering = absorbed
         self._announce_steering(absorbed)
-        return "stop" if stop or self._run.stop_at_step or self._reached is not None else "continue"
+        if news is not None:
+            self._publisher.announce_tree(news)
+        stop = stop or (self.budget is not None and self.budget.stops)
+        return "stop" if stop or self._run.stop_at_step else "continue"
 
     def _declared_summary(self, step: StepRecord) -> str | None:
         """Return what the agent of an orchestration gave to `task_complete`: its turn ends with this step."""
@@ -430,9 +436,14 @@ class TurnRecorder(TurnListener):
             return result
         if self._summary is not None:
             return replace(result, text=self._summary, stop_reason="end_turn", limit=None)
-        if self._reached is not None:
-            return replace(result, stop_reason="max_tokens", limit=self._reached)
+        if self.budget is not None and self.budget.reached is not None and not self.budget.sums_up:
+            return replace(result, stop_reason="max_tokens", limit=self.budget.reached)
         return result
+
+    @property
+    def goes_on(self) -> bool:
+        """Whether the turn was stopped between two steps, to go on in this attempt."""
+        return self.is_over_window or (self.budget is not None and self.budget.sums_up)
 
     def _is_over_window(self, step: StepRecord) -> bool:
         """Whether the conversation comes near the window and enough steps have passed since the last compaction."""
@@ -443,7 +454,8 @@ class TurnRecorder(TurnListener):
     async def take_steering(self) -> tuple[Message, ...]:
         """Return the messages that joined with the last step."""
         absorbed, self._steering = self._steering, ()
-        return tuple(item.message for item in absorbed)
+        notes = () if self.budget is None else self.budget.take_notes()
+        return (*(item.message for item in absorbed), *notes)
 
     def _announce_steering(self, absorbed: Sequence[ledger.Absorbed]) -> None:
         """Publish absorbed messages, also when the turn continues on another worker after a drain."""

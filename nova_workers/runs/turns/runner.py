@@ -112,7 +112,9 @@ class TurnRunner:
         time_left = _TimeLeft(claim, self._clock)
         try:
             engine = self._assembler.engine(claim)
-            claim = await within_budgets(self._database, claim, run.abort)
+            claim = await within_budgets(self._database, claim, run.abort, next_step=recorder.journal().next_step)
+            if claim.last_call is not None and recorder.budget is not None:
+                recorder.budget.begin_last_call(claim.last_call)
             result = await self._run_engine(run, claim, engine, recorder, events, time_left)
         except RunLost:
             raise
@@ -162,12 +164,12 @@ class TurnRunner:
             )
             recorder.note_result(result)
             result = recorder.within_tree(prepared.redact(result))
-            if recorder.is_over_window and result.stop_reason == "tool_use":
+            if recorder.goes_on and result.stop_reason == "tool_use":
                 if run.abort.aborted:
                     return replace(result, stop_reason="aborted")
                 if run.stop_at_step:
                     return result
-                claim = await self._compact_early(run, claim, engine, recorder, events, time_left)
+                claim = await self._between_steps(run, claim, engine, recorder, events, time_left)
                 continue
             if result.error is None or result.error.kind != "context_overflow":
                 return result
@@ -180,6 +182,23 @@ class TurnRunner:
             if shorter is claim or (compacted_before and recorder.steps_committed == steps_before):
                 return result
             compacted_before, claim = True, shorter
+
+    async def _between_steps(  # noqa: PLR0917 - as above
+        self,
+        run: HeldRun,
+        claim: Claim,
+        engine: Engine,
+        recorder: TurnRecorder,
+        events: RunEvents,
+        time_left: _TimeLeft,
+    ) -> Claim:
+        """Return the claim of a turn that was stopped between two steps, as it goes on: shorter, or for one call."""
+        budget = recorder.budget
+        if budget is None or not budget.sums_up:
+            return await self._compact_early(run, claim, engine, recorder, events, time_left)
+        recorder.take_journal(await self._assembler.journal(claim, run.abort))
+        budget.begin_last_call(budget.reached)
+        return replace(claim, last_call=budget.reached)
 
     async def _compact_early(  # noqa: PLR0917 - as above
         self,

@@ -6,6 +6,8 @@ from typing import Any
 
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import Answer
+from nova_workers.ledger.orchestrations.budgets import take_last_call
+from nova_workers.ledger.orchestrations.messages import messages_of
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
@@ -322,12 +324,71 @@ async def test_the_token_budget_holds_for_the_whole_tree(forest: Forest) -> None
     used = {"say": "x", "usage": {"input_tokens": 800, "output_tokens": 100}, "tool": {"name": "look"}}
     started = await forest.run(
         spawn(used, used, used, complete("too late"), name="spender"),
-        complete("not reached"),
+        complete("The rest is missing."),
         limits=OrchestrationLimits(token_budget=2_000),
     )
     master, child = await forest.agents(started)
     assert (child.state, child.error_code) == ("FAILED", "limit_tokens")
-    assert (master.state, master.error_code) == ("FAILED", "budget_exceeded")
+    assert (master.state, master.summary) == ("COMPLETED", "The rest is missing."), "The master may sum up."
+
+
+USED = {"say": "x", "usage": {"input_tokens": 800, "output_tokens": 100}, "tool": {"name": "look"}}
+
+
+async def test_a_master_that_spends_the_budget_has_one_call_to_sum_up(forest: Forest) -> None:
+    limits = OrchestrationLimits(token_budget=2_000)
+    sums_up, goes_on, waits = [
+        await forest.run(*[USED] * 3, *last, limits=limits)
+        for last in (
+            [{"say": "That is all."}],
+            [USED, complete("too late")],
+            [call("ask_user", question="More?"), complete("too late")],
+        )
+    ]
+    (master,) = await forest.agents(sums_up)
+    assert master.state == "COMPLETED"
+    assert (master.summary or "").startswith("(steered: The budget of this orchestration is spent. This is your last")
+    assert (master.summary or "").endswith("That is all.")
+    (master,) = await forest.agents(goes_on)
+    assert (master.state, master.error_code) == ("FAILED", "limit_tokens")
+    assert len(await forest.results(master)) == 4
+    (master,) = await forest.agents(waits)
+    await forest.harness.waiting.answer(forest.tenant_id, master.run_id, None, Answer(text="Yes."))
+    await forest.settle()
+    (master,) = await forest.agents(waits)
+    assert (master.state, master.error_code) == ("FAILED", "budget_exceeded"), "It had its call."
+
+
+async def test_a_last_call_whose_step_was_not_committed_is_made_again_and_no_other(forest: Forest) -> None:
+    started = await forest.run(complete("done"))
+    async with forest.harness.database.connection() as connection:
+        taken = [
+            await take_last_call(connection, started.orchestration_id, "x", turn_id=turn_id, step=step)
+            for turn_id, step in (("trn_1", 3), ("trn_1", 3), ("trn_1", 4), ("trn_2", 1))
+        ]
+    assert taken == [True, True, False, True]
+
+
+async def test_people_are_warned_once_when_half_and_four_fifths_of_the_budget_are_used(
+    forest: Forest,
+) -> None:
+    started = await forest.run(
+        spawn(*[USED] * 6, complete("first")),
+        spawn(*[USED] * 3, complete("second")),
+        complete("done"),
+        limits=OrchestrationLimits(token_budget=10_000),
+    )
+    assert await forest.states(started) == ["COMPLETED", "COMPLETED", "COMPLETED"]
+    async with forest.harness.database.connection() as connection:
+        sent = await messages_of(connection, forest.tenant_id, started.orchestration_id, after="", limit=50)
+    warned = [str(each.payload["text"]) for each in sent if each.type == "PROGRESS_UPDATE"]
+    half, four_fifths = (int(text.split(" % of the budget of this orchestration (")[0]) for text in warned)
+    assert 50 <= half < 80 <= four_fifths < 100
+    readers = await forest.harness.database.fetchval(
+        "SELECT count(*) FROM messages WHERE content::text LIKE '%steered: 5_ \\% of the budget%Plan the rest%'"
+    )
+    assert readers == 2, "The child that works, and the master when it goes on."
+    assert {each.source_id for each in sent if each.type == "PROGRESS_UPDATE"} == {started.master_id}
 
 
 async def test_an_orchestration_ends_when_its_time_is_spent(forest: Forest) -> None:
