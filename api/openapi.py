@@ -15,9 +15,12 @@ from starlette.routing import compile_path
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.events import event_adapter
 from nova_workers.contracts.orchestration.events import tree_record_adapter
+from nova_workers.contracts.orders.definitions import schemas as order_schemas
 
 __all__ = [
     "EVENT_STREAM",
+    "ORDER",
+    "ORDER_RESULT",
     "PROBLEM_MEDIA_TYPE",
     "event_stream",
     "install_openapi",
@@ -48,6 +51,11 @@ _DESCRIPTIONS = {
 }
 
 _ALWAYS = (401, 403, 429, 503)
+
+ORDER = {"$ref": "#/components/schemas/AiWorkOrderV1"}
+"""The schema of a work order."""
+ORDER_RESULT = {"$ref": "#/components/schemas/AiWorkResultV1"}
+"""The schema of its result."""
 
 _STREAMED: Mapping[str, TypeAdapter[Any]] = {"RunEvent": event_adapter, "OrchestrationEvent": tree_record_adapter}
 
@@ -116,7 +124,8 @@ def _reference(schema: str) -> dict[str, str]:
 
 
 def _add_schemas(schemas: dict[str, Any]) -> None:
-    """Add the schemas of events, which no route names as its model."""
+    """Add the schemas of events and of work orders, which no route names as its model."""
+    schemas |= order_schemas("#/components/schemas/{model}")
     for name, adapter in _STREAMED.items():
         found = adapter.json_schema(mode="serialization", ref_template="#/components/schemas/{model}")
         schemas |= found.pop("$defs", {})
@@ -126,7 +135,7 @@ def _add_schemas(schemas: dict[str, Any]) -> None:
 def _has_another_form(response: Mapping[str, Any]) -> bool:
     """Whether a route documents errors of a form of its own: the results of work orders."""
     schemas = [content.get("schema", {}) for content in response.get("content", {}).values()]
-    return any("$ref" not in schema for schema in schemas)
+    return any("$ref" not in schema or schema == ORDER_RESULT for schema in schemas)
 
 
 def _set_problem_media_type(responses: dict[str, dict[str, Any]]) -> None:

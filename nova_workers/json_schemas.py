@@ -1,5 +1,7 @@
 """JSON schemas that callers, agents and servers wrote, and checks of values against them in bounded time.
 
+Beside them, how a value is found in the answer of a model that was to be JSON.
+
 A schema is limited in size, depth and patterns. It refers to parts of itself only; nothing is ever fetched. Regular
 expressions have the linear engine, or one that stops after a number of steps. What is left is that a schema may
 multiply work, by references to references. So a value is checked here if the schema is not recursive and the product of
@@ -8,10 +10,12 @@ time and memory: 80 ms.
 """
 
 import asyncio
+import json
 import math
 import os
+import re
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final, NamedTuple
@@ -22,7 +26,7 @@ import orjson
 
 from nova_workers.child_process import Bounds, run_child
 
-__all__ = ["InvalidSchema", "JsonSchema", "SchemaProblem"]
+__all__ = ["InvalidSchema", "JsonSchema", "SchemaProblem", "json_in"]
 
 _MAX_SCHEMA_BYTES: Final = 200_000
 _MAX_DEPTH: Final = 64
@@ -42,6 +46,12 @@ _CHILD: Final = Bounds(10.0, 1_000_000)
 _CHILDREN: Final = 2
 _gates: WeakKeyDictionary[asyncio.AbstractEventLoop, asyncio.Semaphore] = WeakKeyDictionary()
 """All schemas of a process share its children, and a semaphore belongs to a loop."""
+
+
+_FENCE: Final = re.compile(r"```[A-Za-z0-9]{0,20}[ \t]*\n(.*?)\n?[ \t]*```", re.DOTALL)
+_MOST_STARTS: Final = 50
+"""Places in a text at which a value is looked for: each may read to its end."""
+_MOST_FOUND: Final = 5
 
 
 class SchemaProblem(NamedTuple):
@@ -243,3 +253,53 @@ def _stepped(schema: dict[str, Any], checks: Any) -> Any:
         return checks.compiled(schema, checks.STEPPED)
     except checks.ValidationError as error:
         raise InvalidSchema(error.message, tuple(error.instance_path)) from error
+
+
+def json_in(answer: str) -> Sequence[Any]:
+    """Return the JSON values that an answer may mean, the likeliest first: the whole, what is in fences, the objects.
+
+    Of several the last comes first: models write their final version last.
+
+    Raises:
+        orjson.JSONDecodeError: There is none. It is that of the whole answer.
+    """
+    try:
+        return [orjson.loads(answer)]
+    except orjson.JSONDecodeError:
+        found = [*_fenced(answer), *_embedded(answer)]
+        if not found:
+            raise
+        return found
+
+
+def _fenced(answer: str) -> Iterator[Any]:
+    for fenced in reversed(_FENCE.findall(answer)[-_MOST_FOUND:]):
+        try:
+            yield orjson.loads(fenced)
+        except orjson.JSONDecodeError:
+            continue
+
+
+def _embedded(answer: str) -> list[Any]:
+    """Return the outermost objects of a text, the last first."""
+    found: list[Any] = []
+    at = answer.find("{")
+    for _ in range(_MOST_STARTS):
+        if at < 0:
+            break
+        end = _end_of_object(answer, at)
+        if end > at:
+            try:
+                found.append(orjson.loads(answer[at:end]))
+            except orjson.JSONDecodeError:
+                end = at
+        at = answer.find("{", max(end, at + 1))
+    return found[: -_MOST_FOUND - 1 : -1]
+
+
+def _end_of_object(text: str, at: int) -> int:
+    """Return where an object ends that begins here; `at` if there is none."""
+    try:
+        return json.JSONDecoder().raw_decode(text, at)[1]
+    except (ValueError, RecursionError):
+        return at

@@ -33,6 +33,7 @@ from nova_workers.orchestration.starting import OrchestrationStarter
 from nova_workers.orchestration.tools.external import ExternalMasters
 from nova_workers.orders.accept import Orders
 from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.cancel import OrderCanceller
 from nova_workers.orders.door import OrderDoor
 from nova_workers.orders.policies.registry import Policies
 from nova_workers.orders.reviews import OrderReviews
@@ -100,6 +101,7 @@ class ApiServices:
     order_door: OrderDoor
     orders: Orders
     order_reviews: OrderReviews
+    order_canceller: OrderCanceller
     tasks: Tasks
     task_scheduler: TaskScheduler
     triggers: TriggerFirer
@@ -195,6 +197,7 @@ def build_api(settings: Settings) -> ApiServices:
         order_door=OrderDoor(database, order_policies, order_secrets, ceilings),
         orders=Orders(database, order_keys, order_notifier),
         order_reviews=OrderReviews(database, order_keys, order_notifier),
+        order_canceller=OrderCanceller(work, order_keys, order_notifier),
         tasks=Tasks(database, dispatcher),
         task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
         triggers=TriggerFirer(database, dispatcher, metrics, notifier=notifier, planner=starter),

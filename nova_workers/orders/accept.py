@@ -6,6 +6,7 @@ import hashlib
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Any
 
 import orjson
 
@@ -13,11 +14,11 @@ from nova_workers.contracts.orders import DEFAULT_TTL_HOURS, AiWorkOrderV1, AiWo
 from nova_workers.contracts.orders.keys import KEY_PREFIX
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.orders.acceptance import NewOrder, NewPart, insert_order, insert_parts
 from nova_workers.ledger.orders.ends import TrailEntry, add_trail
-from nova_workers.ledger.orders.records import OrderRow, find_order, get_order
+from nova_workers.ledger.orders.records import OrderRow, find_order, get_order, keep_longer
 from nova_workers.orders.advance import ORDER_AGENT_SPEC, After
 from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.content import OrderContent, seal_content
@@ -73,19 +74,20 @@ class Orders:
             policy: What it is bound by.
             tenant_id: The tenant.
             traceparent: Of the request.
-            key_hashes: The order's key under each usable secret, newest first: while a secret is replaced, equal orders
-                may have keys of either. Without any, its own one.
+            key_hashes: The order's key under each secret of the tenant: the first is the one that the result is kept
+                under, and equal orders may have any of them. Without any, its own one.
 
         Raises:
             Conflict: There is no master key, so nothing could be encrypted.
             Unavailable: The database does not answer. Repeating the order is safe.
         """
         keys = [_plain(key) for key in key_hashes or [order.idempotency.key_hash]]
-        version = {"policy_version": _key_version(policy), "schema_version": schema_version(policy)}
+        ttl_hours = order.idempotency.ttl_hours or DEFAULT_TTL_HOURS
+        version = {"policy_version": _key_version(order, policy), "schema_version": schema_version(policy)}
         async with self._database.connection() as connection:
-            found = await find_order(connection, tenant_id, keys, **version)
-        if found is not None:
-            return _shared(found)
+            found = await find_order(connection, tenant_id, keys, **version, ttl_hours=ttl_hours)
+            if found is not None:
+                return await _shared(connection, found, ttl_hours)
         trace_id = new_id("trc")
         seal, wrapped = self._keys.make(tenant_id, trace_id)
         new = _new_order(
@@ -109,10 +111,12 @@ class Orders:
                         )
                         await add_trail(connection, tenant_id, trace_id, _accepted_entries(order, policy))
                         return AcceptedOrder(trace_id, shared=False), bells
-                    found = await find_order(connection, tenant_id, keys, **version)
-                if found is not None:
-                    # This same one, if its commit was not confirmed; the reconciler rings for its run.
-                    return (AcceptedOrder(trace_id, shared=False) if found.id == trace_id else _shared(found)), ()
+                    found = await find_order(connection, tenant_id, keys, **version, ttl_hours=ttl_hours)
+                    if found is not None and found.id == trace_id:
+                        # This same one, whose commit was not confirmed; the reconciler rings for its run.
+                        return AcceptedOrder(trace_id, shared=False), ()
+                    if found is not None:
+                        return await _shared(connection, found, ttl_hours), ()
                 # Its result expired between the two statements.
 
         accepted, bells = await write_once(
@@ -130,6 +134,7 @@ class Orders:
         mode: PresentationMode | None = None,
         shared: bool = False,
         internal: bool = False,
+        drafts: bool = False,
         known: OrderRow | None = None,
     ) -> AiWorkResultV1:
         """Return the result of an order, or its present state.
@@ -140,6 +145,7 @@ class Orders:
             mode: How to show the proposals; None as the order asked.
             shared: Whether an equal order asks: `meta.cached` is true.
             internal: Whether the reader may see costs, and what the policy hides.
+            drafts: Whether the reader may decide on reviews: only then is there anything to see before the decision.
             known: The order, if it was read already.
 
         Raises:
@@ -147,7 +153,7 @@ class Orders:
         """
         async with self._database.connection() as connection:
             row = known or await get_order(connection, tenant_id, trace_id)
-            return await self._views.result(connection, row, mode=mode, shared=shared, internal=internal)
+            return await self._views.result(connection, row, mode=mode, shared=shared, internal=internal, drafts=drafts)
 
 
 @lru_cache(maxsize=1_000)
@@ -161,12 +167,32 @@ def schema_version(policy: PolicyDocument) -> str:
     return f"v1 {policy.produces} {_digest(schema)}"
 
 
-def _key_version(policy: PolicyDocument) -> str:
-    """Return the version of a policy as keys have it: a tenant's document may have the version of a built-in one."""
-    return f"{policy.version} {_digest(orjson.dumps(policy.to_wire(), option=orjson.OPT_SORT_KEYS))}"
+def _key_version(order: AiWorkOrderV1, policy: PolicyDocument) -> str:
+    """Return the version of a policy as keys have it: with a digest of its document, and of what of an order it reads.
+
+    A tenant's document may have the version of a built-in one. The caller's key has no extensions; two orders that
+    differ in one that changes what is executed are not equal all the same.
+    """
+    version = f"{policy.version} {_digest(orjson.dumps(policy.to_wire(), option=orjson.OPT_SORT_KEYS))}"
+    read = _extensions_read(order, policy)
+    return f"{version} {_digest(orjson.dumps(read, option=orjson.OPT_SORT_KEYS))}" if read else version
 
 
-def _shared(found: OrderRow) -> AcceptedOrder:
+def _extensions_read(order: AiWorkOrderV1, policy: PolicyDocument) -> dict[str, Any]:
+    extensions = order.extensions
+    if extensions is None:
+        return {}
+    read: dict[str, Any] = {}
+    if extensions.intent_type is not None and policy.reads("intent"):
+        read["intentType"] = extensions.intent_type
+    if extensions.provider_hints is not None and policy.hints_override:
+        read |= {"providerHints": hints} if (hints := extensions.provider_hints.to_wire()) else {}
+    return read
+
+
+async def _shared(connection: Connection, found: OrderRow, ttl_hours: float) -> AcceptedOrder:
+    if ttl_hours > found.ttl_hours:
+        await keep_longer(connection, found.id, ttl_hours)
     return AcceptedOrder(found.id, shared=True, settled=None if found.state == "running" else found)
 
 
@@ -190,7 +216,7 @@ def _new_order(
         id=trace_id,
         tenant_id=tenant_id,
         key_hash=key_hash,
-        key_version=_key_version(policy),
+        key_version=_key_version(order, policy),
         scope=order.scope,
         policy_id=policy.id,
         policy_version=policy.version,

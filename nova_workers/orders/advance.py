@@ -14,7 +14,7 @@ import orjson
 
 from nova_workers.contracts.agents import AgentSpec, ThreadRetention
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
-from nova_workers.contracts.orders import OrderProblem
+from nova_workers.contracts.orders import OrderProblem, artifact_of
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
@@ -27,6 +27,7 @@ from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.content import OrderContent, PartOutput, open_content, open_outputs
 from nova_workers.orders.outcome import Outcome, outcome_of, result_without_outcome
 from nova_workers.orders.presentation import Proposal, artifacts_of
+from nova_workers.orders.presentation import rank as rank_proposals
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.stages import End, EndedPart, Next, Ranked, decide, rank
 from nova_workers.orders.trail import record
@@ -147,11 +148,14 @@ async def finish(
     reviewed: str | None = None,
     reviewed_by: str | None = None,
     check: LeakCheck | None = None,
+    message: str | None = None,
 ) -> After:
     """End an order: result, trails, deliveries, and the end of its key. The order is in the state of `order.row`."""
     row = order.row
     check = check or await order.check_of(connection, proposals)
-    outcome = outcome_of(row.id, order.content, order.parts, proposals, reason, check, needs_human=needs_human)
+    outcome = outcome_of(
+        row.id, order.content, order.parts, proposals, reason, check, needs_human=needs_human, message=message
+    )
     end = OrderEnd(outcome.stop_reason, outcome.needs_human, outcome.stored(), cached, reviewed, reviewed_by)
     if not await end_order(connection, row.id, end, expected=row.state):
         return NOTHING_FOLLOWS
@@ -208,8 +212,11 @@ async def _settle(connection: Connection, order: OpenOrder, end: End, *, cut_sho
     proposals = [_proposal(each, order.outputs) for each in end.ranking]
     check = await order.check_of(connection, proposals)
     draft = outcome_of(row.id, order.content, order.parts, proposals, end.stop_reason, check, in_review=True)
-    unsure = bool(proposals) and proposals[0].confidence < policy.escalation.below_confidence
-    if draft.stop_reason in policy.escalation.stop_reasons or (draft.stop_reason == "ok" and unsure):
+    # The result shows the best that a customer may see, whether the rounds ended by themselves or at a cap.
+    ranked = rank_proposals(proposals)
+    best = next((each for each in ranked if not check.rules_of(artifact_of(policy.produces, each.payload))), None)
+    unsure = best is not None and best.confidence < policy.escalation.below_confidence
+    if draft.stop_reason in policy.escalation.stop_reasons or (draft.stop_reason in _KEPT and unsure):
         reason: WorkStopReason = "needs_human" if draft.stop_reason == "ok" else draft.stop_reason
         return await _ask_person(connection, order, proposals, reason, draft.left_out)
     cached = draft.stop_reason in _KEPT and not cut_short

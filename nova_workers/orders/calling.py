@@ -7,16 +7,15 @@ from dataclasses import dataclass, replace
 from typing import Any, Final
 
 import orjson
-import rfc8785
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import Message, storable_json, text_block
 from nova_workers.contracts.engine import Engine, EngineOptions, EngineResult, TurnListener
-from nova_workers.contracts.orders import ModelChoice
+from nova_workers.contracts.orders import ModelChoice, canonical_json
 from nova_workers.contracts.ports import ModelPrices, TokenPrice
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import Outage, RunLost
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.json_schemas import InvalidSchema, JsonSchema, json_in
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.parts import BegunPart, Grant, Spent, reserve_call
 from nova_workers.orders.prompts import PartPrompt
@@ -264,16 +263,21 @@ def _failure(result: EngineResult) -> tuple[WorkStopReason, str] | None:
 async def _read(text: str, schema: JsonSchema) -> tuple[dict[str, Any] | None, WorkStopReason, str]:
     """Return the value of an answer, or else the stop reason and what is wrong with it."""
     try:
-        value = orjson.loads(text)
+        values = json_in(text)
     except orjson.JSONDecodeError as error:
         return None, "json_parse_failed", f"it is no JSON ({error})"
+    read = [await _check(value, schema) for value in values]
+    return next((each for each in read if each[0] is not None), read[0])
+
+
+async def _check(value: Any, schema: JsonSchema) -> tuple[dict[str, Any] | None, WorkStopReason, str]:
     if storable_json(value, max_depth=_MAX_DEPTH) != value:
         return None, "ajv_failed", f"it nests deeper than {_MAX_DEPTH} levels, or a text contains U+0000"
     for problem in await schema.problems(value):
         return None, "ajv_failed", f"at {problem.place}: {problem.message}"[:_MAX_PROBLEM_CHARS]
     try:
-        rfc8785.dumps(value)
-    except (rfc8785.CanonicalizationError, ValueError):
+        canonical_json(value)
+    except ValueError:
         return None, "ajv_failed", "a number is too large"
     if not isinstance(value, dict):
         return None, "ajv_failed", "it is not an object"

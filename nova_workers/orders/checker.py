@@ -38,6 +38,7 @@ class ResultDraft:
         alternatives: Proposals to show beside them.
         in_review: Whether a person is to decide: the result is `in_progress` with `needs_human`.
         needs_human: Whether a person is still needed; None follows from the stop reason.
+        message: For the customer; None follows from the stop reason.
         swarm: What the swarm did, if there was one.
         meta: Figures of the execution.
         cost_breakdown: For internal readers only.
@@ -49,6 +50,7 @@ class ResultDraft:
     alternatives: Sequence[AiArtifactV1] = ()
     in_review: bool = False
     needs_human: bool | None = None
+    message: str | None = None
     swarm: SwarmMeta | None = None
     meta: ExecutionMeta | None = None
     cost_breakdown: CostBreakdown | None = None
@@ -96,7 +98,7 @@ def check_result(
             alternatives=alternatives or None,
             cost_breakdown=draft.cost_breakdown if internal else None,
             meta=_meta(draft.meta, policy, internal=internal),
-            message=message,
+            message=draft.message or message,
         ),
     )
     return CheckedResult(result, [*problems, *more])

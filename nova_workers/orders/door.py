@@ -23,7 +23,7 @@ from nova_workers.json_schemas import InvalidSchema
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.orders.policies.registry import LoadedPolicy, Policies
-from nova_workers.orders.secrets import OrderSecrets
+from nova_workers.orders.secrets import OrderSecrets, TenantSecrets
 from nova_workers.validation import problem_of
 from nova_workers.workspace.agents.ceilings import CeilingRules
 
@@ -50,7 +50,8 @@ class AdmittedOrder:
     Attributes:
         order: The order.
         policy: What it is bound by.
-        key_hashes: Its key under each usable secret of the tenant, newest first. An equal order may have any of them.
+        key_hashes: Its key under each secret of the tenant: that of the oldest first, under which its result is kept.
+            An equal order may have any of them.
     """
 
     order: AiWorkOrderV1
@@ -94,13 +95,14 @@ class OrderDoor:
                     problems.append(OrderProblem(path="policyId", rule="there is no such policy"))
             except InvalidSchema as error:
                 problems.append(OrderProblem(path="policyId", rule=_REFUSED_SCHEMA.format(why=error.why[:200])))
-            secrets = await self._secrets.usable(connection, tenant_id)
+            secrets = await self._secrets.of_tenant(connection, tenant_id)
             ceilings = await get_ceilings(connection, tenant_id)
         if order.tenant != tenant_id:
             problems.append(OrderProblem(path="tenant", rule="it is not the tenant of the API key"))
         if loaded is not None:
             problems += await _input_problems(order, loaded)
             problems += self._ceiling_problems(loaded.document, ceilings)
+            problems += _capability_problems(loaded.document)
         key_hashes, key_problems = _check_key(order, secrets)
         problems += key_problems
         if problems or loaded is None:
@@ -112,6 +114,13 @@ class OrderDoor:
             if not any(self._rules.permits_engine(ceilings, model.engine) for model in role.models):
                 rule = f"the operator permits this tenant no engine of the policy's role {role.name!r}"
                 yield OrderProblem(path="policyId", rule=rule)
+
+
+def _capability_problems(policy: PolicyDocument) -> Iterator[OrderProblem]:
+    for role in policy.roles:
+        if not policy.eligible(role):
+            rule = f"no model of the policy's role {role.name!r} has all capabilities that the policy requires"
+            yield OrderProblem(path="policyId", rule=rule)
 
 
 def problems_of(error: ValidationError) -> list[OrderProblem]:
@@ -164,14 +173,16 @@ def _property_names(schema: object) -> Iterator[str]:
             yield from _property_names(inner)
 
 
-def _check_key(order: AiWorkOrderV1, secrets: Sequence[str]) -> tuple[Sequence[str], Sequence[OrderProblem]]:
+def _check_key(order: AiWorkOrderV1, secrets: TenantSecrets) -> tuple[Sequence[str], Sequence[OrderProblem]]:
     """Return the keys of an order under the tenant's secrets, and what is wrong with the one that it has."""
-    if not secrets:
-        return (), [OrderProblem(path="idempotency.keyHash", rule=_UNKEYED)]
+    if not secrets.usable:
+        rule = _UNKEYED if secrets.unreadable is None else f"it cannot be checked: {secrets.unreadable}"
+        return (), [OrderProblem(path="idempotency.keyHash", rule=rule)]
     try:
         canonical = canonical_form(order)
     except InvalidInput as error:
         return (), [OrderProblem(path=str(error.fields["field"]), rule=error.message)]
-    if not any(is_key_hash_of(canonical, secret, order.idempotency.key_hash) for secret in secrets):
+    if not any(is_key_hash_of(canonical, secret, order.idempotency.key_hash) for secret in secrets.usable):
         return (), [OrderProblem(path="idempotency.keyHash", rule=_WRONG_KEY)]
-    return [key_hash_of(canonical, secret) for secret in secrets], ()
+    # The first one is that of the oldest secret, so that a result is found whichever secrets there were since.
+    return [key_hash_of(canonical, secret) for secret in secrets.oldest_first()], ()

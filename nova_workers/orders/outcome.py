@@ -62,6 +62,7 @@ def outcome_of(  # noqa: PLR0917 - the parts of an outcome
     *,
     in_review: bool = False,
     needs_human: bool | None = None,
+    message: str | None = None,
 ) -> Outcome:
     """Return the outcome of an order.
 
@@ -74,6 +75,7 @@ def outcome_of(  # noqa: PLR0917 - the parts of an outcome
         check: What the customer may not see; it has read the proposals.
         in_review: Whether a person is to decide.
         needs_human: Whether a person is still needed; None follows from the reason.
+        message: For the customer; None follows from the reason.
     """
     policy = content.policy
     meta, swarm, costs = figures_of(content, parts)
@@ -93,6 +95,7 @@ def outcome_of(  # noqa: PLR0917 - the parts of an outcome
             alternatives=shown.alternatives,
             in_review=in_review,
             needs_human=needs_human,
+            message=message,
             swarm=swarm,
             meta=meta,
         )

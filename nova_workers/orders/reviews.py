@@ -74,7 +74,7 @@ class OrderReviews:
                 check=check,
             )
             ended = await get_order(connection, tenant_id, trace_id)
-            result = await self._views.result(connection, ended, mode=None, shared=False, internal=False)
+            result = await self._views.result(connection, ended, mode=None, shared=False, internal=False, drafts=True)
         await self._notifier.apply(trace_id, after)
         return result
 

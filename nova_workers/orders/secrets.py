@@ -6,6 +6,7 @@ Also encrypts the keys of open orders again when the fleet's master key is repla
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Final, NamedTuple
 
@@ -21,7 +22,7 @@ from nova_workers.orders.checking.known_secrets import order_secret_place
 from nova_workers.orders.sealing import key_place
 from nova_workers.workspace.vault import Sealed, Vault
 
-__all__ = ["OrderSecrets"]
+__all__ = ["OrderSecrets", "TenantSecrets"]
 
 _log = structlog.get_logger(__name__)
 
@@ -29,6 +30,24 @@ _SECRET_BYTES: Final = 32
 _BATCH: Final = 200
 _NAMED: Final = 20
 """Tenants without a secret that the log names."""
+
+
+class TenantSecrets(NamedTuple):
+    """The secrets of a tenant by value.
+
+    Attributes:
+        usable: Keys of these are accepted; newest first.
+        anchor: The oldest one. The keys under which results are kept are made with it, also once it has expired.
+        unreadable: Why not all could be decrypted, if so.
+    """
+
+    usable: Sequence[str]
+    anchor: str | None
+    unreadable: str | None
+
+    def oldest_first(self) -> list[str]:
+        """Return the anchor, and then the others."""
+        return list(dict.fromkeys([*([] if self.anchor is None else [self.anchor]), *self.usable]))
 
 
 class _Batch(NamedTuple):
@@ -80,15 +99,22 @@ class OrderSecrets:
         async with self._database.connection() as connection:
             await ledger.delete_secret(connection, tenant_id, secret_id)
 
-    async def usable(self, connection: Connection, tenant_id: str) -> list[str]:
-        """Return the values of a tenant's usable secrets, newest first. Those that cannot be opened are left out."""
-        found: list[str] = []
-        for row in await ledger.list_usable_secrets(connection, tenant_id):
+    async def of_tenant(self, connection: Connection, tenant_id: str) -> TenantSecrets:
+        """Return the values of a tenant's secrets. Those that cannot be opened are left out."""
+        usable: list[str] = []
+        anchor: str | None = None
+        unreadable = self._vault.missing
+        for row in await ledger.list_secrets(connection, tenant_id):
             try:
-                found.append(self._open(row))
+                value = self._open(row)
             except Conflict as error:
+                unreadable = error.message
                 _log.warning("work_orders.secret_unreadable", secret_id=row.id, key_id=row.key_id, why=error.message)
-        return found
+                continue
+            anchor = value
+            if row.usable:
+                usable.append(value)
+        return TenantSecrets(usable, anchor, unreadable)
 
     async def report_missing(self) -> None:
         """Log which tenants have no secret, so that their orders are refused; at most 20 of them."""

@@ -22,19 +22,26 @@ class OrderViews:
         self._keys = keys
 
     async def result(
-        self, connection: Connection, row: OrderRow, *, mode: PresentationMode | None, shared: bool, internal: bool
+        self,
+        connection: Connection,
+        row: OrderRow,
+        *,
+        mode: PresentationMode | None,
+        shared: bool,
+        internal: bool,
+        drafts: bool,
     ) -> AiWorkResultV1:
         """Return the result of an order. See `Orders.result_of`."""
         if row.state == "running":
             held = await held_parts(connection, row.id)
             return running_result(row.id, None if not held else _wait(held[0], internal=internal))
-        stored = row.outcome if row.state == "ended" else await self._draft(connection, row)
+        stored = row.outcome if row.state == "ended" else await self._in_review(connection, row, drafts=drafts)
         return _result(row, stored or {}, mode=mode, shared=shared, internal=internal)
 
-    async def _draft(self, connection: Connection, row: OrderRow) -> dict[str, Any]:
+    async def _in_review(self, connection: Connection, row: OrderRow, *, drafts: bool) -> dict[str, Any]:
         order = await open_order(connection, row, self._keys)
         reason = row.stop_reason or "needs_human"
-        proposals = open_draft(order)
+        proposals = open_draft(order) if drafts else []
         check = await order.check_of(connection, proposals)
         return outcome_of(row.id, order.content, order.parts, proposals, reason, check, in_review=True).stored()
 

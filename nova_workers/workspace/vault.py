@@ -51,6 +51,11 @@ class Vault:
             raise Conflict(_NO_KEYS, setting="NOVA_SECRETS__KEYS")
         return self._current_id
 
+    @property
+    def missing(self) -> str | None:
+        """Why it can encrypt nothing: there is no master key. None if there is one."""
+        return _NO_KEYS if self._current_id is None else None
+
     def seal(self, tenant_id: str, name: str, value: str) -> Sealed:
         """Encrypt a value for one name of a tenant.
 

@@ -31,7 +31,10 @@ from api.app import build_app
 from nova_workers.config import Settings
 from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.http.archive import MEDIA_TYPE
+from nova_workers.contracts.orders import OrderProblem
+from nova_workers.contracts.orders.definitions import schemas as order_schemas
 from nova_workers.ledger.database import Database
+from nova_workers.orders.checker import invalid_result
 from tests.integration.api.manual_worker import make_tenant
 from tests.support.servers.asgi import loopback_listener
 
@@ -204,6 +207,8 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "POST /v1/work-orders runs",
             "GET /v1/work-orders runs",
             "GET /v1/work-orders/{trace_id} runs",
+            "GET /v1/work-orders/{trace_id}/wait runs",
+            "POST /v1/work-orders/{trace_id}/cancel runs",
             "GET /v1/work-orders/{trace_id}/internal agents",
             "POST /v1/work-orders/{trace_id}/review workspace",
             "GET /v1/work-orders/{trace_id}/trail runs",
@@ -271,6 +276,25 @@ def test_every_answer_has_a_schema(settings: Settings) -> None:
     assert without == []
     named = re.findall(r'"#/components/schemas/([^"]+)"', json.dumps(document))
     assert set(named) <= set(document["components"]["schemas"])
+
+
+def test_work_orders_and_their_results_have_the_schemas_of_their_contract(settings: Settings) -> None:
+    document = build_app(settings).openapi()
+    schemas, paths = document["components"]["schemas"], document["paths"]
+    submit = paths["/v1/work-orders"]["post"]
+    assert submit["requestBody"]["content"]["application/json"]["schema"]["$ref"].endswith("/AiWorkOrderV1")
+    answers = [submit["responses"][status] for status in ("200", "202", "400", "415", "422")]
+    answers += [paths[f"/v1/work-orders/{{trace_id}}{path}"]["get"]["responses"]["200"] for path in ("", "/wait")]
+    for answer in answers:
+        assert answer["content"]["application/json"]["schema"]["$ref"].endswith("/AiWorkResultV1")
+    defined = order_schemas("#/components/schemas/{model}")
+    assert {name: schemas[name] for name in defined} == defined
+    validator = jsonschema_rs.validator_for(
+        {"$ref": "#/components/schemas/AiWorkResultV1", "components": {"schemas": schemas}}
+    )
+    result = invalid_result("trc_1", [OrderProblem(path="inputs", rule="it is needed")]).to_wire()
+    assert validator.is_valid(result)
+    assert not validator.is_valid({**result, "stopReason": "perhaps"})
 
 
 def test_the_events_of_streams_have_schemas(settings: Settings) -> None:

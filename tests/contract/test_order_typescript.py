@@ -34,3 +34,20 @@ def test_the_example_compiles_and_derives_the_keys_that_the_fleet_derives(tmp_pa
     )
     sent = json.loads(json.dumps(orders), parse_int=lambda text: float(text) if len(text) > 15 else int(text))
     assert json.loads(printed) == [derive_key_hash(AiWorkOrderV1.from_wire(order), SECRET) for order in sent]
+
+
+def test_fields_that_are_undefined_are_no_part_of_the_key(tmp_path: Path) -> None:
+    compile_order_example(tmp_path)
+    order = example_order(EXAMPLES[0])
+    printed = run_module(
+        'import { keyHash } from "./example.js";\n'
+        f"const order = {json.dumps(order)};\n"
+        "order.constraints.maxTokensTotal = undefined;\n"
+        "order.inputs = {...order.inputs, gone: undefined, list: [1, undefined, {inner: undefined}]};\n"
+        f"const key = keyHash(order, {json.dumps(SECRET)});\n"
+        "console.log(JSON.stringify({key, order}));\n",
+        tmp_path,
+    )
+    sent = json.loads(printed)
+    assert sent["order"]["inputs"]["list"] == [1, None, {}]
+    assert sent["key"] == derive_key_hash(AiWorkOrderV1.from_wire(sent["order"]), SECRET)

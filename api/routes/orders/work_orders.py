@@ -1,5 +1,6 @@
 """``/v1/work-orders``: submission, results, reviews and trails of work orders."""
 
+from http import HTTPStatus
 from typing import Annotated, Any
 
 import structlog
@@ -9,10 +10,11 @@ from redis.exceptions import RedisError
 from api.auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
 from api.boundary import CLIENT_GONE, until_gone
 from api.json_body import StrictRoute
-from api.openapi import problems
+from api.openapi import ORDER, ORDER_RESULT, problems
 from api.pagination import Cursor, Limit, Pager
-from api.params import OrderIdPath
+from api.params import OrderIdPath, TimeoutQuery
 from api.routes.orders.admission import Admitted
+from api.routes.orders.preferences import Preferences, read_preferences
 from api.state import ApiState, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.work_orders import (
@@ -37,8 +39,7 @@ _log = structlog.get_logger(__name__)
 
 router = APIRouter(prefix="/v1/work-orders", tags=["work orders"], route_class=StrictRoute)
 
-_ORDER = {"type": "object", "description": "AiWorkOrderV1; `nova orders contract` prints its schema."}
-_RESULT = {"application/json": {"schema": {"type": "object", "title": "AiWorkResultV1"}}}
+_RESULT = {"application/json": {"schema": ORDER_RESULT}}
 _ENDED: dict[int | str, dict[str, Any]] = {200: {"description": "The result.", "content": _RESULT}}
 _STATE: dict[int | str, dict[str, Any]] = {
     **_ENDED,
@@ -54,7 +55,11 @@ _GRACE_S = 0.5
 """After an order's own time: its end is then on its way."""
 
 PreferHeader = Annotated[
-    str | None, Header(alias="Prefer", description="`respond-async` responds before the order ended.")
+    list[str] | None,
+    Header(
+        alias="Prefer",
+        description="`respond-async` responds before the order ended; `wait=10` waits 10 seconds at most (RFC 7240).",
+    ),
 ]
 PolicyQuery = Annotated[str | None, Query(max_length=200, description="Only under this policy.")]
 
@@ -63,13 +68,13 @@ PolicyQuery = Annotated[str | None, Query(max_length=200, description="Only unde
     "",
     response_class=Response,
     responses={**problems(409), **_STATE, **_REFUSED},
-    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": _ORDER}}}},
+    openapi_extra={"requestBody": {"required": True, "content": {"application/json": {"schema": ORDER}}}},
 )
 async def submit_work_order(
     request: Request, admitted: Admitted, caller: SubmittingCaller, state: State, prefer: PreferHeader = None
 ) -> Response:
-    """Submit an order, and get its result: within its `timeoutMs`, or at once with `Prefer: respond-async`."""
-    orders = state.services.orders
+    """Submit an order, and get its result: within its `timeoutMs`, or as `Prefer` says; `Location` names it."""
+    orders, preferences = state.services.orders, read_preferences(prefer or ())
     accepted = await orders.accept(
         admitted.order,
         admitted.policy,
@@ -78,9 +83,10 @@ async def submit_work_order(
         key_hashes=admitted.key_hashes,
     )
     try:
-        if accepted.settled is None and "respond-async" not in (prefer or "").lower():
+        patience_s = _patience_s(state, admitted, preferences)
+        if accepted.settled is None and patience_s > 0:
             ending = await state.order_follower.wait(
-                accepted.trace_id, lambda: until_gone(request.receive), timeout_s=_patience_s(state, admitted)
+                accepted.trace_id, lambda: until_gone(request.receive), timeout_s=patience_s
             )
             if ending == "gone":
                 return Response(status_code=CLIENT_GONE)
@@ -89,6 +95,7 @@ async def submit_work_order(
             accepted.trace_id,
             mode=presentation_of(admitted.order, admitted.policy),
             shared=accepted.shared,
+            drafts=caller.may("workspace"),
             known=accepted.settled,
         )
     except (Unavailable, RedisError) as error:
@@ -97,7 +104,12 @@ async def submit_work_order(
         # It is accepted, whatever happens later.
         _log.warning("http_request.answered_as_accepted", trace_id=accepted.trace_id, error=str(error))
         result = running_result(accepted.trace_id)
-    return _answer(result)
+    answer = _answer(result)
+    if answer.status_code == HTTPStatus.ACCEPTED:
+        answer.headers["Location"] = f"/v1/work-orders/{accepted.trace_id}"
+    if preferences.applied and accepted.settled is None:
+        answer.headers["Preference-Applied"] = preferences.applied
+    return answer
 
 
 @router.get("", responses=problems(400, 422))
@@ -123,7 +135,33 @@ async def list_work_orders(
 @router.get("/{trace_id}", response_class=Response, responses={**_STATE, **problems(404, 422)})
 async def get_work_order(trace_id: OrderIdPath, caller: RunsCaller, state: State) -> Response:
     """Get the result of an order, or its present state."""
-    return _answer(await state.services.orders.result_of(caller.tenant_id, trace_id))
+    return _answer(await state.services.orders.result_of(caller.tenant_id, trace_id, drafts=caller.may("workspace")))
+
+
+@router.get("/{trace_id}/wait", response_class=Response, responses={**_STATE, **problems(404, 422)})
+async def wait_for_work_order(
+    trace_id: OrderIdPath, request: Request, caller: RunsCaller, state: State, timeout_s: TimeoutQuery = None
+) -> Response:
+    """Get the result of an order once it has ended or needs a person; 202 with its state if that takes too long."""
+    orders, longest_s = state.services.orders, state.services.settings.api.wait_timeout_s
+    drafts = caller.may("workspace")
+    result = await orders.result_of(caller.tenant_id, trace_id, drafts=drafts)
+    if result.stop_reason == "in_progress":
+        ending = await state.order_follower.wait(
+            trace_id,
+            lambda: until_gone(request.receive),
+            timeout_s=longest_s if timeout_s is None else min(timeout_s, longest_s),
+        )
+        if ending == "gone":
+            return Response(status_code=CLIENT_GONE)
+        result = await orders.result_of(caller.tenant_id, trace_id, drafts=drafts)
+    return _answer(result)
+
+
+@router.post("/{trace_id}/cancel", response_class=Response, responses={**_ENDED, **problems(404, 409, 422)})
+async def cancel_work_order(trace_id: OrderIdPath, caller: RunsCaller, state: State) -> Response:
+    """Cancel an order that runs or is in review, and get its result. Equal orders that wait for it get it, too."""
+    return _answer(await state.services.order_canceller.cancel(caller.tenant_id, trace_id, by=caller.key_id))
 
 
 @router.get(
@@ -134,7 +172,9 @@ async def get_work_order(trace_id: OrderIdPath, caller: RunsCaller, state: State
 )
 async def get_work_order_internally(trace_id: OrderIdPath, caller: AgentsCaller, state: State) -> Response:
     """Get the result with the cost by model and provider, and with what the policy hides."""
-    return _answer(await state.services.orders.result_of(caller.tenant_id, trace_id, internal=True))
+    return _answer(
+        await state.services.orders.result_of(caller.tenant_id, trace_id, internal=True, drafts=caller.may("workspace"))
+    )
 
 
 @router.post("/{trace_id}/review", response_class=Response, responses={**_ENDED, **problems(404, 409, body=True)})
@@ -170,11 +210,15 @@ async def _trail(state: ApiState, tenant_id: str, trace_id: str, *, internal: bo
     return WorkOrderTrailView(trace_id=trace_id, items=[WorkOrderTrailEntry(**entry) for entry in entries])
 
 
-def _patience_s(state: ApiState, admitted: AdmittedOrder) -> float:
-    """Return how long a request waits: the time of the order, bounded by the setting."""
+def _patience_s(state: ApiState, admitted: AdmittedOrder, preferences: Preferences) -> float:
+    """Return how long a request waits: the time of the order, bounded by the setting and by what the client prefers."""
+    preferred_s = preferences.wait_s
+    if preferred_s is None and preferences.respond_async:
+        return 0.0
     caps = admitted.policy.caps
     timeout_ms = min(admitted.order.constraints.timeout_ms or caps.timeout_ms, caps.timeout_ms)
-    return min(timeout_ms / 1000 + _GRACE_S, state.services.settings.api.wait_timeout_s)
+    longest_s = min(timeout_ms / 1000 + _GRACE_S, state.services.settings.api.wait_timeout_s)
+    return longest_s if preferred_s is None else min(preferred_s, longest_s)
 
 
 def _answer(result: AiWorkResultV1) -> Response:

@@ -49,6 +49,18 @@ async def show(session: Session, trace: TraceArgument, internal: InternalOption 
     _print(session, await session.client.work_orders.get(trace, internal=internal))
 
 
+@remote(app, "wait")
+async def wait(session: Session, trace: TraceArgument) -> None:
+    """Wait until an order has ended or needs a person, and print its result."""
+    _print(session, await session.client.work_orders.wait(trace))
+
+
+@remote(app, "cancel")
+async def cancel(session: Session, trace: TraceArgument) -> None:
+    """Cancel an order that runs or is in review. Equal orders that wait for it are canceled, too."""
+    _print(session, await session.client.work_orders.cancel(trace))
+
+
 @remote(app, "list")
 async def list_orders(
     session: Session,

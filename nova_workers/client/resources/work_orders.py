@@ -68,6 +68,14 @@ class WorkOrders:
         path = f"{_ORDERS}/{trace_id}/internal" if internal else f"{_ORDERS}/{trace_id}"
         return await self._transport.fetch(AiWorkResultV1, "GET", path)
 
+    async def wait(self, trace_id: str, *, timeout_s: float = 660.0) -> AiWorkResultV1:
+        """Return the result of an order once it has ended or needs a person; its state at the server's wait limit."""
+        return await self._transport.fetch(AiWorkResultV1, "GET", f"{_ORDERS}/{trace_id}/wait", timeout_s=timeout_s)
+
+    async def cancel(self, trace_id: str) -> AiWorkResultV1:
+        """Cancel an order that runs or is in review, and return its result."""
+        return await self._transport.fetch(AiWorkResultV1, "POST", f"{_ORDERS}/{trace_id}/cancel")
+
     async def list(
         self,
         *,

@@ -12,6 +12,7 @@ from nova_workers.contracts.orders.artifacts import (
 from nova_workers.contracts.orders.keys import (
     build_order,
     canonical_form,
+    canonical_json,
     derive_key_hash,
     is_key_hash_of,
     key_hash_of,
@@ -92,6 +93,7 @@ __all__ = [
     "artifact_of",
     "build_order",
     "canonical_form",
+    "canonical_json",
     "customer_stop",
     "derive_key_hash",
     "is_key_hash_of",

@@ -17,16 +17,27 @@ from nova_workers.contracts.orders.order import (
 )
 from nova_workers.errors import InvalidInput
 
-__all__ = ["KEY_PREFIX", "build_order", "canonical_form", "derive_key_hash", "is_key_hash_of", "key_hash_of"]
+__all__ = [
+    "KEY_PREFIX",
+    "build_order",
+    "canonical_form",
+    "canonical_json",
+    "derive_key_hash",
+    "is_key_hash_of",
+    "key_hash_of",
+]
 
 KEY_PREFIX: Final = "hmac-sha256:"
+_MOST_EXACT: Final = 2**53
+"""From here on, not each integer is a double."""
 
 
 def canonical_form(order: AiWorkOrderV1) -> bytes:
     """Return the canonical JSON of the fields that make two orders equal. Extensions are not part of it.
 
     Raises:
-        InvalidInput: A number has no canonical form: an integer beyond 2^53. ``fields['field']`` names the place.
+        InvalidInput: A number has no canonical form: an integer that no double has. ``fields['field']`` names the
+            place.
     """
     return _canonical(order.tenant, order.scope, order.policy_id, order.inputs, order.constraints)
 
@@ -107,12 +118,44 @@ def _canonical(
         "constraints": constraints.to_wire(),
     }
     try:
-        return rfc8785.dumps(material)
+        return canonical_json(material)
     except (ValueError, RecursionError):
         raise InvalidInput(
-            "inputs: they have no canonical JSON: an integer is beyond 2^53, or a string holds half a character.",
+            "inputs: they have no canonical JSON: an integer beyond 2^53 is none that a double has, so that programs "
+            "round it (send it as a string); or a string holds half a character.",
             field="inputs",
         ) from None
+
+
+def canonical_json(value: Any) -> bytes:
+    """Return the canonical JSON of a value.
+
+    Raises:
+        ValueError: It has none.
+        RecursionError: It nests too deep.
+    """
+    return rfc8785.dumps(_as_numbers(value))
+
+
+def _as_numbers(value: Any) -> Any:
+    """Return a value with integers beyond 2^53 - 1 as the doubles that they are to RFC 8785.
+
+    Raises:
+        ValueError: No double has an integer, neither exactly nor as RFC 8785 writes it.
+    """
+    if isinstance(value, dict):
+        return {key: _as_numbers(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [_as_numbers(inner) for inner in value]
+    if isinstance(value, int) and abs(value) >= _MOST_EXACT:
+        try:
+            number = float(value)
+        except OverflowError:
+            raise ValueError("beyond all doubles") from None
+        if number != value and rfc8785.dumps(number) != str(value).encode():
+            raise ValueError("no double")
+        return number
+    return value
 
 
 def key_hash_of(canonical: bytes, secret: str) -> str:

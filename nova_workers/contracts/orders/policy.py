@@ -48,6 +48,8 @@ class ModelChoice(WireValue):
     """An alias or a full id."""
     provider: Identifier
     """What hints and cost breakdowns call its provider."""
+    capabilities: Annotated[list[Identifier], Field(max_length=50)] | None = None
+    """What it can do, in the policy's own words; `requiredCapabilities` are compared with them."""
 
 
 class PromptTemplate(WireValue):
@@ -153,6 +155,7 @@ class PolicyDocument(WireValue):
     tier: Annotated[str, Field(max_length=64)] | None = None
     """For people. Nothing depends on it."""
     required_capabilities: Annotated[list[Identifier], Field(max_length=50)] = Field(default_factory=list[str])
+    """Models without one of these are not called."""
     preferred_provider: Identifier | None = None
     """Models of this provider are called first."""
     inputs_schema: _Schema | None = None
@@ -193,6 +196,16 @@ class PolicyDocument(WireValue):
     def roles_of(self, kind: RoleKind) -> list[PolicyRole]:
         """Return the roles of a kind, in their order."""
         return [role for role in self.roles if role.kind == kind]
+
+    def eligible(self, role: PolicyRole) -> list[ModelChoice]:
+        """Return the models of a role that have every required capability, in their order."""
+        needed = set(self.required_capabilities)
+        return [model for model in role.models if needed.issubset(model.capabilities or ())]
+
+    def reads(self, field: str) -> bool:
+        """Whether a prompt of it contains a prompt field."""
+        texts = (text for role in self.roles for text in (role.prompt.system, role.prompt.user))
+        return any(field in _PLACEHOLDER.findall(text) for text in texts)
 
     @property
     def general(self) -> PolicyRole | None:

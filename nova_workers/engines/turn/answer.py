@@ -9,7 +9,7 @@ import orjson
 
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.errors import EngineFailure
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.json_schemas import InvalidSchema, JsonSchema, json_in
 
 __all__ = ["AnswerCheck", "answer_request"]
 
@@ -75,10 +75,14 @@ class AnswerCheck:
 
     async def _problem(self, answer: str) -> str | None:
         try:
-            value = orjson.loads(answer)
+            values = json_in(answer)
         except orjson.JSONDecodeError as error:
             return f"it is no JSON ({error})"
-        for problem in await self._schema.problems(value):
-            return f"at {problem.place}: {problem.message}"[:_MAX_PROBLEM_CHARS]
-        self.value = value
-        return None
+        found: list[str] = []
+        for value in values:
+            problem = next(iter(await self._schema.problems(value)), None)
+            if problem is None:
+                self.value = value
+                return None
+            found.append(f"at {problem.place}: {problem.message}"[:_MAX_PROBLEM_CHARS])
+        return found[0]

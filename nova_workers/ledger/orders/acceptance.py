@@ -21,7 +21,8 @@ ORDER_AGENT = "work-orders"
 """The reserved agent of each tenant on whose threads the parts of orders run."""
 
 # One statement takes the key and inserts the order, so no order exists twice for a key. A concurrent transaction with
-# the same key waits here, and returns no row once this one has committed. An expired key is taken over.
+# the same key waits here, and returns no row once this one has committed. A key is taken over if it has expired, or if
+# its result is older than this order accepts.
 _INSERT = """
 WITH taken AS (
     INSERT INTO work_order_keys AS k (tenant_id, key_hash, policy_version, schema_version, order_id, expires_at)
@@ -29,6 +30,8 @@ WITH taken AS (
     ON CONFLICT (tenant_id, key_hash, policy_version, schema_version) DO UPDATE
        SET order_id = EXCLUDED.order_id, expires_at = EXCLUDED.expires_at
      WHERE k.expires_at <= now()
+        OR EXISTS (SELECT FROM work_orders o
+                    WHERE o.id = k.order_id AND o.ended_at <= now() - :ttl_hours::float8 * interval '1 hour')
     RETURNING order_id
 )
 INSERT INTO work_orders (id, tenant_id, scope, policy_id, policy_version, schema_version, trace, presentation_mode,

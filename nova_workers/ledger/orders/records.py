@@ -21,6 +21,7 @@ __all__ = [
     "find_order",
     "get_order",
     "held_parts",
+    "keep_longer",
     "list_orders",
     "list_parts",
     "lock_order",
@@ -42,13 +43,14 @@ CASE o.state WHEN 'running' THEN o.deadline_at WHEN 'review' THEN o.review_due_a
 
 _GET = f"SELECT {_ORDER} FROM work_orders o WHERE o.tenant_id = :tenant_id AND o.id = :order_id"
 
-# The order whose result equal orders share, while it is open and as long as its result is kept. Their keys may be those
-# of several secrets.
+# The order whose result equal orders share, while it is open and as long as its result is kept, if it is not older than
+# the order that asks accepts. Their keys may be those of several secrets.
 _FIND = f"""
 SELECT {_ORDER}
   FROM work_order_keys k JOIN work_orders o ON o.id = k.order_id
  WHERE k.tenant_id = :tenant_id AND k.key_hash = ANY(:key_hashes::text[]) AND k.policy_version = :policy_version
    AND k.schema_version = :schema_version AND k.expires_at > now()
+   AND (o.ended_at IS NULL OR o.ended_at > now() - :ttl_hours::float8 * interval '1 hour')
  ORDER BY o.id
  LIMIT 1
 """
@@ -72,6 +74,19 @@ p.created_at, p.ended_at
 """Of a `PartRow`, from ``work_order_parts p``."""
 
 _PARTS = f"SELECT {PART_COLUMNS} FROM work_order_parts p WHERE p.order_id = :order_id ORDER BY p.id"
+
+# An equal order wants the result for longer than the one that made it.
+_KEEP_LONGER = """
+WITH longer AS (
+    UPDATE work_orders SET ttl_hours = :ttl_hours
+     WHERE id = :order_id AND ttl_hours < :ttl_hours
+    RETURNING id, ended_at
+)
+UPDATE work_order_keys k
+   SET expires_at = GREATEST(k.expires_at, longer.ended_at + :ttl_hours::float8 * interval '1 hour')
+  FROM longer
+ WHERE k.order_id = longer.id AND k.expires_at > now()
+"""
 
 _NOT_RUNNING = "SELECT id FROM work_orders WHERE id = ANY(:order_ids::text[]) AND state <> 'running'"
 
@@ -179,17 +194,38 @@ async def get_order(connection: Connection, tenant_id: str, order_id: str) -> Or
 
 
 async def find_order(
-    connection: Connection, tenant_id: str, key_hashes: Sequence[str], *, policy_version: str, schema_version: str
+    connection: Connection,
+    tenant_id: str,
+    key_hashes: Sequence[str],
+    *,
+    policy_version: str,
+    schema_version: str,
+    ttl_hours: float,
 ) -> OrderRow | None:
-    """Return the order that an equal order shares, if there is a live one."""
+    """Return the order that an equal order shares, if there is a live one.
+
+    Args:
+        connection: The connection.
+        tenant_id: The tenant.
+        key_hashes: The keys of the equal order.
+        policy_version: As keys have it.
+        schema_version: Of the artifacts.
+        ttl_hours: How old a result the equal order accepts.
+    """
     row = await connection.fetchrow(
         _FIND,
         tenant_id=tenant_id,
         key_hashes=list(key_hashes),
         policy_version=policy_version,
         schema_version=schema_version,
+        ttl_hours=ttl_hours,
     )
     return None if row is None else order_row(row)
+
+
+async def keep_longer(connection: Connection, order_id: str, ttl_hours: float) -> None:
+    """Keep the result of an order, present or future, for equal orders for at least so long after its end."""
+    await connection.execute(_KEEP_LONGER, order_id=order_id, ttl_hours=ttl_hours)
 
 
 async def lock_order(connection: Connection, order_id: str) -> OrderRow | None:

@@ -14,6 +14,7 @@ __all__ = [
     "add_secret",
     "count_under_other_keys",
     "delete_secret",
+    "list_secrets",
     "list_usable_secrets",
     "lock_data_keys_under_other_keys",
     "lock_secrets_under_other_keys",
@@ -22,15 +23,20 @@ __all__ = [
     "tenants_without_secret",
 ]
 
-_COLUMNS = "id, tenant_id, ciphertext, key_id, created_at, expires_at"
+_COLUMNS = (
+    "id, tenant_id, ciphertext, key_id, created_at, expires_at, (expires_at IS NULL OR expires_at > now()) AS usable"
+)
 
-# One statement: there is no moment without a secret, and none in which a replaced one is valid for ever.
+# One statement: there is no moment without a secret, and none in which a replaced one is valid for ever. The oldest one
+# stays when it has expired: results are kept under keys of it.
 _ADD = f"""
 WITH replaced AS (
     UPDATE work_order_secrets SET expires_at = now() + :grace
      WHERE tenant_id = :tenant_id AND (expires_at IS NULL OR expires_at > now() + :grace)
 ), expired AS (
-    DELETE FROM work_order_secrets WHERE tenant_id = :tenant_id AND expires_at <= now()
+    DELETE FROM work_order_secrets
+     WHERE tenant_id = :tenant_id AND expires_at <= now()
+       AND id > (SELECT min(id) FROM work_order_secrets WHERE tenant_id = :tenant_id)
 )
 INSERT INTO work_order_secrets (id, tenant_id, ciphertext, key_id)
 VALUES (:id, :tenant_id, :ciphertext, :key_id)
@@ -40,6 +46,14 @@ RETURNING {_COLUMNS}
 _USABLE = f"""
 SELECT {_COLUMNS} FROM work_order_secrets
  WHERE tenant_id = :tenant_id AND (expires_at IS NULL OR expires_at > now())
+ ORDER BY id DESC
+"""
+
+_ALL = f"""
+SELECT {_COLUMNS} FROM work_order_secrets
+ WHERE tenant_id = :tenant_id
+   AND (expires_at IS NULL OR expires_at > now()
+        OR id = (SELECT min(id) FROM work_order_secrets WHERE tenant_id = :tenant_id))
  ORDER BY id DESC
 """
 
@@ -98,6 +112,8 @@ class OrderSecretRow:
     key_id: str
     created_at: datetime
     expires_at: datetime | None
+    usable: bool = True
+    """Whether it had not expired when the row was read."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +140,11 @@ async def add_secret(
 async def list_usable_secrets(connection: Connection, tenant_id: str) -> list[OrderSecretRow]:
     """Return a tenant's secrets that have not expired, newest first."""
     return [OrderSecretRow(**row) for row in await connection.fetch(_USABLE, tenant_id=tenant_id)]
+
+
+async def list_secrets(connection: Connection, tenant_id: str) -> list[OrderSecretRow]:
+    """Return a tenant's secrets that have not expired, and the oldest one in any case; newest first."""
+    return [OrderSecretRow(**row) for row in await connection.fetch(_ALL, tenant_id=tenant_id)]
 
 
 async def delete_secret(connection: Connection, tenant_id: str, secret_id: str) -> None:

@@ -9,12 +9,12 @@ __all__ = ["models_of", "presentation_of"]
 
 
 def models_of(order: AiWorkOrderV1, policy: PolicyDocument, role: PolicyRole) -> list[ModelChoice]:
-    """Return the models of a role in the order in which they are tried. Empty if hints permit none of them.
+    """Return the models of a role in the order in which they are tried.
 
-    The policy's preferred provider comes first; then the role's own order applies. Hints of the order come before both
-    if the policy allows that.
+    Empty if none has the capabilities that the policy requires, or hints permit none. The policy's preferred provider
+    comes first; then the role's own order applies. Hints of the order come before both if the policy allows that.
     """
-    models = _first(role.models, [policy.preferred_provider] if policy.preferred_provider else [])
+    models = _first(policy.eligible(role), [policy.preferred_provider] if policy.preferred_provider else [])
     hints = _hints(order) if policy.hints_override else ProviderHints()
     preferred = hints.preferred or []
     if preferred and hints.allow_fallback is False:

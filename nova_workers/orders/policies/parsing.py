@@ -24,7 +24,13 @@ def parse_policy(document: object) -> PolicyDocument:
     except ValidationError as error:
         items = error.errors(include_url=False, include_input=False)
         raise _refusal([(place_of(item), problem_of(item, PolicyDocument)) for item in items]) from None
-    if problems := [problem for place, schema in _schemas(policy) for problem in _schema_problems(place, schema)]:
+    problems = [problem for place, schema in _schemas(policy) for problem in _schema_problems(place, schema)]
+    problems += [
+        (f"roles.{at}.models", f"none has all of requiredCapabilities ({', '.join(policy.required_capabilities)})")
+        for at, role in enumerate(policy.roles)
+        if not policy.eligible(role)
+    ]
+    if problems:
         raise _refusal(problems)
     return policy
 

@@ -6,7 +6,7 @@ import pytest
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import EngineError
-from nova_workers.contracts.orders import EngineConstraints, OrderExtensions
+from nova_workers.contracts.orders import EngineConstraints, OrderExtensions, PolicyDocument, ProviderHints
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.acceptance import ORDER_AGENT
@@ -132,6 +132,62 @@ async def test_an_answer_of_the_wrong_form_is_sent_back_once(desk: OrderDesk, an
     assert result.extensions.message == "We need to review this manually"
     assert (await desk.row(accepted.trace_id)).stop_reason == reason
     assert len(desk.engine.calls) == 2
+
+
+@pytest.mark.parametrize(
+    "form",
+    [
+        "```json\n{}\n```",
+        "Here is the proposal:\n\n{}",
+        "Sure {{really}}!\n```\n{}\n```\nI hope that you like it {{:-)}}.",
+        'First {{"targetKey": "a"}}, and better: {} Enjoy.',
+    ],
+)
+async def test_json_in_a_fence_or_beside_sentences_is_an_answer(desk: OrderDesk, form: str) -> None:
+    desk.engine.answers = {"craft": form.format(proposal("In words"))}
+    result = await desk.run(policy())
+    assert result.stop_reason == "ok"
+    assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["In words"]
+    assert len(desk.engine.calls) == 1
+
+
+async def test_an_equal_order_gets_no_result_that_is_older_than_it_accepts(desk: OrderDesk) -> None:
+    first = await desk.run(policy(), desk.order(ttl_hours=24))
+    await desk.database.execute("UPDATE work_orders SET ended_at = now() - interval '2 hours'")
+    assert (await desk.accept(desk.order(ttl_hours=3), policy())).trace_id == first.trace_id
+    again = await desk.accept(desk.order(ttl_hours=1), policy())
+    assert (again.shared, again.trace_id == first.trace_id) == (False, False)
+    await desk.settle()
+    assert len(desk.engine.calls) == 2
+
+
+async def test_a_result_is_kept_for_as_long_as_any_of_the_equal_orders_asks(desk: OrderDesk) -> None:
+    await desk.run(policy(), desk.order(ttl_hours=1))
+    assert (await desk.accept(desk.order(ttl_hours=48), policy())).shared
+    await desk.accept(desk.order({"another": "order"}, ttl_hours=1), policy())
+    await desk.accept(desk.order({"another": "order"}, ttl_hours=72), policy())
+    await desk.settle()
+    hours = await desk.database.fetch(
+        "SELECT round(extract(epoch FROM expires_at - now()) / 3600)::int AS kept FROM work_order_keys "
+        "ORDER BY order_id"
+    )
+    assert [row["kept"] for row in hours] == [48, 72]
+
+
+async def test_orders_are_not_equal_if_an_extension_differs_that_their_policy_reads(desk: OrderDesk) -> None:
+    prompt = {"system": "{{schema}}", "user": "{{inputs}} {{intent}}"}
+    document = policy(hintsOverride=True).to_wire()
+    document["roles"][0]["prompt"] = prompt
+    reading = PolicyDocument.from_wire(document)
+    for read, shared in ((reading, False), (policy(), True)):
+        first = await desk.accept(desk.order(extensions=OrderExtensions(intent_type="one")), read)
+        assert (await desk.accept(desk.order(extensions=OrderExtensions(intent_type="one")), read)).shared
+        other = await desk.accept(desk.order(extensions=OrderExtensions(intent_type="two")), read)
+        hints = ProviderHints(preferred=["maker-of-craft"])
+        hinted = await desk.accept(
+            desk.order(extensions=OrderExtensions(intent_type="one", provider_hints=hints)), read
+        )
+        assert [other.trace_id == first.trace_id, hinted.trace_id == first.trace_id] == [shared, shared]
 
 
 async def test_another_model_of_the_role_answers_if_a_provider_fails(desk: OrderDesk) -> None:

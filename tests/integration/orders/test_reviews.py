@@ -9,10 +9,11 @@ import orjson
 import pytest
 
 from nova_workers.contracts.engine import EngineError
-from nova_workers.contracts.orders import AiWorkResultV1
+from nova_workers.contracts.orders import AiWorkResultV1, EngineConstraints
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.errors import Conflict, InvalidInput, NotFound
 from nova_workers.ledger.orders.records import lock_order
-from tests.support.harness.orders import OrderDesk, policy, proposal
+from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 
 UNSURE: Any = {"escalation": {"belowConfidence": 0.5, "stopReasons": ["provider_failed"]}}
 
@@ -24,12 +25,37 @@ async def _in_review(desk: OrderDesk) -> str:
 
 async def test_a_proposal_that_the_policy_is_unsure_of_waits_for_a_person(desk: OrderDesk) -> None:
     trace_id = await _in_review(desk)
-    result = await desk.result(trace_id)
+    result = await desk.result(trace_id, drafts=True)
     assert (result.status, result.stop_reason, result.needs_human) == ("in_progress", "needs_human", True)
+    assert (await desk.result(trace_id)) == result.model_copy(update={"artifacts": []})
     assert [each.to_wire()["payload"]["value"] for each in result.artifacts] == ["Unsure"]
     row = await desk.database.fetchrow("SELECT kind, target, payload FROM deliveries")
     assert row is not None
     assert (row["kind"], row["target"], row["payload"]["trace_id"]) == ("work_order_review", "user", trace_id)
+
+
+@pytest.mark.parametrize("cap", ["rounds", "cost"])
+async def test_an_unsure_proposal_waits_for_a_person_also_if_a_cap_ends_the_order(desk: OrderDesk, cap: str) -> None:
+    desk.engine.answers = {"craft": proposal("Unsure", 0.3), "critic": critique(approve=False)}
+    if cap == "cost":
+        desk.engine.usage = TokenUsage(input_tokens=10, output_tokens=10, cost_usd=0.6)
+    limits = EngineConstraints(max_rounds=1 if cap == "rounds" else 3, cost_cap_usd=1.0)
+    result = await desk.run(policy({"craft": "craft", "critic": "review"}, **UNSURE), desk.order(constraints=limits))
+    assert (result.status, result.stop_reason, result.needs_human) == ("in_progress", "needs_human", True)
+    row = await desk.row(result.trace_id)
+    assert (row.state, row.stop_reason) == ("review", "round_cap_exceeded" if cap == "rounds" else "cost_cap_exceeded")
+    ended = await desk.reviews.decide(desk.tenant_id, result.trace_id, "approve", payload=None, by="key_1")
+    assert (ended.status, len(ended.artifacts)) == ("succeeded", 1)
+
+
+async def test_how_sure_a_policy_is_depends_on_the_proposal_that_is_shown(desk: OrderDesk) -> None:
+    desk.engine.answers = {"a": proposal("run_01JZ0000000000000000000000", 0.9), "b": proposal("Unsure", 0.3)}
+    result = await desk.run(policy({"a": "craft", "b": "craft"}, **UNSURE))
+    assert result.needs_human
+    left_out = await desk.database.fetchval(
+        "SELECT data->'leftOut' FROM work_order_trail WHERE audience = 'internal' AND event = 'review_requested'"
+    )
+    assert left_out == [{"path": "artifacts.0", "rule": "it contains an id of an internal record"}]
 
 
 async def test_an_approval_ends_the_order_with_the_proposal(desk: OrderDesk) -> None:

@@ -87,7 +87,23 @@ def test_the_key_does_not_depend_on_how_json_was_written() -> None:
     assert derive_key_hash(one, SECRET) == derive_key_hash(other, SECRET)
 
 
-@pytest.mark.parametrize("value", [2**53, -(2**60), "\ud800"])
+@pytest.mark.parametrize(
+    ("value", "canonical"),
+    [
+        (2**53 - 1, "9007199254740991"),
+        (2**53, "9007199254740992"),
+        (-(2**53), "-9007199254740992"),
+        (2**60, "1152921504606847000"),
+        (1152921504606847000, "1152921504606847000"),
+        (-(10**20), "-100000000000000000000"),
+        (10**21, "1e+21"),
+    ],
+)
+def test_integers_beyond_2_53_are_the_doubles_that_they_are_to_javascript(value: int, canonical: str) -> None:
+    assert f'"inputs":{{"n":[{canonical}]}}'.encode() in canonical_form(_order(inputs={"n": [value]}))
+
+
+@pytest.mark.parametrize("value", [2**53 + 1, -(2**60) - 1, 10**400, "\ud800"])
 def test_inputs_without_a_canonical_form_are_refused_without_their_content(value: object) -> None:
     with pytest.raises(InvalidInput) as refused:
         build_order(

@@ -47,6 +47,16 @@ def test_an_example_fits_its_policy(policy_id: str) -> None:
     assert presentation_of(example, found) == (asked or found.presentation.default)
 
 
+def test_models_without_a_required_capability_are_not_called() -> None:
+    (role,) = policy().roles
+    able = [{**model.to_wire(), "capabilities": ["vision", "fast"]} for model in role.models[1:]]
+    found = policy(
+        requiredCapabilities=["vision"], roles=[{**role.to_wire(), "models": [role.models[0].to_wire(), *able]}]
+    )
+    assert [each.model for each in models_of(order(), found, found.roles[0])] == [role.models[1].model]
+    assert models_of(order(), policy(requiredCapabilities=["sound"]), role) == []
+
+
 def test_no_code_depends_on_the_tier_or_the_id_of_a_policy() -> None:
     roots = [Path(str(package.__file__)).parent for package in (nova_workers, api)]
     sources = {path.relative_to(root.parent): path.read_text("utf-8") for root in roots for path in root.rglob("*.py")}

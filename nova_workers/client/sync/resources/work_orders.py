@@ -69,6 +69,14 @@ class WorkOrders:
         path = f"{_ORDERS}/{trace_id}/internal" if internal else f"{_ORDERS}/{trace_id}"
         return self._transport.fetch(AiWorkResultV1, "GET", path)
 
+    def wait(self, trace_id: str, *, timeout_s: float = 660.0) -> AiWorkResultV1:
+        """Return the result of an order once it has ended or needs a person; its state at the server's wait limit."""
+        return self._transport.fetch(AiWorkResultV1, "GET", f"{_ORDERS}/{trace_id}/wait", timeout_s=timeout_s)
+
+    def cancel(self, trace_id: str) -> AiWorkResultV1:
+        """Cancel an order that runs or is in review, and return its result."""
+        return self._transport.fetch(AiWorkResultV1, "POST", f"{_ORDERS}/{trace_id}/cancel")
+
     def list(
         self,
         *,

@@ -26,8 +26,9 @@ from nova_workers.contracts.orders.definitions import json_schema
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.orders.door import AdmittedOrder, RefusedOrder
-from tests.integration.api.conftest import Api
+from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.orders.conftest import keyed, valid_order
+from tests.integration.api.workspace.test_secrets import key
 from tests.requirements import proves
 from tests.support.data.fuzzed_orders import MARK, damaged_orders
 from tests.support.data.order_policies import POLICY
@@ -71,6 +72,37 @@ async def test_without_a_secret_an_order_is_refused_with_the_reason(api: Api) ->
     assert "nova orders secrets create" in problems["idempotency.keyHash"]
 
 
+async def test_without_a_master_key_the_reason_is_that_and_not_a_missing_secret(
+    api: Api, serve: Serve, settings: Settings, order_secret: str
+) -> None:
+    bare = await serve(Settings.model_validate({**settings.model_dump(), "secrets": {"keys": []}}))
+    other = await serve(Settings.model_validate({**settings.model_dump(), "secrets": {"keys": [key("other")]}}))
+    order = valid_order(api.tenant.id, order_secret)
+    for each, reason in ((bare, "it has no master key"), (other, "encrypted with the master key 'first'")):
+        rule = (await _problems(each, order))["idempotency.keyHash"]
+        assert reason in rule
+        assert "NOVA_SECRETS__KEYS" in rule
+        assert "secrets create" not in rule
+
+
+async def test_an_order_is_refused_if_no_model_of_a_role_has_what_its_policy_requires(
+    api: Api, order_secret: str
+) -> None:
+    document: dict[str, Any] = {**POLICY, "requiredCapabilities": ["vision"]}
+    stored = await api.http.put("/v1/work-order-policies/plain", json={"document": document})
+    assert stored.status_code == 422
+    assert "roles.0.models: none has all of requiredCapabilities (vision)" in stored.text
+    # As a release stored it that did not compare them.
+    await api.state.services.database.execute(
+        "INSERT INTO work_order_policies (tenant_id, policy_id, number, version, document) "
+        "VALUES (:tenant_id, 'plain', 1, '1', :document)",
+        tenant_id=api.tenant.id,
+        document=document,
+    )
+    order = valid_order(api.tenant.id, order_secret, policyId="plain")
+    assert "has all capabilities" in (await _problems(api, order))["policyId"]
+
+
 async def test_inputs_that_break_the_schema_of_the_policy_are_named_without_their_content(
     api: Api, order_secret: str
 ) -> None:
@@ -94,7 +126,7 @@ async def test_an_unknown_field_is_named_and_a_text_as_its_name_is_not(api: Api)
 
 
 async def test_a_number_without_a_canonical_form_is_named(api: Api, order_secret: str) -> None:
-    order = valid_order(api.tenant.id, order_secret) | {"inputs": {"big": 2**60}}
+    order = valid_order(api.tenant.id, order_secret) | {"inputs": {"big": 2**60 + 1}}
     assert set(await _problems(api, order)) == {"inputs"}
 
 
