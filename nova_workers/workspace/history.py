@@ -12,7 +12,7 @@ import structlog
 
 from nova_workers.contracts.http.history import SaidMessage, SearchHit, SearchResult
 from nova_workers.contracts.ports import Embedder
-from nova_workers.errors import InvalidInput, NotFound, NovaError, missing
+from nova_workers.errors import InvalidInput, NotFound, NovaError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search.messages import MessageFilter, search_messages
 from nova_workers.ledger.search.said import PositionedMessage, find_thread_message, messages_around
@@ -105,7 +105,8 @@ class History:
         async with self._database.connection() as connection:
             found = await find_thread_message(connection, tenant_id, agent_id, thread_id, message_id)
             if found is None:
-                raise missing("thread", thread_id, "Was it deleted?", field="thread_id")
+                text = f"You have no thread {thread_id!r}. Was it deleted?"
+                raise NotFound(text, kind="thread", id=thread_id, field="thread_id")
             title, anchor_id, there = found
             if not there:
                 raise NotFound(
