@@ -35,6 +35,11 @@ of the database."""
 _UNSPACED = r"[\u3005-\u3007\u3040-\u30ff\u31f0-\u31ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\U00020000-\U0003ffff]+"
 """A run of Chinese or Japanese, whose words are not apart, or of Korean, whose words have endings."""
 
+_WORD_CHARS = 500
+_RUN_CHARS = 4_000
+"""Of longer words, such as a file in base64, and of longer unspaced runs only so much is found by its parts: the time
+that it takes to cut one grows with the square of its length."""
+
 MESSAGE_PARTS = "message_parts(tenant_id, agent_id, content)"
 """What the index of parts holds of a row of ``message_texts``."""
 
@@ -57,10 +62,12 @@ LANGUAGE sql IMMUTABLE PARALLEL SAFE
 RETURN array_to_tsvector(
     ARRAY['@' || tenant_id, '@' || tenant_id || '/' || agent_id]
     || (SELECT array_agg(substr(w[1], i, 3))
-          FROM regexp_matches(message_folded(content), '{_WORD}', 'g') w, generate_series(1, char_length(w[1]) - 2) i)
+          FROM regexp_matches(message_folded(content), '{_WORD}', 'g') w,
+               generate_series(1, least(char_length(w[1]), {_WORD_CHARS}) - 2) i)
     || (SELECT array_agg(substr(w[1], i, 2))
           FROM regexp_matches(CASE WHEN octet_length(content) > char_length(content) THEN message_folded(content) END,
-                              '{_UNSPACED}', 'g') w, generate_series(1, char_length(w[1])) i))
+                              '{_UNSPACED}', 'g') w,
+               generate_series(1, least(char_length(w[1]), {_RUN_CHARS})) i))
 """
 
 # A word or an unspaced run is a query for all of its parts; each pair of a longer run is one of its own too, since a

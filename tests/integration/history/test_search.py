@@ -143,6 +143,18 @@ async def test_a_text_with_the_trigrams_of_a_part_and_not_the_part_is_not_found(
 
 
 @proves("search.parts")
+async def test_of_a_word_as_long_as_a_file_the_beginning_is_indexed(database: Database) -> None:
+    past = PastConversations(database)
+    word = "".join(f"{number:x}" for number in range(8_000))
+    kept = await past.say(word)
+    assert await past.find(word[300:330]) == [kept.message_ids[0]]
+    assert await past.find(word[-30:]) == []
+    cut = "SELECT length(message_parts('t', 'a', :text))"
+    assert await database.fetchval(cut, text=word) <= 500
+    assert await database.fetchval(cut, text="語" * 20 + "かな" * 16_000) <= 4_002
+
+
+@proves("search.parts")
 async def test_a_long_text_is_shown_around_the_part(database: Database) -> None:
     past = PastConversations(database)
     await past.say("word " * 400 + "/srv/badger_report.pdf" + " word" * 400)
