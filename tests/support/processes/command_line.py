@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import IO, Any
 from unittest import mock
 
 from nova_workers.cli.app import main
@@ -103,13 +103,19 @@ class Child:
     def __init__(self, process: subprocess.Popen[bytes]) -> None:
         self._process = process
         assert process.stdout is not None
-        self._stdout = process.stdout
-        self._seen = b""
-        os.set_blocking(process.stdout.fileno(), False)
+        assert process.stderr is not None
+        self._stdout, self._stderr = process.stdout, process.stderr
+        self._seen: dict[IO[bytes], bytes] = {self._stdout: b"", self._stderr: b""}
+        for stream in self._seen:
+            os.set_blocking(stream.fileno(), False)
 
     def reads(self, text: str, timeout_s: float = 30.0) -> None:
         """Wait until stdout contains a text."""
-        wait_for(lambda: text.encode() in self._pull(), timeout_s, f"{text!r} on stdout")
+        wait_for(lambda: text.encode() in self._pull(self._stdout), timeout_s, f"{text!r} on stdout")
+
+    def notes(self, text: str, timeout_s: float = 30.0) -> None:
+        """Wait until stderr contains a text."""
+        wait_for(lambda: text.encode() in self._pull(self._stderr), timeout_s, f"{text!r} on stderr")
 
     def stop_reading(self) -> None:
         """Close the far end of its stdout, as `head` does."""
@@ -122,13 +128,12 @@ class Child:
     def done(self, timeout_s: float = 30.0) -> Done:
         """Wait for its end."""
         code = self._process.wait(timeout_s)
-        assert self._process.stderr is not None
-        return Done(code, self._pull().decode(), self._process.stderr.read().decode())
+        return Done(code, self._pull(self._stdout).decode(), self._pull(self._stderr).decode())
 
-    def _pull(self) -> bytes:
-        while not self._stdout.closed and (chunk := self._stdout.read(65536)):
-            self._seen += chunk
-        return self._seen
+    def _pull(self, stream: IO[bytes]) -> bytes:
+        while not stream.closed and (chunk := stream.read(65536)):
+            self._seen[stream] += chunk
+        return self._seen[stream]
 
 
 def wait_for(done: Callable[[], Any], timeout_s: float = 60.0, what: str = "it") -> Any:

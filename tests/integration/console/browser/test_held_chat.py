@@ -79,13 +79,13 @@ async def test_a_wrong_key_is_named_where_an_author_waits_and_all_go_on_once_it_
             True,
         )
         await until(lambda: _are_held(client, 3), "all three are held")
+        await asyncio.to_thread(sent.notes, "⏸ waiting: ")
 
         provider.reply(Stream((Part("text", ["Well done"]),)))
         await client.fleet.clear_providers()
         done = await asyncio.to_thread(sent.done, 60)
     assert done.code == 0, done
     assert "Well done" in done.out
-    assert "⏸ waiting: " in done.err
     await expect(page.locator(".turn-foot")).to_be_visible(timeout=60_000)
     await expect(banner).to_have_count(0)
 
