@@ -80,6 +80,8 @@ class OrchestrationPlace(_Value):
     limits: OrchestrationLimits
     is_external: bool = False
     """Whether it is a master outside of the fleet, which has no run."""
+    expert_id: str | None = None
+    """The profile of an expert; None with the role EXPERT is a peer, which gives a second opinion."""
     cwd: str | None = None
     """Working directory, instead of that of the agent whose configuration bounds the tree."""
     deadline_at: datetime | None = None

@@ -8,6 +8,7 @@ which nothing here could answer.
 
 import asyncio
 from collections.abc import Iterable, Mapping
+from importlib import import_module
 from typing import Any
 
 import orjson
@@ -15,7 +16,6 @@ import orjson
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
-from nova_workers.engines.codex.checking import check_offer
 from nova_workers.engines.codex.failures import verdict
 from nova_workers.engines.codex.installed import Installed, read_installed, stamp_of
 from nova_workers.engines.codex.settings import KEY_VARIABLE, settings_file
@@ -31,6 +31,8 @@ from nova_workers.errors import EngineFailure
 
 __all__ = ["Codex"]
 
+_CHECKING = "nova_workers.engines.codex.checking"
+"""Imported with the first check: it plays a turn, so it needs the libraries of tools."""
 _MOST_CHECKED = 1_000
 
 _HARMLESS_ITEMS = frozenset({"agent_message", "reasoning", "error"})
@@ -63,7 +65,7 @@ class Codex:
             installed = await read_installed(request.program, settings.environment)
             self._installed[request.program] = (stamp, installed)
         if request.model not in installed.checked:
-            await check_offer(self, installed, settings, request)
+            await import_module(_CHECKING).check_offer(self, installed, settings, request)
             if len(installed.checked) < _MOST_CHECKED:
                 installed.checked.add(request.model)
 

@@ -137,12 +137,15 @@ def find_script(message: Message, options: EngineOptions) -> tuple[ScriptedRespo
 def _script_in(text: str) -> object:
     if not text.lstrip().startswith("{") or '"script"' not in text:
         return None
-    try:
-        value = orjson.loads(text)
-    except orjson.JSONDecodeError:
-        # An ordinary message that begins with a brace.
-        return None
-    return value.get("script") if isinstance(value, dict) else None
+    # The prompt of a work order ends with a paragraph that is the fleet's own.
+    for written in (text, text.rpartition("\n\n")[0]):
+        try:
+            value = orjson.loads(written)
+        except orjson.JSONDecodeError:
+            continue
+        return value.get("script") if isinstance(value, dict) else None
+    # An ordinary message that begins with a brace.
+    return None
 
 
 def _responses(items: tuple[ScriptItem, ...]) -> tuple[ScriptedResponse, ...]:

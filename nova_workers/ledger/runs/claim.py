@@ -124,7 +124,8 @@ _HELD = """
 _PLACE = """
 (SELECT jsonb_build_object('spec', p.spec, 'place', jsonb_build_object(
                'orchestration_id', o.id, 'agent_id', p.id, 'parent_id', p.parent_id, 'role', p.role, 'depth', p.depth,
-               'permission_mode', p.permission_mode, 'cwd', p.cwd, 'limits', o.limits, 'deadline_at', o.deadline_at,
+               'permission_mode', p.permission_mode, 'expert_id', p.expert_id, 'cwd', p.cwd, 'limits', o.limits,
+               'deadline_at', o.deadline_at,
                'reasoning_ms', p.reasoning_ms,
                'whitelist', COALESCE(o.config #> '{engine,command_policy,whitelist}', '[]'),
                'blacklist', COALESCE(o.config #> '{engine,command_policy,blacklist}', '[]')))

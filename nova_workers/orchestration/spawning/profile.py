@@ -69,6 +69,7 @@ def agent_spec(
             "responsibilities": (),
             "capabilities": capabilities,
             "native_tools": held.native,
+            "skills": () if is_peer(request) else owner.skills,
             "model": chosen.model or owner.model,
             "engine": chosen.engine or owner.engine,
             **_reasoning(owner, chosen),

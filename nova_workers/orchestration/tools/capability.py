@@ -52,8 +52,9 @@ class OrchestrationCapability:
 
     @staticmethod
     def injected(context: CapabilityContext) -> bool:
-        """Whether the run is one of an orchestration's agent."""
-        return context.place is not None
+        """Whether the run is one of an orchestration's agent. A peer answers once, without tools."""
+        place = context.place
+        return place is not None and not (place.role == "EXPERT" and place.expert_id is None)
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
         """Return the tools of the agent's role."""

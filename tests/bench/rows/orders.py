@@ -55,7 +55,7 @@ async def measure_orders(bench: Bench) -> Result:
 
 
 async def _prepare(stage: Stage) -> str:
-    """Store a policy whose only role answers from a script, and return the secret of orders."""
+    """Store a policy whose only role plays the script of its order, and return the secret of orders."""
     document = {
         "id": _POLICY,
         "version": "1",
@@ -65,7 +65,8 @@ async def _prepare(stage: Stage) -> str:
                 "name": "craft",
                 "kind": "craft",
                 "models": [{"engine": "scripted", "model": "scripted", "provider": "scripted"}],
-                "prompt": {"user": scripted({"say": orjson.dumps(_PAYLOAD).decode()})},
+                # An answer may have what the order has, and nothing that only a prompt has.
+                "prompt": {"user": "{{inputs}}"},
             }
         ],
         "caps": {"maxRounds": 1, "costCapUsd": 1.0, "maxTokensTotal": 100_000, "timeoutMs": 60_000},
@@ -87,7 +88,7 @@ async def _order_s(stage: Stage, secret: str, number: int) -> float:
         tenant=stage.fleet.tenant_id or "",
         scope="bench",
         policy_id=_POLICY,
-        inputs={"number": number},
+        inputs={"number": number, "script": [{"say": orjson.dumps(_PAYLOAD).decode()}]},
         trace=EngineTrace(job_id=f"job-{number}"),
     ).to_wire()
     began_s = time.perf_counter()

@@ -100,7 +100,7 @@ async def _fill(url: str, messages: int, words: Sequence[str], chance: random.Ra
         await connection.execute("INSERT INTO tenants (id, name) VALUES (:tenant_id, 'bench')", tenant_id=_TENANT)
         await connection.execute("SET session_replication_role = replica")
         indexes = await connection.fetch(_COSTLY_INDEXES)
-        assert len(indexes) == 2, indexes
+        assert len(indexes) == 3, indexes
         for index in indexes:
             await connection.execute(f"DROP INDEX {index['name']}")
         await connection.execute(_THREADS, tenant_id=_TENANT)

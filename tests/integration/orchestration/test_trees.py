@@ -108,6 +108,13 @@ async def test_requests_to_experts_and_peers_and_their_answers_have_types_of_the
     expert, peer = call("consult_expert", expert_id="wise", **ask), call("consult_peer", peer="small", **ask)
     started = await forest.run(spawn(complete("one")), expert, peer, complete("done"), config=config)
     assert await forest.states(started) == ["COMPLETED"] * 4
+    runs = await forest.harness.database.fetch(
+        "SELECT t.tools_available AS tools FROM orchestration_agents a"
+        " JOIN turns t ON t.thread_id = a.thread_id ORDER BY a.id"
+    )
+    _, worker, _, peer = (row["tools"] for row in runs)
+    assert "ask_parent" in worker
+    assert peer == [], "It answers from what it was asked."
     sent = await forest.harness.database.fetch("SELECT type FROM orchestration_messages ORDER BY id")
     assert [row["type"] for row in sent] == [
         *("SPAWN_REQUEST", "TASK_RESULT"),

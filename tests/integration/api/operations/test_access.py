@@ -103,6 +103,8 @@ BY_ID: list[tuple[str, str, Any]] = [
     ("GET", "/v1/orchestrations/config/versions/{version}", None),
     ("GET", "/v1/work-orders/{trace_id}", None),
     ("GET", "/v1/work-orders/{trace_id}/internal", None),
+    ("GET", "/v1/work-orders/{trace_id}/wait", None),
+    ("POST", "/v1/work-orders/{trace_id}/cancel", None),
     ("POST", "/v1/work-orders/{trace_id}/review", {"verdict": "reject"}),
     ("GET", "/v1/work-orders/{trace_id}/trail", None),
     ("GET", "/v1/work-orders/{trace_id}/internal-trail", None),
