@@ -25,7 +25,7 @@ from tests.integration.engines.resilience.stage import FakeClock
 POLICY = Policy(
     breaker_open_s=0.1,
     breaker_open_cap_s=0.25,
-    probe_hold_s=0.1,
+    probe_hold_s=0.25,
     conversation_memory_s=0.5,
     rate_cooldown_s=0.1,
     rate_cooldown_cap_s=0.35,
@@ -172,7 +172,7 @@ async def test_the_oldest_failure_goes_first(stage: Stage) -> None:
 async def test_the_probe_is_kept_for_a_short_time_only(stage: Stage) -> None:
     await stage.open()
     assert (await stage.admit("gone")).wait_s
-    await stage.passes(0.21)
+    await stage.passes(0.37)
     await stage.probe("bad")
 
 
