@@ -1,7 +1,6 @@
 """The functions by which search finds parts of words."""
 
 from alembic import op
-from sqlalchemy import text
 
 from models.effects import PART_FUNCTIONS
 
@@ -13,7 +12,7 @@ depends_on = None
 
 def upgrade() -> None:
     for statement in PART_FUNCTIONS:
-        op.execute(text(statement.replace(":", "\\:")))
+        op.get_bind().exec_driver_sql(statement)
 
 
 def downgrade() -> None:
