@@ -16,7 +16,7 @@ from nova_workers.ledger.write_record import start_record
 __all__ = ["CLIENT_GONE", "BodyLimit", "UnhandledErrors", "header_of", "until_gone"]
 
 CLIENT_GONE: Final = 499
-"""The status of such a request, only in logs and metrics, as in nginx: nothing is sent."""
+"""The status, only in logs and metrics, of a request whose client disconnected before the response, as in nginx."""
 
 _log = structlog.get_logger(__name__)
 
