@@ -29,7 +29,7 @@ from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.finding import find_agent, pick_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.routing import TreeChange, deliver
+from nova_workers.orchestration.routing import TreeChange, deliver, request_type
 from nova_workers.orchestration.spawning.granting import CapabilityTools
 from nova_workers.orchestration.spawning.placing import Spawned, check_room, place_spawn, send_prompt
 from nova_workers.orchestration.spawning.preparing import Giver, PreparedSpawn, prepare_spawn
@@ -138,7 +138,7 @@ class AgentActions:
             await messages.send(
                 change.connection,
                 change.tree,
-                "SPAWN_REQUEST",
+                request_type(target.role, target.expert_id),
                 source_id=caller.agent_id,
                 target_id=target.id,
                 payload={"text": prompt, "run_id": run_id, "how": "restarted"},

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nova_workers.contracts.content import text_block
-from nova_workers.contracts.orchestration import AgentDescriptor, AgentResult, RoutedMessage
+from nova_workers.contracts.orchestration import AgentDescriptor, AgentResult, RoutedMessage, is_peer
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
@@ -24,9 +24,18 @@ from nova_workers.ledger.waits.records import Resolution, resolve_wait
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.matching import Match, match
 from nova_workers.orchestration.reporting import queue_report
-from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS, RoutedMessageType
+from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS, AgentRole, RoutedMessageType
 
-__all__ = ["TreeChange", "complete_agent", "deliver", "end_agent", "end_wait", "kill_branch", "report_end"]
+__all__ = [
+    "TreeChange",
+    "complete_agent",
+    "deliver",
+    "end_agent",
+    "end_wait",
+    "kill_branch",
+    "report_end",
+    "request_type",
+]
 
 
 @dataclass(slots=True)
@@ -117,10 +126,17 @@ async def report_end(
     await deliver(change)
 
 
+def request_type(role: AgentRole, expert_id: str | None) -> RoutedMessageType:
+    """Return the type of the message that gives an agent a task."""
+    if is_peer(role, expert_id):
+        return "PEER_REQUEST"
+    return "EXPERT_REQUEST" if role == "EXPERT" else "SPAWN_REQUEST"
+
+
 def _result_type(agent: AgentDescriptor) -> RoutedMessageType:
-    if agent.role != "EXPERT":
-        return "TASK_RESULT"
-    return "PEER_RESPONSE" if agent.expert_id is None else "EXPERT_RESPONSE"
+    if is_peer(agent.role, agent.expert_id):
+        return "PEER_RESPONSE"
+    return "EXPERT_RESPONSE" if agent.role == "EXPERT" else "TASK_RESULT"
 
 
 async def complete_agent(

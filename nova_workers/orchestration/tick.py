@@ -114,12 +114,14 @@ class OrchestrationTicker:
         return len(rows)
 
     def _why_overdue(self, tree: LockedTree) -> str | None:
-        now = self._clock.now()
-        if tree.deadline_at is not None and tree.deadline_at <= now:
+        if self._is_late(tree):
             return "the time budget of the orchestration is spent"
         if self._is_idle(tree):
             return f"its external master sent no request for {tree.limits.master_idle_seconds:g} s"
         return None
+
+    def _is_late(self, tree: LockedTree) -> bool:
+        return tree.deadline_at is not None and tree.deadline_at <= self._clock.now()
 
     def _is_idle(self, tree: LockedTree) -> bool:
         """Whether no request of the external master came for its time."""
@@ -127,11 +129,12 @@ class OrchestrationTicker:
         return tree.master_seen_at is not None and tree.master_seen_at + idle_s <= self._clock.now()
 
     async def _end_overdue(self, change: TreeChange, why: str) -> None:
-        """Kill a tree, unless its idle master has only to sum up: then it is complete with what its children did."""
+        """Kill a tree; but if an idle master has only to sum up, it is complete with what its children did."""
         tree = change.tree
         agents = await ledger.agents_of(change.connection, tree.tenant_id, tree.id)
         master, children = agents[0], agents[1:]
-        if self._is_idle(tree) and children and all(child.state == "COMPLETED" for child in children):
+        may_sum_up = self._is_idle(tree) and not self._is_late(tree)
+        if may_sum_up and children and all(child.state == "COMPLETED" for child in children):
             own = [child for child in children if child.parent_id == master.id]
             results = [f"{child.name}: {child.summary or ''}" for child in own]
             summary = "\n\n".join((f"All children are complete; {why}.", *results))

@@ -12,6 +12,7 @@ from nova_workers.contracts.orchestration.agents import (
     OrchestrationPlace,
     RoutedMessage,
     SpawnRequest,
+    is_peer,
 )
 from nova_workers.contracts.orchestration.history import HistoryEntry, Rationale
 from nova_workers.contracts.orchestration.limits import OrchestrationLimits, TreeSpending
@@ -35,4 +36,5 @@ __all__ = [
     "RoutedMessage",
     "SpawnRequest",
     "TreeSpending",
+    "is_peer",
 ]

@@ -30,6 +30,7 @@ __all__ = [
     "OrchestrationPlace",
     "RoutedMessage",
     "SpawnRequest",
+    "is_peer",
 ]
 
 MAX_PROMPT_CHARS = 200_000
@@ -65,6 +66,11 @@ ORCHESTRATION_TOOLS = frozenset(
 
 class _Value(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+def is_peer(role: AgentRole, expert_id: str | None) -> bool:
+    """Return whether an agent gives a second opinion: an expert without a profile, on another model, without tools."""
+    return role == "EXPERT" and expert_id is None
 
 
 class OrchestrationPlace(_Value):

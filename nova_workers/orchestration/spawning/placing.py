@@ -16,11 +16,10 @@ from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.orchestrations.spawning import NewAgent
 from nova_workers.ledger.stored import to_store
 from nova_workers.orchestration.activation import activate
-from nova_workers.orchestration.routing import TreeChange, deliver
+from nova_workers.orchestration.routing import TreeChange, deliver, request_type
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
-from nova_workers.orchestration.spawning.profile import is_peer
 from nova_workers.orchestration.spawning.reusing import find_reusable
-from nova_workers.vocabulary import ENDED_AGENTS, RoutedMessageType
+from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["Spawned", "check_room", "place_spawn", "send_prompt"]
 
@@ -61,7 +60,7 @@ async def place_spawn(
     await messages.send(
         change.connection,
         change.tree,
-        _request_type(prepared),
+        request_type(prepared.request.role, prepared.request.expert_id),
         source_id=parent.id,
         target_id=spawned.agent_id,
         payload={"text": prepared.request.prompt, "run_id": spawned.run_id, "how": spawned.how},
@@ -69,12 +68,6 @@ async def place_spawn(
         delivered=True,
     )
     return spawned
-
-
-def _request_type(prepared: PreparedSpawn) -> RoutedMessageType:
-    if is_peer(prepared.request):
-        return "PEER_REQUEST"
-    return "EXPERT_REQUEST" if prepared.request.role == "EXPERT" else "SPAWN_REQUEST"
 
 
 async def _activate(

@@ -6,14 +6,14 @@ from dataclasses import dataclass, replace
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.mcp.servers import McpServerForm
-from nova_workers.contracts.orchestration import SpawnRequest
+from nova_workers.contracts.orchestration import SpawnRequest, is_peer
 from nova_workers.errors import AgentSpawnError, ExpertNotFoundError
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.orchestration.config.plugins import resolve_plugins
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser
 from nova_workers.orchestration.spawning.granting import CapabilityTools, Granted, check_tools, granted
-from nova_workers.orchestration.spawning.profile import agent_spec, check_cwd, check_output_schema, is_peer
+from nova_workers.orchestration.spawning.profile import agent_spec, check_cwd, check_output_schema
 from nova_workers.vocabulary import PermissionMode
 
 __all__ = ["PreparedSpawn", "prepare_spawn"]
@@ -93,7 +93,7 @@ async def prepare_spawn(
     )
     servers = (
         {}
-        if is_peer(request)
+        if is_peer(request.role, request.expert_id)
         else resolve_plugins(
             config.plugins,
             role=request.role,
@@ -107,7 +107,7 @@ async def prepare_spawn(
     name = name or request.role.capitalize()
     held = (
         Granted((), {})
-        if is_peer(request)
+        if is_peer(request.role, request.expert_id)
         else granted(giver.spec, request.role, request.tools, config.capability_profiles.of(request.role), giver.known)
     )
     spec = agent_spec(owner, request, chosen, config, held, name=name, servers=servers, expert=expert)

@@ -11,7 +11,7 @@ from pathlib import PurePosixPath
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm
-from nova_workers.contracts.orchestration import SpawnRequest
+from nova_workers.contracts.orchestration import SpawnRequest, is_peer
 from nova_workers.errors import AgentSpawnError
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
@@ -20,7 +20,7 @@ from nova_workers.orchestration.spawning.granting import Granted
 from nova_workers.prompts.orchestration import expert_words, master_words, role_words
 from nova_workers.vocabulary import ReasoningEffort
 
-__all__ = ["agent_spec", "check_cwd", "check_output_schema", "expert_descriptions", "is_peer"]
+__all__ = ["agent_spec", "check_cwd", "check_output_schema", "expert_descriptions"]
 
 _EFFORT_ENGINES = frozenset({"codex", "openai"})
 """Engines that take the effort by its name."""
@@ -69,7 +69,7 @@ def agent_spec(
             "responsibilities": (),
             "capabilities": capabilities,
             "native_tools": held.native,
-            "skills": () if is_peer(request) else owner.skills,
+            "skills": () if is_peer(request.role, request.expert_id) else owner.skills,
             "model": chosen.model or owner.model,
             "engine": chosen.engine or owner.engine,
             **_reasoning(owner, chosen),
@@ -93,11 +93,6 @@ def _reasoning(owner: AgentSpec, chosen: ChosenModel) -> dict[str, object]:
     # A model that thinks takes no temperature.
     temperature = owner.temperature if budget_tokens is None else None
     return {"thinking_budget_tokens": budget_tokens, "temperature": temperature}
-
-
-def is_peer(request: SpawnRequest) -> bool:
-    """Return whether a request is for a second opinion: an expert without a profile, on another model."""
-    return request.role == "EXPERT" and request.expert_id is None
 
 
 def expert_descriptions(config: OrchestrationConfig) -> dict[str, str]:

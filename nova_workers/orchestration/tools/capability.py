@@ -6,7 +6,7 @@ from pydantic import BaseModel
 
 from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, NoConfig, Servers
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.orchestration import RUN_BASH, TASK_COMPLETE
+from nova_workers.contracts.orchestration import RUN_BASH, TASK_COMPLETE, is_peer
 from nova_workers.contracts.ports import ShellRunner
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.tools.children import child_tools
@@ -54,7 +54,7 @@ class OrchestrationCapability:
     def injected(context: CapabilityContext) -> bool:
         """Whether the run is one of an orchestration's agent. A peer answers once, without tools."""
         place = context.place
-        return place is not None and not (place.role == "EXPERT" and place.expert_id is None)
+        return place is not None and not is_peer(place.role, place.expert_id)
 
     async def resolve(self, config: BaseModel, context: CapabilityContext) -> Servers:
         """Return the tools of the agent's role."""

@@ -123,6 +123,15 @@ async def test_requests_to_experts_and_peers_and_their_answers_have_types_of_the
     ]
 
 
+async def test_a_further_question_to_a_peer_has_the_type_of_the_first(forest: Forest) -> None:
+    first = call("consult_peer", peer="small", question=script({"say": "42"}))
+    again = call("consult_peer", thread_id="oag", question=script({"say": "43"}))
+    started = await forest.run(first, again, complete("done"), config=MODELS)
+    assert [agent.activations for agent in await forest.agents(started)] == [1, 2]
+    sent = await forest.harness.database.fetch("SELECT type FROM orchestration_messages ORDER BY id")
+    assert [row["type"] for row in sent] == ["PEER_REQUEST", "PEER_RESPONSE"] * 2
+
+
 async def test_an_ended_child_that_is_named_takes_the_task_with_its_identity(forest: Forest) -> None:
     started = await forest.run(spawn(complete("one")), spawn(complete("two"), reuse="oag"), complete("done"))
     agents = await forest.agents(started)

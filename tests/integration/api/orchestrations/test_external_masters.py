@@ -174,6 +174,22 @@ async def test_an_idle_master_whose_children_are_all_complete_is_complete(orches
     assert "sent no request for 60 s" in view["summary"]
 
 
+async def test_a_spent_time_budget_kills_also_where_an_idle_master_had_only_to_sum_up(
+    orchestrated: Orchestrated,
+) -> None:
+    master = Master(orchestrated, await orchestrated.start(master="external", master_idle_seconds=60))
+    await master.call("spawn_child", wait=False, **_child(complete("part one"), name="One"))
+    await orchestrated.settle()
+    await orchestrated.harness.database.execute(
+        "UPDATE orchestrations SET master_seen_at = now() - interval '61 seconds', deadline_at = now() WHERE id = :id",
+        id=master.id,
+    )
+    await orchestrated.harness.ticker.tick()
+    view = await orchestrated.get(master.id)
+    assert (view["state"], view["agents"]) == ("KILLED", {"COMPLETED": 1, "KILLED": 1})
+    assert "time budget" in view["error"]["message"]
+
+
 async def test_a_master_completes_by_a_tool_too(master: Master) -> None:
     refused = await master.call("task_complete", summary=" ")
     assert (refused.status_code, refused.json()["code"]) == (422, "invalid_input")
