@@ -158,7 +158,7 @@ async def test_of_a_word_as_long_as_a_file_the_beginning_is_indexed(database: Da
 async def test_a_long_text_is_shown_around_the_part(database: Database) -> None:
     past = PastConversations(database)
     await past.say("word " * 400 + "/srv/badger_report.pdf" + " word" * 400)
-    hits = await History(database, None).search(MessageFilter("ten_1", "nova"), "adge", limit=1)
+    hits = await History(database, None).search(MessageFilter("ten_1", "nova"), "dger", limit=1)
     assert "/srv/badger_report.pdf" in hits.items[0].excerpt
     assert len(hits.items[0].excerpt) < 800
 
