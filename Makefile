@@ -18,7 +18,7 @@ PROGRAMS := tests/support/servers/vendor_programs
 unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
-.PHONY: help demo up test suite test-long chaos soak security aimock programs check format bench growth docs pictures release lock clean
+.PHONY: help demo up test suite test-long chaos soak security aimock programs check advisories format bench growth docs pictures release lock clean
 
 help: ## Show this list
 	@grep -E '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/\t/' | expand -t 10
@@ -74,8 +74,12 @@ check: $(DEV) ## Lint, format, types, import contracts, dependencies, licences, 
 	$(BIN)/python deploy/environment/check_migrations.py
 	$(BIN)/python deploy/environment/check_history.py
 	$(BIN)/python deploy/environment/check_licences.py
+	$(BIN)/python deploy/environment/check_advisories.py --where-reachable
 	$(BIN)/python deploy/environment/sync_client.py --check
 	$(BIN)/basedpyright
+
+advisories: $(DEV) ## Look for published advisories of what users install (needs network; ARGS="--ignore ID")
+	$(BIN)/python deploy/environment/check_advisories.py $(ARGS)
 
 format: $(DEV) ## Fix what can be fixed automatically
 	$(BIN)/ruff check --fix

@@ -2,7 +2,7 @@
 
 - the wheel and the source archive, from the commit alone (a changed working tree is refused);
 - ``nova-workers.cdx.json``: the bill of materials of all that `requirements.txt` installs, in CycloneDX's format, with
-  licences, made in an environment of that lock and nothing else;
+  licences and the hashes of the lock, made in an environment of that lock and nothing else;
 - ``provenance.json``: an in-toto statement with SLSA's provenance: which files, of which commit, by which command, with
   which locks. It is not signed; sign it where the release is made, for example with Sigstore;
 - ``SHA256SUMS``.
@@ -14,6 +14,7 @@ import hashlib
 import json
 import os
 import platform
+import re
 import shutil
 import subprocess
 import sys
@@ -24,10 +25,20 @@ from typing import Any
 
 from install import ROOT, run, uv, uv_environment
 
-__all__ = ["main", "statement"]
+__all__ = ["main", "statement", "with_hashes"]
 
 DIST = ROOT / "dist"
 BOM, PROVENANCE, SUMS = "nova-workers.cdx.json", "provenance.json", "SHA256SUMS"
+_LOCKED = re.compile(r"^([A-Za-z0-9][A-Za-z0-9._-]*)==.*\n((?: +--hash=.*\n?)+)", re.MULTILINE)
+_HASH = re.compile(r"--hash=sha256:([0-9a-f]+)")
+_VALIDATE = """
+import sys
+from cyclonedx.schema import SchemaVersion
+from cyclonedx.validation.json import JsonStrictValidator
+text = open(sys.argv[1]).read()
+error = JsonStrictValidator(SchemaVersion.V1_6).validate_str(text)
+sys.exit(error and f"release: the bill of materials is not valid: {error}")
+"""
 LOCKS = ("requirements.txt", "requirements-release.txt", "requirements-uv.txt")
 
 
@@ -91,6 +102,33 @@ def _write_bom(env: dict[str, str]) -> None:
             *("--pyproject", "pyproject.toml", "--mc-type", "application"),
             *("--output-format", "JSON", "--output-file", DIST / BOM, shipped),
         )
+        bom = with_hashes(json.loads((DIST / BOM).read_text()), (ROOT / "requirements.txt").read_text())
+        (DIST / BOM).write_text(json.dumps(bom, indent=2) + "\n")
+        run(tools / "bin" / "python", "-c", _VALIDATE, DIST / BOM)
+
+
+def with_hashes(bom: dict[str, Any], lock: str) -> dict[str, Any]:
+    """Return a bill of materials whose components name the files that the lock permits, by their SHA-256."""
+    hashes = {
+        _normal(name): [{"alg": "SHA-256", "content": found} for found in _HASH.findall(files)]
+        for name, files in _LOCKED.findall(lock)
+    }
+    components = [
+        {**component, "externalReferences": [*component.get("externalReferences", ()), _distribution(known)]}
+        if (known := hashes.get(_normal(component["name"])))
+        else component
+        for component in bom["components"]
+    ]
+    return {**bom, "components": components}
+
+
+def _distribution(hashes: list[dict[str, str]]) -> dict[str, Any]:
+    comment = "the files of this version that the lock permits"
+    return {"type": "distribution", "url": "requirements.txt", "comment": comment, "hashes": hashes}
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _git(*arguments: str) -> str:
