@@ -57,6 +57,7 @@ ORDER_AGENT_SPEC: Final = AgentSpec(
 )
 
 _DRAFT: Final = "draft"
+_WITHOUT_CONTENT: Final = "without_content"
 _KEPT: Final = ("ok", "cost_cap_exceeded", "round_cap_exceeded")
 """Stop reasons with which equal orders get the same result. After others, an equal order is executed anew."""
 
@@ -165,13 +166,25 @@ async def finish(
     return After(settled=True, delivers=delivers)
 
 
-async def finish_without_content(connection: Connection, row: OrderRow) -> After:
-    """End an order whose content cannot be decrypted, or whose result cannot be made. A person is needed."""
-    reason: WorkStopReason = "provider_failed"
-    if not await end_order(connection, row.id, OrderEnd(reason, True, {}, cached=False), expected=row.state):
+async def finish_without_content(
+    connection: Connection,
+    row: OrderRow,
+    *,
+    reason: WorkStopReason = "provider_failed",
+    needs_human: bool = True,
+    reviewed: str | None = None,
+    reviewed_by: str | None = None,
+    message: str | None = None,
+) -> After:
+    """End an order whose content cannot be decrypted, or whose result cannot be made. It has no figures."""
+    result = result_without_outcome(row.id, reason, needs_human=needs_human, message=message).to_wire()
+    # Of no mode of presentation, since it shows nothing.
+    outcome = {"results": {_WITHOUT_CONTENT: result}, "internal": {}}
+    end = OrderEnd(reason, needs_human, outcome, False, reviewed, reviewed_by)
+    if not await end_order(connection, row.id, end, expected=row.state):
         return NOTHING_FOLLOWS
-    result = result_without_outcome(row.id, reason, needs_human=True).to_wire()
-    seen = {"status": result["status"], "stopReason": result["stopReason"], "needsHuman": True}
+    seen = {"status": result["status"], "stopReason": result["stopReason"], "needsHuman": needs_human}
+    seen |= {} if reviewed is None else {"reviewed": reviewed}
     entries = [
         TrailEntry("customer", "ended", seen),
         TrailEntry("internal", "ended", {**seen, "internalStopReason": reason}),

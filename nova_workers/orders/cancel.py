@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from nova_workers.contracts.orders import AiWorkResultV1
 from nova_workers.errors import Conflict, IllegalTransition, missing
 from nova_workers.ledger.database import Connection
@@ -12,11 +14,13 @@ from nova_workers.orders.advance import After, finish, finish_without_content, o
 from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.views import OrderViews
+from nova_workers.vocabulary import WorkStopReason
 
 __all__ = ["OrderCanceller"]
 
-_CANCELED = "canceled"
-_MESSAGE = "The order was canceled."
+_CANCELED: Final = "canceled"
+_REASON: Final[WorkStopReason] = "needs_human"
+_MESSAGE: Final = "The order was canceled."
 
 
 class OrderCanceller:
@@ -67,13 +71,21 @@ class OrderCanceller:
         try:
             order = await open_order(connection, row, self._keys)
         except Conflict:
-            # This process lacks the master key. Nothing of the content is needed.
-            return await finish_without_content(connection, row)
+            # This process lacks the master key. Nothing of the content is needed: the result only lacks its figures.
+            return await finish_without_content(
+                connection,
+                row,
+                reason=_REASON,
+                needs_human=False,
+                reviewed=_CANCELED,
+                reviewed_by=by,
+                message=_MESSAGE,
+            )
         return await finish(
             connection,
             order,
             [],
-            "needs_human",
+            _REASON,
             cached=False,
             needs_human=False,
             reviewed=_CANCELED,

@@ -111,9 +111,15 @@ def outcome_of(  # noqa: PLR0917 - the parts of an outcome
     return Outcome(reason, needs, results, internal, left_out)
 
 
-def result_without_outcome(order_id: str, stop_reason: WorkStopReason, *, needs_human: bool) -> AiWorkResultV1:
-    """Return the result of an order of which nothing else is known than why it ended."""
-    stop, message = customer_stop(stop_reason)
+def result_without_outcome(
+    order_id: str, stop_reason: WorkStopReason, *, needs_human: bool, message: str | None = None
+) -> AiWorkResultV1:
+    """Return the result of an order of which nothing else is known than why it ended.
+
+    `message` is for the customer; None follows from the reason.
+    """
+    stop, usual = customer_stop(stop_reason)
+    message = message or usual
     return AiWorkResultV1(
         version="v1",
         status=status_of(stop),

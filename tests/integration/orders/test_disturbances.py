@@ -15,6 +15,7 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.orders.records import lock_order
 from nova_workers.orders.advance import NOTHING_FOLLOWS, finish_without_content
 from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.cancel import OrderCanceller
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.secrets import OrderSecrets
 from nova_workers.orders.tick import OrderTicker
@@ -70,6 +71,28 @@ async def test_a_process_without_the_master_key_ends_no_order_whose_time_is_not_
     await desk.ticker.tick()
     await desk.settle()
     assert (await desk.result(accepted.trace_id)).stop_reason == "ok"
+
+
+@pytest.mark.parametrize("state", ["running", "review"])
+async def test_an_order_is_canceled_by_a_process_without_the_master_key(desk: OrderDesk, state: str) -> None:
+    accepted = await desk.accept(desk.order(), policy(escalation=ESCALATING))
+    if state == "review":
+        await desk.settle()
+    assert (await desk.row(accepted.trace_id)).state == state
+    keys = OrderKeys(Vault.of([OTHER_KEY]))
+    canceller = OrderCanceller(desk.harness.work, keys, desk.notifier)
+    canceled = await canceller.cancel(desk.tenant_id, accepted.trace_id, by="key_1")
+    assert (canceled.status, canceled.stop_reason, canceled.needs_human) == ("failed", "needs_human", False)
+    assert canceled.extensions is not None
+    assert canceled.extensions.message == "The order was canceled."
+    # The same again, from a process with the key too, and for readers of whichever mode.
+    for each in (canceller, OrderCanceller(desk.harness.work, desk.keys, desk.notifier)):
+        assert await each.cancel(desk.tenant_id, accepted.trace_id, by="key_2") == canceled
+    assert await desk.result(accepted.trace_id) == canceled
+    row = await desk.row(accepted.trace_id)
+    assert (row.reviewed, row.data_key, row.sealed) == ("canceled", None, None)
+    await desk.settle()
+    assert await desk.result(accepted.trace_id) == canceled
 
 
 async def test_a_process_without_the_master_key_leaves_an_overdue_order_to_one_that_has_it(desk: OrderDesk) -> None:

@@ -166,8 +166,8 @@ class OrderDesk:
         self.engine = AnsweringEngine({})
         self.harness.engines["scripted"] = self.engine
         self.database = database
-        keys = OrderKeys(Vault.of(self.settings.secrets.texts()))
-        notifier = OrderNotifier(redis, self.harness.bells)
+        self.keys = keys = OrderKeys(Vault.of(self.settings.secrets.texts()))
+        self.notifier = notifier = OrderNotifier(redis, self.harness.bells)
         self.orders = Orders(database, keys, notifier)
         self.reviews = OrderReviews(database, keys, notifier)
         self.ticker = OrderTicker(database, keys, notifier)
