@@ -7,6 +7,7 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.true_numbers import TrueNumbers
 from nova_workers.vocabulary import Limit
 
@@ -19,6 +20,15 @@ class TreeSpending:
 
     tokens: int
     cost_usd: float
+
+    @classmethod
+    def of(cls, usage: TokenUsage) -> TreeSpending:
+        """Return what model calls used. An unknown cost is counted as none, as in the sums of the ledger."""
+        return cls(usage.total_tokens, usage.cost_usd or 0.0)
+
+    def __add__(self, other: TreeSpending) -> TreeSpending:
+        """Add both."""
+        return TreeSpending(self.tokens + other.tokens, self.cost_usd + other.cost_usd)
 
 
 class OrchestrationLimits(TrueNumbers):

@@ -7,22 +7,26 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.runs.budgets import SpentToday, spent_today
+from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.persist import persist
-from nova_workers.runs.turns.tree_budget import is_master, may_sum_up
+from nova_workers.runs.turns.tree_budget import TreeBudget, is_master, may_sum_up
 
 __all__ = ["within_budgets"]
 
 
-async def within_budgets(database: Database, claim: Claim, abort: AbortSignal, *, next_step: int) -> Claim:
+async def within_budgets(
+    database: Database, claim: Claim, abort: AbortSignal, journal: Journal, tree: TreeBudget | None
+) -> Claim:
     """Return a claim with the rest of its budgets. Without budgets this costs nothing.
 
     The master of an orchestration has the whole rest of its tree: its turn is stopped between two steps, and may then
-    sum up. `next_step` is the step for which it calls the model next.
+    sum up. A turn that continues from a journal is warned of the tree's budget, as after its last step.
 
     Runs that begin at the same time see the same rest, so together they may exceed it, each by less than the rest.
 
@@ -40,7 +44,7 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal, *
     )
     tokens, usd = place.limits.token_budget, place.limits.cost_budget_usd
     reached = place.limits.reached(spent)
-    if reached is not None and not await persist(database, abort, lambda c: may_sum_up(c, claim, next_step)):
+    if reached is not None and not await persist(database, abort, lambda c: may_sum_up(c, claim, journal.next_step)):
         raise EngineFailure(
             f"The budget of orchestration {place.orchestration_id!r} is spent: {spent.tokens} tokens and "
             f"${spent.cost_usd:.4f} of {tokens or 'unlimited'} tokens and ${usd or 'unlimited'}. The model was not "
@@ -48,6 +52,9 @@ async def within_budgets(database: Database, claim: Claim, abort: AbortSignal, *
             kind="budget_exceeded",
             retryable=False,
         )
+    if tree is not None and journal.steps:
+        own = TreeSpending(0, 0.0) if is_master(claim) else TreeSpending.of(journal.spent)
+        tree.resume(spent + own)
     if is_master(claim):
         # Without a number the engine would not refuse a model whose price is unknown.
         rests += [] if usd is None else [math.inf]

@@ -143,6 +143,8 @@ class TurnRecorder(TurnListener):
         self.unwritten = None
         self.is_over_window = False
         self._steering: tuple[ledger.Absorbed, ...] = ()
+        if self.budget is not None:
+            self.budget.repeat()
         self._spent = journal.spent
         self._compacted_through = journal.compacted_through
         self._waits = journal.waits

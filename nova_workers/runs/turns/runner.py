@@ -112,7 +112,7 @@ class TurnRunner:
         time_left = _TimeLeft(claim, self._clock)
         try:
             engine = self._assembler.engine(claim)
-            claim = await within_budgets(self._database, claim, run.abort, next_step=recorder.journal().next_step)
+            claim = await within_budgets(self._database, claim, run.abort, recorder.journal(), recorder.budget)
             if claim.last_call is not None and recorder.budget is not None:
                 recorder.budget.begin_last_call(claim.last_call)
             result = await self._run_engine(run, claim, engine, recorder, events, time_left)

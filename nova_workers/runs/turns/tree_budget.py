@@ -42,6 +42,7 @@ class TreeBudget:
         self._claim = claim
         self._place = place
         self._warned_percent = 0
+        self._warning: str | None = None
         self._notes: list[str] = []
         self.reached: Limit | None = None
         self.sums_up = False
@@ -56,6 +57,17 @@ class TreeBudget:
         """Take note that the next call of the model is the last one, since a budget is spent."""
         self.reached, self.sums_up, self.is_last_call = reached, False, True
         self._notes = [_LAST_CALL]
+
+    def resume(self, spent: TreeSpending) -> None:
+        """Warn, before the next call of the model, in a turn that continues from the journal of a former attempt."""
+        percent = self._place.limits.used_percent(spent)
+        due = next((each for each in _WARNINGS if each[0] <= percent), None)
+        if due is not None:
+            self._warn(percent, spent, *due)
+
+    def repeat(self) -> None:
+        """Repeat the latest warning, since the conversation begins again with the journal, which has no notes."""
+        self._notes = [] if self._warning is None else [self._warning]
 
     async def look(self, connection: Connection, next_step: int) -> TreeNews | None:
         """Compare what the tree has used with its budget, after a step. Return an event of what is reached first now.
@@ -72,14 +84,19 @@ class TreeBudget:
         due = next(((least, advice) for least, advice in _WARNINGS if self._warned_percent < least <= percent), None)
         if due is None:
             return None
-        least, advice = due
+        used = self._warn(percent, spent, *due)
+        return await report_used(connection, place.orchestration_id, f"{used}.", percent=due[0])
+
+    def _warn(self, percent: float, spent: TreeSpending, least: int, advice: str) -> str:
+        """Add a warning to the notes, and return what it says is used."""
         self._warned_percent = least
-        used = f"{percent:.0f} % of the budget of this orchestration ({_budget(place.limits, spent)}) is used"
-        self._notes.append(f"{used}, by all agents together. {advice}")
-        return await report_used(connection, place.orchestration_id, f"{used}.", percent=least)
+        used = f"{percent:.0f} % of the budget of this orchestration ({_budget(self._place.limits, spent)}) is used"
+        self._warning = f"{used}, by all agents together. {advice}"
+        self._notes = [self._warning]
+        return used
 
     def take_notes(self) -> tuple[Message, ...]:
-        """Return what the model is to read before its next call. It is not kept: the ledger has the report."""
+        """Return what the model is to read before its next call. It is not kept: the next attempt warns again."""
         notes, self._notes = self._notes, []
         return tuple(Message("user", (text_block(note),)) for note in notes)
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from typing import Any
 
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import Answer
+from nova_workers.errors import Unavailable
 from nova_workers.ledger.orchestrations.budgets import take_last_call
 from nova_workers.ledger.orchestrations.messages import messages_of
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
@@ -405,6 +407,32 @@ async def test_people_are_warned_once_when_half_and_four_fifths_of_the_budget_ar
     )
     assert readers == 2, "The child that works, and the master when it goes on."
     assert {each.source_id for each in sent if each.type == "PROGRESS_UPDATE"} == {started.master_id}
+
+
+async def test_an_agent_is_warned_although_its_worker_died_after_the_step_that_used_half_of_the_budget(
+    forest: Forest,
+) -> None:
+    harness = forest.harness
+    started = await forest.start(*[USED] * 3, {"say": "done"}, limits=OrchestrationLimits(token_budget=3_500))
+    lost = harness.worker(publisher=False)
+    lost.faults.plan("crash_after", "commit_step", nth=2)
+    with suppress(Unavailable):
+        await harness.settle(lost)
+    await lost.crash()
+    harness.workers.remove(lost)
+    await harness.recover()
+    await harness.database.execute("UPDATE runs SET rang_at = now() - interval '1 hour' WHERE status = 'queued'")
+    await harness.reconciler.reconcile()
+    await forest.settle()
+    (master,) = await forest.agents(started)
+    texts = await harness.database.fetchval(
+        "SELECT string_agg(m.content::text, ' ' ORDER BY m.seq) FROM messages m JOIN runs r ON r.turn_id = m.turn_id"
+        " WHERE r.id = :run_id",
+        run_id=master.run_id,
+    )
+    assert master.state == "COMPLETED"
+    assert texts.count("(steered: 51 % of the budget of this orchestration (1,800 of 3,500 tokens) is used") == 1
+    assert texts.count("steered: ") == 1
 
 
 async def test_an_orchestration_ends_when_its_time_is_spent(forest: Forest) -> None:
