@@ -145,6 +145,7 @@ class Effect(Table, table=True):
     position: int = count()
     status: str = string(default="pending")
     attempts: int = count()
+    claims: int = count()
     due_at: datetime = time(
         now=True, comment="Pending: earliest start. Running: end of its lease, after which it is due again"
     )
@@ -266,6 +267,7 @@ class Delivery(Table, table=True):
     status: str = string(default="pending")
     routed: bool = boolean(comment="For the inbox: whether each channel that receives it has a row")
     attempts: int = count()
+    claims: int = count()
     due_at: datetime = time(now=True, comment="Earliest attempt; during an attempt, the end of the sender's lease")
     webhook_id: str | None = id_ref(null=True, comment="The webhook that it is sent to, if any")
     response_status: int | None = count(null=True, default=None, comment="HTTP status of the latest answer")

@@ -53,6 +53,7 @@ class DeliveryItem:
         target: The name of the channel, or the id of the webhook.
         payload: See `DeliveryView.payload`.
         attempt: The number of this attempt, from 1.
+        claim: The number of this claim; what an earlier one writes late is ignored.
     """
 
     id: str
@@ -66,6 +67,7 @@ class DeliveryItem:
     thread_id: str | None = None
     run_id: str | None = None
     webhook_id: str | None = None
+    claim: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,8 @@ __all__ = ["release_deliveries", "renew_deliveries"]
 _RENEW = """
 WITH mine AS (
     SELECT d.id
-      FROM deliveries d JOIN unnest(:delivery_ids::text[], :attempts::int[]) AS held(id, attempt)
-        ON held.id = d.id AND held.attempt = d.attempts
+      FROM deliveries d JOIN unnest(:delivery_ids::text[], :attempts::int[], :claims::int[]) AS held(id, attempt, claim)
+        ON held.id = d.id AND held.attempt = d.attempts AND held.claim = d.claims
      WHERE d.status = 'pending'
      ORDER BY d.id
        FOR UPDATE OF d
@@ -27,8 +27,8 @@ UPDATE deliveries d SET due_at = now() + :lease::interval FROM mine WHERE d.id =
 _RELEASE = """
 UPDATE deliveries d
    SET attempts = d.attempts - 1, due_at = now()
-  FROM unnest(:delivery_ids::text[], :attempts::int[]) AS held(id, attempt)
- WHERE d.id = held.id AND d.attempts = held.attempt AND d.status = 'pending'
+  FROM unnest(:delivery_ids::text[], :attempts::int[], :claims::int[]) AS held(id, attempt, claim)
+ WHERE d.id = held.id AND d.attempts = held.attempt AND d.claims = held.claim AND d.status = 'pending'
 """
 
 
@@ -38,6 +38,7 @@ async def renew_deliveries(connection: Connection, items: Sequence[DeliveryItem]
         _RENEW,
         delivery_ids=[item.id for item in items],
         attempts=[item.attempt for item in items],
+        claims=[item.claim for item in items],
         lease=lease,
     )
 
@@ -45,5 +46,8 @@ async def renew_deliveries(connection: Connection, items: Sequence[DeliveryItem]
 async def release_deliveries(connection: Connection, items: Sequence[DeliveryItem]) -> None:
     """Return claimed deliveries, due at once, without counting the attempt."""
     await connection.execute(
-        _RELEASE, delivery_ids=[item.id for item in items], attempts=[item.attempt for item in items]
+        _RELEASE,
+        delivery_ids=[item.id for item in items],
+        attempts=[item.attempt for item in items],
+        claims=[item.claim for item in items],
     )

@@ -2,7 +2,8 @@
 
 A lane is the deliveries to one target: a webhook, or a channel. A delivery is due when its `due_at` has passed.
 Claiming one moves its `due_at` to the end of a lease, which its worker renews (see `leases`), so a delivery whose
-worker crashed becomes due again. `attempts` grows with each claim and fences writes of earlier attempts.
+worker crashed becomes due again. `claims` grows with each claim and fences writes of earlier ones. `attempts` is no
+fence: a released attempt gives its number back.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ UPDATE deliveries d
                            d.agent_id)
   FROM fresh
  WHERE d.id = fresh.id
-RETURNING {_ITEM}, 0 AS attempt
+RETURNING {_ITEM}, 0 AS attempt, 0 AS claim
 """
 
 # A unique index allows one `run_completed` per run and target, so a repeated effect adds nothing.
@@ -85,10 +86,10 @@ WITH RECURSIVE lanes AS (
      LIMIT :limit
 )
 UPDATE deliveries d
-   SET attempts = d.attempts + 1, due_at = now() + :lease::interval
+   SET attempts = d.attempts + 1, claims = d.claims + 1, due_at = now() + :lease::interval
   FROM due
  WHERE d.id = due.id
-RETURNING {_ITEM}, d.attempts AS attempt
+RETURNING {_ITEM}, d.attempts AS attempt, d.claims AS claim
 """
 
 # A successful attempt resets the webhook's failures.
@@ -96,7 +97,7 @@ _DELIVERED = """
 WITH done AS (
     UPDATE deliveries
        SET status = 'delivered', delivered_at = now(), response_status = :response_status, error = NULL
-     WHERE id = :delivery_id AND attempts = :attempt AND status = 'pending'
+     WHERE id = :delivery_id AND attempts = :attempt AND claims = :claim AND status = 'pending'
     RETURNING id, webhook_id
 ), well AS (
     UPDATE webhooks w
@@ -111,7 +112,7 @@ _FAILED = """
 UPDATE deliveries
    SET status = CASE WHEN :give_up THEN 'failed' ELSE 'pending' END, due_at = now() + :delay::interval,
        response_status = :response_status, error = :error
- WHERE id = :delivery_id AND attempts = :attempt AND status = 'pending'
+ WHERE id = :delivery_id AND attempts = :attempt AND claims = :claim AND status = 'pending'
 RETURNING id
 """
 
@@ -226,7 +227,11 @@ async def settle_delivered(connection: Connection, item: DeliveryItem, response_
     """Record a successful attempt. Returns False if its lease was taken over."""
     return (
         await connection.fetchval(
-            _DELIVERED, delivery_id=item.id, attempt=item.attempt, response_status=response_status
+            _DELIVERED,
+            delivery_id=item.id,
+            attempt=item.attempt,
+            claim=item.claim,
+            response_status=response_status,
         )
         is not None
     )
@@ -239,6 +244,7 @@ async def settle_failed(connection: Connection, item: DeliveryItem, failed: Fail
             _FAILED,
             delivery_id=item.id,
             attempt=item.attempt,
+            claim=item.claim,
             give_up=failed.final,
             delay=failed.delay,
             response_status=failed.response_status,

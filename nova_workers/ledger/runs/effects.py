@@ -2,7 +2,8 @@
 
 An effect is due when its `due_at` has passed and the run's earlier effects have ended. Claiming an effect moves its
 `due_at` to the end of a lease, which its worker renews while it works, so an effect whose worker crashed becomes due
-again. `attempts` grows with each claim and fences writes of earlier attempts.
+again. `claims` grows with each claim and fences writes of earlier ones. `attempts` is no fence: a released or postponed
+attempt gives its number back.
 """
 
 from collections.abc import Mapping, Sequence
@@ -47,9 +48,10 @@ class DueEffect:
     """A claimed effect, held until its lease ends.
 
     Attributes:
-        attempt: Number of this attempt, from 1. Late writes of an earlier attempt are ignored.
+        attempt: Number of this attempt, from 1. A released or postponed one does not count.
         traceparent: The run's, so that the effect appears in the run's trace.
         age_s: Time since the end of its run.
+        claim: Number of this claim. Late writes of an earlier one are ignored.
     """
 
     id: str
@@ -60,6 +62,7 @@ class DueEffect:
     attempt: int
     traceparent: str | None = None
     age_s: float = 0.0
+    claim: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +152,7 @@ WITH due AS (
     UPDATE effects e
        SET status = CASE WHEN e.attempts < :max_attempts THEN 'running' ELSE 'failed' END,
            attempts = CASE WHEN e.attempts < :max_attempts THEN e.attempts + 1 ELSE e.attempts END,
-           due_at = now() + :lease::interval,
+           claims = e.claims + 1, due_at = now() + :lease::interval,
            done_at = CASE WHEN e.attempts < :max_attempts THEN NULL ELSE now() END,
            error = CASE WHEN e.attempts < :max_attempts THEN e.error
                         ELSE 'The worker was lost in each of ' || e.attempts || ' attempts. ' || coalesce(e.error, '')
@@ -158,7 +161,7 @@ WITH due AS (
      WHERE e.id = due.id AND NOT due.waits
     RETURNING e.*
 )
-SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.status, e.waits, r.traceparent,
+SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.kind, e.attempts, e.claims, e.status, e.waits, r.traceparent,
        extract(epoch FROM now() - e.created_at)::float8 AS age_s
   FROM (SELECT *, false AS waits FROM claimed UNION ALL SELECT *, true FROM put_off) e JOIN runs r ON r.id = e.run_id
 """
@@ -173,12 +176,13 @@ SELECT e.id, e.tenant_id, e.run_id, e.thread_id, e.due_at
  LIMIT :limit
 """
 
-# Ends a batch of attempts. An attempt whose lease was taken over changes nothing. Later effects of the same run become
+# Ends a batch of attempts. An attempt whose lease was taken over changes nothing; by both numbers, since workers of the
+# release before count only attempts. Later effects of the same run become
 # due, or are delayed with an effect that will be retried.
 _SETTLE = f"""
 WITH tries AS (
-    SELECT * FROM unnest(:ids::text[], :attempts::int[], :statuses::text[], :uncounted::int[], :errors::text[],
-                         :delays::interval[]) AS t(id, attempt, status, uncounted, error, delay)
+    SELECT * FROM unnest(:ids::text[], :attempts::int[], :claims::int[], :statuses::text[], :uncounted::int[],
+                         :errors::text[], :delays::interval[]) AS t(id, attempt, claim, status, uncounted, error, delay)
 ), settled AS (
     UPDATE effects e
        SET status = t.status, attempts = e.attempts - t.uncounted,
@@ -186,7 +190,8 @@ WITH tries AS (
            due_at = now() + t.delay,
            done_at = CASE t.status WHEN 'pending' THEN NULL ELSE now() END
       FROM tries t
-     WHERE e.id = t.id AND e.attempts = t.attempt AND {_IS_OPEN.format("e")} AND e.status <> 'pending'
+     WHERE e.id = t.id AND e.attempts = t.attempt AND e.claims = t.claim
+       AND {_IS_OPEN.format("e")} AND e.status <> 'pending'
     RETURNING e.id, e.run_id, e.position, e.status, e.due_at
 ), later AS (
     UPDATE effects later
@@ -202,8 +207,8 @@ SELECT count(*)::int FROM settled
 _RENEW = f"""
 WITH mine AS (
     SELECT e.id
-      FROM effects e JOIN unnest(:effect_ids::text[], :attempts::int[]) AS held(id, attempt)
-        ON held.id = e.id AND held.attempt = e.attempts
+      FROM effects e JOIN unnest(:effect_ids::text[], :attempts::int[], :claims::int[]) AS held(id, attempt, claim)
+        ON held.id = e.id AND held.attempt = e.attempts AND held.claim = e.claims
      WHERE {_IS_OPEN.format("e")} AND e.status <> 'pending'
      ORDER BY e.id
        FOR UPDATE OF e
@@ -215,8 +220,9 @@ UPDATE effects e SET due_at = now() + :lease::interval FROM mine WHERE e.id = mi
 _RELEASE = f"""
 UPDATE effects e
    SET status = 'pending', attempts = e.attempts - 1, due_at = now()
-  FROM unnest(:effect_ids::text[], :attempts::int[]) AS held(id, attempt)
- WHERE e.id = held.id AND e.attempts = held.attempt AND {_IS_OPEN.format("e")} AND e.status <> 'pending'
+  FROM unnest(:effect_ids::text[], :attempts::int[], :claims::int[]) AS held(id, attempt, claim)
+ WHERE e.id = held.id AND e.attempts = held.attempt AND e.claims = held.claim
+   AND {_IS_OPEN.format("e")} AND e.status <> 'pending'
 """
 
 # The first messages of a thread that is not deleted, has no title, and has at least two user messages. Texts are
@@ -281,6 +287,7 @@ async def claim_effects(
             attempt=row["attempts"],
             traceparent=row["traceparent"],
             age_s=row["age_s"],
+            claim=row["claims"],
         )
         (found.claimed if row["status"] == "running" else found.given_up).append(effect)
     return found
@@ -292,6 +299,7 @@ async def settle_effects(connection: Connection, ends: Sequence[EffectEnd]) -> i
         _SETTLE,
         ids=[end.effect.id for end in ends],
         attempts=[end.effect.attempt for end in ends],
+        claims=[end.effect.claim for end in ends],
         statuses=[_STATUS_AFTER[end.outcome] for end in ends],
         uncounted=[int(end.outcome == "postponed") for end in ends],
         errors=[end.error for end in ends],
@@ -320,6 +328,7 @@ async def renew_effects(connection: Connection, effects: Sequence[DueEffect], *,
         _RENEW,
         effect_ids=[effect.id for effect in effects],
         attempts=[effect.attempt for effect in effects],
+        claims=[effect.claim for effect in effects],
         lease=lease,
     )
 
@@ -327,7 +336,10 @@ async def renew_effects(connection: Connection, effects: Sequence[DueEffect], *,
 async def release_effects(connection: Connection, effects: Sequence[DueEffect]) -> None:
     """Return claimed effects, due at once, without counting the attempt."""
     await connection.execute(
-        _RELEASE, effect_ids=[effect.id for effect in effects], attempts=[effect.attempt for effect in effects]
+        _RELEASE,
+        effect_ids=[effect.id for effect in effects],
+        attempts=[effect.attempt for effect in effects],
+        claims=[effect.claim for effect in effects],
     )
 
 

@@ -14,7 +14,8 @@ from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.delivery.settling import pause_s
 from nova_workers.errors import DeliveryFailed, Unavailable
-from nova_workers.ledger.delivery.outbox import claim_deliveries
+from nova_workers.ledger.delivery.leases import release_deliveries
+from nova_workers.ledger.delivery.outbox import FailedAttempt, claim_deliveries, settle_delivered, settle_failed
 from nova_workers.ledger.delivery.webhooks import delete_webhook
 from nova_workers.runs import work_leases
 from tests.integration.delivery.conftest import DeliveryHarness
@@ -456,3 +457,34 @@ async def test_a_claim_costs_one_step_per_target_whatever_their_lengths(deliveri
             lease=timedelta(seconds=60),
         )
     assert sorted(item.target for item in claimed) == sorted([hooks[1], *[hooks[2]] * 4])
+
+
+@proves("effects.leased")
+async def test_a_late_write_of_a_released_attempt_changes_nothing(deliveries: DeliveryHarness) -> None:
+    await deliveries.webhook()
+    await deliveries.say()
+    await deliveries.route()
+    lease = timedelta(seconds=30)
+    async with deliveries.database.connection() as connection:
+
+        async def claim() -> DeliveryItem:
+            (item,) = await claim_deliveries(
+                connection,
+                active_attempts={},
+                per_lane=1,
+                rest_after=5,
+                channels=(),
+                webhooks=True,
+                limit=1,
+                lease=lease,
+            )
+            return item
+
+        first = await claim()
+        await release_deliveries(connection, [first])
+        second = await claim()
+        assert (first.attempt, second.attempt) == (1, 1)
+        await release_deliveries(connection, [first])
+        assert not await settle_failed(connection, first, FailedAttempt("late", final=True))
+        assert not await settle_delivered(connection, first, 200)
+        assert await settle_delivered(connection, second, 200)

@@ -10,7 +10,15 @@ from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanE
 from nova_workers.config import EffectSettings, RunSettings, TelemetrySettings
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.runs.effects import ClaimedEffects, DueEffect, EffectEnd, claim_effects, settle_effects
+from nova_workers.ledger.runs.effects import (
+    ClaimedEffects,
+    DueEffect,
+    EffectEnd,
+    claim_effects,
+    release_effects,
+    renew_effects,
+    settle_effects,
+)
 from nova_workers.ledger.upkeep.overdue import has_due_effects
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
@@ -466,3 +474,30 @@ async def test_a_defect_in_one_batch_does_not_block_the_others(
     assert (await effect(database, runs[1].run_id, "embeddings"))["status"] == "done"
     count = metrics.registry.get_sample_value
     assert count("nova_effect_duration_seconds_count", {"kind": "embeddings"}) == 2
+
+
+@proves("effects.leased")
+@pytest.mark.parametrize("outcome", ["postponed", "released"])
+async def test_a_late_write_of_an_attempt_that_gave_its_number_back_changes_nothing(
+    database: Database, outcome: str
+) -> None:
+    run = await seed_run(database, effects=["embeddings"])
+    lease = timedelta(seconds=30)
+
+    async def claim(connection: Connection) -> DueEffect:
+        (claimed,) = (await claim_effects(connection, [("embeddings", 1)], max_attempts=3, lease=lease)).claimed
+        return claimed
+
+    async with database.connection() as connection:
+        first = await claim(connection)
+        end = EffectEnd(first, "postponed", "away", timedelta())
+        await (settle_effects(connection, [end]) if outcome == "postponed" else release_effects(connection, [first]))
+        second = await claim(connection)
+        assert (first.attempt, second.attempt) == (1, 1)
+        # The reply to the first write was lost, so it is repeated.
+        assert await settle_effects(connection, [EffectEnd(first, "postponed", "away", timedelta(hours=1))]) == 0
+        await release_effects(connection, [first])
+        await renew_effects(connection, [first], lease=timedelta(hours=1))
+        row = await effect(database, run.run_id, "embeddings")
+        assert (row["status"], row["attempts"], float(str(row["due_in_s"])) <= 30) == ("running", 1, True)
+        assert await settle_effects(connection, [EffectEnd(second, "done")]) == 1
