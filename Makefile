@@ -30,7 +30,7 @@ up: $(RUNTIME) ## Run the fleet on this machine until Ctrl-C
 	@$(BIN)/nova up
 
 # Side by side: the type checker computes on one core, and tests wait.
-test: $(DEV) aimock programs ## Everything that `check` does, and all tests against real servers
+test: $(DEV) $(DOCS) aimock programs ## Everything that `check` does, and all tests against real servers
 	@$(MAKE) --no-print-directory -j2 check suite
 
 suite: $(DEV)
@@ -65,7 +65,7 @@ $(PROGRAMS)/node_modules/.ready: $(PROGRAMS)/package-lock.json
 	@npm ci --prefix $(PROGRAMS) --ignore-scripts --no-audit --no-fund --fetch-retries 1
 	@touch $@
 
-check: $(DEV) ## Lint, format, types, import contracts, dependencies, licences, spelling, migrations, commit messages
+check: $(DEV) $(DOCS) ## Lint, format, types, import contracts, dependencies, licences, spelling, migrations, commit messages, docs
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/lint-imports
@@ -76,6 +76,7 @@ check: $(DEV) ## Lint, format, types, import contracts, dependencies, licences, 
 	$(BIN)/python deploy/environment/check_licences.py
 	$(BIN)/python deploy/environment/check_advisories.py --where-reachable
 	$(BIN)/python deploy/environment/sync_client.py --check
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet -f docs/site/mkdocs.yml -d $(CURDIR)/.cache/site
 	$(BIN)/basedpyright
 
 advisories: $(DEV) ## Look for published advisories of what users install (needs network; ARGS="--ignore ID")
@@ -93,7 +94,7 @@ growth: $(DEV) ## Measure what each operation costs at growing sizes (ARGS="--on
 	$(BIN)/python -m tests.bench.growth $(ARGS)
 
 docs: $(DOCS) ## Build the documentation into site/
-	$(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict -f docs/site/mkdocs.yml
 
 pictures: $(DEV) ## Take pictures of the console and of nova chat for docs/pictures, where chromium and tmux are
 	$(BIN)/python -m tests.browser.pictures

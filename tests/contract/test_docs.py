@@ -1,13 +1,10 @@
 """The documents are true: snippets run, commands parse, names exist, tables are complete."""
 
 import json
-import os
 import re
 import subprocess
-import sys
 import tomllib
 from collections.abc import Iterator
-from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
@@ -206,21 +203,6 @@ def test_the_decisions_are_all_listed() -> None:
     there = {page.name for page in (DOCS / "decisions").glob("0*.md")}
     assert there == {link for link in links(DOCS / "decisions" / "index.md") if link.startswith("0")}
     assert there <= set(re.findall(r"decisions/(0[\w-]+\.md)", (DOCS / "site" / "mkdocs.yml").read_text("utf-8")))
-
-
-@pytest.mark.skipif(find_spec("mkdocs") is None, reason="the dependency group 'docs' is not installed")
-def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
-    options = ("--strict", "--quiet", "--config-file", "docs/site/mkdocs.yml", "--site-dir", str(tmp_path))
-    built = subprocess.run(
-        [sys.executable, "-m", "mkdocs", "build", *options],
-        cwd=ROOT,
-        env={**os.environ, "NO_MKDOCS_2_WARNING": "1", "PYTHONWARNINGS": "default"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert built.returncode == 0, built.stderr
-    assert (tmp_path / "run-protocol" / "index.html").exists()
 
 
 def _family(parent: type[NovaError]) -> Iterator[type[NovaError]]:
