@@ -411,6 +411,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "orchestration.rankings": "Models are ranked by the ended runs of agents, by one statement that may be repeated.",
     "orchestration.judgement": "A judge of models is asked at most once a day, and a bad answer changes no score.",
     "orchestration.discovery": "Discovery of models changes nothing that a person set, and no program can fail it.",
+    # documents
+    "docs.errors": "Every code of the API's errors is in the documents with its cause and what to do.",
+    "metrics.first-event": "The first failure that an alert watches raises a counter that was scraped before.",
 }
 
 

@@ -25,7 +25,7 @@ from prometheus_client import (
 from prometheus_client.exposition import CONTENT_TYPE_LATEST, generate_latest
 
 from nova_workers.observability.ports import TokenCounts
-from nova_workers.vocabulary import OPEN_RUNS, RUN_QUEUES, OutageReason, words_of
+from nova_workers.vocabulary import EFFECT_KINDS, OPEN_RUNS, RUN_QUEUES, OutageReason, words_of
 
 __all__ = ["Metrics", "MetricsServer"]
 
@@ -58,6 +58,7 @@ class Metrics:
         self._declare_triggers(registry)
         self._declare_deliveries(registry)
         self._declare_api(registry)
+        self._show_what_alerts_watch()
 
     def _declare_runs(self, registry: CollectorRegistry) -> None:
         self.runs_accepted = Counter(
@@ -288,6 +289,16 @@ class Metrics:
             buckets=_FAST_S,
             registry=registry,
         )
+
+    def _show_what_alerts_watch(self) -> None:
+        """Show counters of failures at 0: `increase` of Prometheus does not see a series that begins at 1."""
+        for outcome in ("requeued", "failed"):
+            self.recoveries.labels(outcome)
+        for outcome in ("ended", "lost"):
+            self.suspects.labels(outcome)
+        for kind in EFFECT_KINDS:
+            self.effects.labels(kind, "failed")
+        self.deliveries.labels("webhooks", "failed")
 
     def _model(self, name: str) -> str:
         """Return the label for a model: a provider may name another one with each response."""

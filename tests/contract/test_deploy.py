@@ -71,10 +71,14 @@ def test_the_kustomization_lists_every_resource() -> None:
         assert set(kustomization["resources"]) == files
 
 
+IMAGE = "${FLEET_IMAGE:-nova-workers}"
+"""Of the fleet's processes in the compose file."""
+
+
 def test_every_container_runs_a_command_that_the_command_line_has() -> None:
     commands = {command.name for command in COMMANDS}
     compose = _documents(DEPLOY / "compose.yaml")[0]["services"]
-    asked = {service["command"][0] for service in compose.values() if service.get("image") == "nova-workers"}
+    asked = {service["command"][0] for service in compose.values() if service.get("image") == IMAGE}
     asked |= {pod["containers"][0]["args"][0] for _, pod in _pods()}
     assert asked == {"migrate", "api", "worker", "beat", "console", "flower", "channels"}
     assert asked <= commands
@@ -99,7 +103,7 @@ def test_each_container_gets_the_secrets_that_it_uses_and_no_others() -> None:
     assert {
         name: known & service.get("environment", {}).keys()
         for name, service in compose.items()
-        if service.get("image") == "nova-workers"
+        if service.get("image") == IMAGE
     } == SECRETS_OF
     secrets = {
         secret["metadata"]["name"]: secret["stringData"].keys()

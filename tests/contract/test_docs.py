@@ -21,10 +21,11 @@ from nova_workers.config import Settings, unknown_variables
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.scripted.script import find_script
-from nova_workers.errors import NovaError, Rejected, Unavailable
+from nova_workers.errors import EngineErrorKind, NewerValue, NovaError, Rejected, Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.observability.metrics import Metrics
-from tests.requirements import REQUIREMENTS
+from nova_workers.vocabulary import OutageReason, QueuedReason, words_of
+from tests.requirements import REQUIREMENTS, proves
 from tests.support.data.documents import ROOT, Block, anchors, blocks, code_spans, commands, links, pages
 
 DOCS = ROOT / "docs"
@@ -54,7 +55,14 @@ def schema() -> dict[str, Any]:
 # Snippets
 
 
-@pytest.mark.parametrize("example", list(find_examples(*(str(page) for page in pages()))), ids=str)
+def _examples() -> list[CodeExample]:
+    """Return the Python of all pages but what needs a fleet, which other tests run."""
+    elsewhere = {(block.page, block.line) for block in blocks("python") if block.not_run is not None}
+    found = find_examples(*(str(page) for page in pages()))
+    return [example for example in found if (example.path, example.start_line + 1) not in elsewhere]
+
+
+@pytest.mark.parametrize("example", _examples(), ids=str)
 def test_every_python_snippet_runs(example: CodeExample) -> None:
     # Not by the library's own runner, whose report of a failure ends the whole session.
     code = compile("\n" * example.start_line + example.source, str(example.path), "exec")
@@ -166,6 +174,49 @@ def test_the_api_page_lists_every_error_code() -> None:
     table = (DOCS / "http-api.md").read_text("utf-8").partition("## Errors")[2].partition("## Endpoints")[0]
     raised = {kind.code for kind in _family(Rejected) if kind.__module__ in {"nova_workers.errors", "api.errors"}}
     assert raised | {Unavailable.code} <= set(re.findall(r"`(\w+)`", table))
+
+
+_API_MODULES = re.compile(r"(?:nova_workers\.errors|nova_workers\.http_server\..*|api\..*)")
+_WITHOUT_CLASS = {"method_not_allowed", "internal_error"}
+
+
+def _trouble(heading: str) -> list[str]:
+    """Return the codes of the first column of a table of the troubleshooting page."""
+    section = (DOCS / "troubleshooting.md").read_text("utf-8").partition(f"\n## {heading}\n")[2].partition("\n## ")[0]
+    firsts = [line.split("|")[1] for line in section.splitlines() if line.startswith("| `")]
+    return [code for first in firsts for code in re.findall(r"`(\w+)`", first) if code != "code"]
+
+
+@proves("docs.errors")
+def test_the_troubleshooting_page_has_a_row_for_every_code_of_the_api() -> None:
+    answers = {
+        kind.code
+        for kind in _family(NovaError)
+        if issubclass(kind, Rejected | Unavailable | NewerValue) and _API_MODULES.fullmatch(kind.__module__)
+    }
+    assert sorted(_trouble("Errors of the API")) == sorted((answers - {Rejected.code}) | _WITHOUT_CLASS)
+
+
+@pytest.mark.parametrize(
+    ("heading", "words"),
+    [
+        ("Failed runs", words_of(EngineErrorKind)),
+        ("Runs that wait", words_of(QueuedReason)),
+        ("Providers", words_of(OutageReason)),
+    ],
+)
+def test_the_troubleshooting_page_has_a_row_for_every_reason(heading: str, words: tuple[str, ...]) -> None:
+    assert sorted(_trouble(heading)) == sorted(words)
+
+
+def test_every_metric_that_the_monitoring_page_names_exists() -> None:
+    registry = CollectorRegistry()
+    Metrics(registry)
+    samples = re.compile(r"_(?:total|bucket|count|sum|created)$")
+    there = {metric.name for metric in registry.collect()}
+    named = set(re.findall(r"\bnova_[a-z_]+", (DOCS / "monitoring.md").read_text("utf-8")))
+    assert len(named) > 20
+    assert {samples.sub("", name) for name in named} <= there
 
 
 def test_the_operations_page_lists_every_metric() -> None:

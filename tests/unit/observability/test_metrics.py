@@ -78,6 +78,23 @@ def test_two_processes_in_one_interpreter_do_not_share_metrics(metrics: Metrics)
     assert other.registry.get_sample_value("nova_runs_finished_total", labels) is None
 
 
+@proves("metrics.first-event")
+@pytest.mark.parametrize(
+    ("name", "labels"),
+    [
+        ("nova_run_recoveries_total", {"outcome": "requeued"}),
+        ("nova_run_recoveries_total", {"outcome": "failed"}),
+        ("nova_suspect_processes_total", {"outcome": "lost"}),
+        ("nova_effects_total", {"kind": "title", "outcome": "failed"}),
+        ("nova_deliveries_total", {"channel": "webhooks", "outcome": "failed"}),
+    ],
+)
+def test_a_counter_that_an_alert_watches_is_there_before_its_first_event(
+    metrics: Metrics, name: str, labels: dict[str, str]
+) -> None:
+    assert metrics.registry.get_sample_value(name, labels) == 0
+
+
 def test_usage_is_counted_by_kind_and_an_unknown_price_is_no_cost(metrics: Metrics) -> None:
     metrics.record_usage("claude-x", TokenUsage(input_tokens=10, output_tokens=5, cost_usd=0.25))
     metrics.record_usage("claude-x", TokenUsage(input_tokens=1, cost_usd=None))
