@@ -31,10 +31,10 @@ _GREETING = re.compile(r"^\s*(hi|hello|hey|good (morning|evening|afternoon))\b",
 _HOW = re.compile(r"\b(how|what happens|explain|describe|why)\b", re.IGNORECASE)
 
 _JOURNEY = (
-    "Your message became a row in Postgres before anyone said it was accepted, so it cannot be lost. A doorbell in "
+    "Your message was committed to Postgres before the API answered 202, so it cannot be lost. A notification in "
     "Valkey woke a worker; the worker took the lock of this thread and a fence that only grows, so no other worker can "
-    "write here. Each step is committed before the next one starts: if the worker dies now, another goes on after "
-    "the last finished step. These words come to you as live events while all of that happens."
+    "write here. Each step is committed before the next one starts: if the worker dies now, another one continues "
+    "after the last finished step. Meanwhile these words reach you as live events."
 )
 _ABOUT = (
     "I am a stand-in for a model, on loopback, so that the fleet can be tried without a key. I know a few phrases: "

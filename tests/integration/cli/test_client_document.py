@@ -1,4 +1,4 @@
-"""The examples of docs/client.md, run against a real fleet."""
+"""The examples of docs/client.md and of the README, run against a real fleet."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ import pytest
 from pytest_examples import find_examples
 
 from nova_workers.client import NovaClient
-from tests.support.data.documents import ROOT
+from tests.support.data.documents import ROOT, blocks, commands
 from tests.support.processes.command_line import Nova
+
+_CREATE = ["nova", "agents", "create"]
 
 
 @pytest.fixture
@@ -41,3 +43,16 @@ def test_the_examples_of_the_client_do_what_the_page_says(
     assert capsys.readouterr().out
     assert examples["ask_and_block"]("Hello")
     assert examples["patient_client"]("http://127.0.0.1:1", "key").base_url == "http://127.0.0.1:1"
+
+
+def test_the_agent_of_the_readme_answers_its_program(
+    nova: Nova, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    readme = ROOT / "README.md"
+    (create,) = [words for block in blocks("sh", readme) for words in commands(block) if words[:3] == _CREATE]
+    (program,) = [block for block in blocks("python", readme) if block.not_run is not None]
+    assert nova(*create[1:]).code == 0
+    for name in ("NOVA_API_URL", "NOVA_API_KEY"):
+        monkeypatch.setenv(name, nova.env[name])
+    exec(compile(program.text, str(program), "exec"), {"__name__": "snippet"})
+    assert capsys.readouterr().out == "succeeded You said: Remember that our office closes at six.\n"
