@@ -11,6 +11,7 @@ from typing import Final
 
 __all__ = [
     "AWAY_SERVERS_TTL_S",
+    "BEAT_TTL_S",
     "BROKER_KEY_PREFIX",
     "CONTROL_CHANNEL",
     "EVENTS_MAX_ENTRIES",
@@ -18,6 +19,7 @@ __all__ = [
     "PROVIDERS_TTL_S",
     "WORKER_TTL_S",
     "away_servers",
+    "beat_tick",
     "broker_queue",
     "model_breaker",
     "model_failures",
@@ -54,6 +56,9 @@ PROVIDERS_TTL_S: Final = 120
 
 AWAY_SERVERS_TTL_S: Final = 3_600
 """Life of the note on an agent's tool servers that are away; each turn of the agent writes it anew."""
+
+BEAT_TTL_S: Final = 86_400
+"""Life of the record of beat's last tick; what is left of it says how old that is. Beat writes it every second."""
 
 CONTROL_CHANNEL: Final = "nova:control"
 """Pub/sub channel that notifies every worker process of cancel requests. No key, so no TTL."""
@@ -102,6 +107,11 @@ def worker_presence(worker_id: str) -> str:
 def workers_index() -> str:
     """Sorted set: worker ids by last heartbeat. TTL `WORKER_TTL_S`, renewed by each heartbeat."""
     return "nova:workers"
+
+
+def beat_tick() -> str:
+    """String: host and pid of the beat process that sent the last tick. TTL `BEAT_TTL_S`, from that tick."""
+    return f"{BROKER_KEY_PREFIX}beat"
 
 
 def open_streams(api_key_id: str) -> str:

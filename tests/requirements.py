@@ -275,6 +275,9 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "upgrade.unfit": "A process reports an unfit schema once and refuses work; a later schema is not migrated.",
     "upgrade.newer": "What a later release stores is read if it changes nothing, and else left to that release.",
     # backups
+    "doctor.isolated": "A check of `nova doctor` that raises or hangs is a finding, and harms no other check.",
+    "doctor.key": "`nova doctor` advises against a key only if the API refused it, and never to delete a file.",
+    "agents.files.kept": "Workers and `nova doctor` warn where the files of agents end with a container.",
     "backup.moment": "A backup of a live fleet is one moment of all tables; a restore has the same rows and rights.",
     "backup.whole": "A backup that fails leaves no file, and a file that is damaged or too new is not restored.",
     "restore.empty": "A restore changes no database with anything in it; no fleet starts on what a failed one leaves.",

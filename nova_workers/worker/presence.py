@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import orjson
@@ -39,6 +39,7 @@ class Presence:
         suspects: Callable[[], int],
         draining: Callable[[], bool],
         heartbeat_dir: Path | None,
+        warnings: Callable[[], Sequence[str]] = tuple,
     ) -> None:
         self._redis = redis
         self._clock = clock
@@ -50,6 +51,7 @@ class Presence:
         self._suspects = suspects
         self._draining = draining
         self._heartbeat_dir = heartbeat_dir
+        self._warnings = warnings
 
     async def run(self) -> None:
         """Report until canceled."""
@@ -76,6 +78,7 @@ class Presence:
             "busy": self._busy(),
             "suspects": self._suspects(),
             "draining": self._draining(),
+            "warnings": list(self._warnings()),
             "seen_at": now.isoformat(),
         }
         pipeline = self._redis.pipeline(transaction=False)

@@ -20,6 +20,7 @@ from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
 from nova_workers.vocabulary import RUN_QUEUES
 from nova_workers.worker.loop import LoopThread
+from nova_workers.worker.machine_watch import MachineWatch
 from nova_workers.worker.presence import Presence, touch
 from nova_workers.worker.readiness import Readiness
 from nova_workers.worker.warming import Warming
@@ -107,6 +108,7 @@ class WorkerProcess:
         self._executes_runs = any(queue.partition(".")[0] in RUN_QUEUES for queue in queues)
         await services.start()
         exclude_from_collections()
+        machine = MachineWatch(self._settings.workspace_root)
         self._presence = Presence(
             services.redis,
             services.clock,
@@ -118,10 +120,12 @@ class WorkerProcess:
             suspects=lambda: services.suspects.executing,
             draining=lambda: services.executor.draining,
             heartbeat_dir=self._settings.worker.heartbeat_dir,
+            warnings=lambda: machine.warnings,
         )
         services.metrics.worker_slots.set(slots)
         services.metrics.runs_in_flight.set_function(lambda: len(services.keeper.held))
         self._tasks.append(asyncio.create_task(self._presence.run(), name="presence"))
+        self._tasks.append(asyncio.create_task(machine.run(), name="machine_watch"))
         readiness = Readiness(services.database, services.redis, services.metrics, self._settings.worker.heartbeat_dir)
         self._tasks.append(asyncio.create_task(readiness.run(), name="readiness"))
         _log.info("worker.started", worker_id=services.worker_id, queues=queues, slots=slots, sandbox=services.sandbox)

@@ -23,7 +23,12 @@ DEPLOY = ROOT / "deploy"
 DEPLOYED_EXTRAS = ("fleet", "mcp", "embeddings", "console", "telegram")
 FILES = sorted(path for path in DEPLOY.rglob("*") if path.is_file() and path.suffix != ".pyc")
 YAML_FILES = [path for path in FILES if path.suffix == ".yaml"]
-MANIFESTS = [path for path in YAML_FILES if "kubernetes" in path.parts and path.name != "kustomization.yaml"]
+PATCHES = [path for path in YAML_FILES if path.name.endswith("-patch.yaml")]
+MANIFESTS = [
+    path
+    for path in YAML_FILES
+    if "kubernetes" in path.parts and path.name != "kustomization.yaml" and path not in PATCHES
+]
 
 
 def _variables(model: type[BaseModel], prefix: str) -> Iterator[str]:
@@ -65,10 +70,29 @@ def test_every_named_setting_exists(path: Path) -> None:
 
 
 def test_the_kustomization_lists_every_resource() -> None:
-    for folder in ("base", "keda", "telegram"):
+    for folder in ("agents", "base", "keda", "telegram"):
         (kustomization,) = _documents(DEPLOY / "kubernetes" / folder / "kustomization.yaml")
         files = {path.name for path in (DEPLOY / "kubernetes" / folder).iterdir()} - {"kustomization.yaml"}
-        assert set(kustomization["resources"]) == files
+        patches = {patch["path"] for patch in kustomization.get("patches", ())}
+        assert {*kustomization["resources"], *patches} == files
+
+
+@proves("agents.files.kept")
+def test_files_of_agents_are_on_a_volume_that_all_workers_share() -> None:
+    (compose,) = _documents(DEPLOY / "compose.yaml")
+    root = compose["services"]["worker"]["environment"]["NOVA_TOOLS__WORKSPACE_ROOT"]
+    assert compose["services"]["worker"]["volumes"] == [f"agents:{root}"]
+    assert "agents" in compose["volumes"]
+    # A new volume gets the owner of the image's folder.
+    assert f"install -d -o 10001 -g 10001 -m 0700 {root}" in (DEPLOY / "Dockerfile").read_text()
+    (patch,) = _documents(DEPLOY / "kubernetes" / "agents" / "worker-patch.yaml")
+    (claim,) = _documents(DEPLOY / "kubernetes" / "agents" / "volume.yaml")
+    pod = patch["spec"]["template"]["spec"]
+    (container,), (volume,) = pod["containers"], pod["volumes"]
+    assert {"name": "NOVA_TOOLS__WORKSPACE_ROOT", "value": root} in container["env"]
+    assert container["volumeMounts"] == [{"name": volume["name"], "mountPath": root}]
+    assert volume["persistentVolumeClaim"]["claimName"] == claim["metadata"]["name"]
+    assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
 
 
 IMAGE = "${FLEET_IMAGE:-nova-workers}"

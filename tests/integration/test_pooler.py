@@ -13,7 +13,7 @@ import pytest
 from models import migrate
 from nova_workers.bootstrap.connections import connect_session
 from nova_workers.cli.backups.dump import back_up
-from nova_workers.cli.operations.checks import check_database
+from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate

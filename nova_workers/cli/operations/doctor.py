@@ -2,39 +2,95 @@
 
 import asyncio
 import os
+from collections.abc import Callable, Sequence
+from typing import TypeVar
 
 import typer
+from pydantic import SecretStr
 
-from nova_workers.cli.command import Session, remote
-from nova_workers.cli.operations.checks import (
-    check_api,
-    check_broker,
-    check_console,
-    check_database,
-    check_embedded,
-    check_variables,
-)
-from nova_workers.cli.operations.findings import report
-from nova_workers.cli.target import find_servers, read_state
+from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
+from nova_workers.cli.operations.api_checks import check_api, check_console
+from nova_workers.cli.operations.checks import check_broker
+from nova_workers.cli.operations.database_checks import check_database
+from nova_workers.cli.operations.findings import Finding, isolated, report
+from nova_workers.cli.operations.machine_checks import check_disks, check_embedded, check_variables
+from nova_workers.cli.target import Servers, Target, find_servers, find_target, read_state
+from nova_workers.cli.terminal.output import JsonOption, Output
+from nova_workers.client.client import NovaClient
+from nova_workers.config import Settings, load_settings
+from nova_workers.errors import ConfigurationError
 
-__all__ = ["app"]
+__all__ = ["app", "examine"]
+
+T = TypeVar("T")
+
+_SERVER_S = 60.0
+"""For all checks of one server; each has a limit of its own."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
 
-@remote(app, "doctor")
-async def doctor(session: Session) -> None:
+@app.command("doctor")
+def doctor(*, json_mode: JsonOption = False, api_url: ApiUrlOption = None, api_key: ApiKeyOption = None) -> None:
     """Check everything, and say how to fix it. Exits with 1 when something fails."""
-    servers = find_servers(session.settings)
+    report(Output(json_mode=json_mode), asyncio.run(examine(api_url=api_url, api_key=api_key)))
+
+
+async def examine(*, api_url: str | None, api_key: str | None) -> list[Finding]:
+    """Return the findings of all checks. Never raises: what prevents a check is a finding."""
+    try:
+        settings = load_settings()
+    except ConfigurationError as error:
+        fix = "correct these variables; nothing else can be checked without them"
+        return [*check_variables(os.environ), Finding("settings", "fail", error.message, fix)]
+    home = _Home(settings, api_url=api_url, api_key=api_key)
+    servers = home.servers
+
+    async def machine() -> Sequence[Finding]:
+        return [*check_variables(os.environ), *check_embedded(servers)]
+
+    async def disks() -> Sequence[Finding]:
+        # A network drive that hangs holds up its thread alone.
+        return await asyncio.to_thread(check_disks, settings)
+
+    async def api() -> Sequence[Finding]:
+        if home.target is None:
+            return []
+        async with NovaClient(home.target.url, home.target.api_key) as client:
+            return await check_api(client, home.target)
+
     looked = await asyncio.gather(
-        check_database(servers.database_url),
-        check_broker(servers.redis_url),
-        check_api(session.client, session.target),
-        check_console(read_state(session.settings.home).get("console_url")),
+        isolated("machine", machine),
+        isolated("disks", disks),
+        isolated("database", lambda: check_database(servers.database_url), longest_s=_SERVER_S),
+        isolated("broker", lambda: check_broker(servers.redis_url), longest_s=_SERVER_S),
+        isolated("api", api, longest_s=_SERVER_S),
+        isolated("console", lambda: check_console(home.console_url)),
     )
-    findings = [
-        *check_variables(os.environ),
-        *check_embedded(servers),
-        *(finding for part in looked for finding in part),
-    ]
-    report(session.out, findings)
+    return [*home.faults, *(finding for part in looked for finding in part)]
+
+
+class _Home:
+    """What the files of NOVA_HOME say; a damaged one is a finding, and the rest counts without it."""
+
+    def __init__(self, settings: Settings, *, api_url: str | None, api_key: str | None) -> None:
+        self.faults: list[Finding] = []
+        state = self._read(lambda: read_state(settings.home))
+        self.console_url = None if state is None else state.get("console_url")
+        self.target: Target | None = self._read(lambda: find_target(settings, api_url=api_url, api_key=api_key))
+        found = self._read(lambda: find_servers(settings))
+        self.servers = found or Servers(_plain(settings.database_url), _plain(settings.redis_url))
+
+    def _read(self, read: Callable[[], T]) -> T | None:
+        try:
+            return read()
+        except ConfigurationError as error:
+            finding = Finding("home", "fail", error.message, "what needs this file is not checked")
+            # The same file is read for several things.
+            if finding not in self.faults:
+                self.faults.append(finding)
+            return None
+
+
+def _plain(secret: SecretStr | None) -> str | None:
+    return None if secret is None else secret.get_secret_value()

@@ -1,16 +1,23 @@
 """Findings of checks, as commands show them: what was seen, and what to do about it."""
 
-from collections.abc import Sequence
+import asyncio
+import traceback
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import asdict, dataclass
+from pathlib import Path
 from typing import Literal
 
 import typer
 
 from nova_workers.cli.terminal.output import Output
+from nova_workers.errors import NovaError
 
-__all__ = ["Finding", "report"]
+__all__ = ["Finding", "isolated", "report", "words"]
 
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
+_LONGEST_S = 20.0
+"""Of one check: four of the client's slowest answers from a server that is away."""
+_SOURCE = Path(__file__).resolve().parents[2]
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +33,30 @@ class Finding:
     fix: str = ""
 
 
+async def isolated(
+    name: str, check: Callable[[], Awaitable[Sequence[Finding]]], *, longest_s: float = _LONGEST_S
+) -> list[Finding]:
+    """Return the findings of a check. One that raises or hangs is a finding itself, and harms no other check.
+
+    Args:
+        name: Of the finding, if the check fails.
+        check: Starts the check.
+        longest_s: After which it is stopped.
+    """
+    limit = asyncio.timeout(longest_s)
+    try:
+        async with limit:
+            return [*await check()]
+    except NovaError as error:
+        return [Finding(name, "fail", f"not checked: {error.message}", "fix what the message names, and check again")]
+    except Exception as error:
+        if isinstance(error, TimeoutError) and limit.expired():
+            fix = "see whether the server behind it answers, and check again"
+            return [Finding(name, "fail", f"not checked: no answer within {longest_s:g} s", fix)]
+        detail = f"this check failed: {type(error).__name__}: {words(error)} ({_place(error)})"
+        return [Finding(name, "fail", detail, "the other checks are not affected; report this line, with its place")]
+
+
 def report(out: Output, findings: Sequence[Finding]) -> None:
     """Write each finding in one line, with its fix below, or all as one document.
 
@@ -39,6 +70,21 @@ def report(out: Output, findings: Sequence[Finding]) -> None:
         _show(out, findings)
     if not good:
         raise typer.Exit(1)
+
+
+def words(error: BaseException) -> str:
+    """Return what an error says, on one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def _place(error: BaseException) -> str:
+    """Return the last line of our code that an error passed through."""
+    # The first frame is that of `isolated`.
+    frames = traceback.extract_tb(error.__traceback__)[1:]
+    ours = [frame for frame in frames if Path(frame.filename).is_relative_to(_SOURCE)]
+    last = (ours or frames)[-1]
+    name = Path(last.filename)
+    return f"{name.relative_to(_SOURCE.parent) if name.is_relative_to(_SOURCE) else name}:{last.lineno}, {last.name}"
 
 
 def _show(out: Output, findings: Sequence[Finding]) -> None:

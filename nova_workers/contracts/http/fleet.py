@@ -69,6 +69,8 @@ class WorkerView(View):
     draining: bool
     sandbox: str | None = None
     """What confines commands there: ``bubblewrap``, ``namespaces`` or ``landlock``; null is nothing."""
+    warnings: list[str] = Field(default_factory=list[str])
+    """What an operator should change on its machine: a full disk, files of agents that end with a container."""
     seen_at: datetime
 
 

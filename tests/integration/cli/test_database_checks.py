@@ -1,6 +1,6 @@
 """The doctor's checks of a database, without a fleet."""
 
-from nova_workers.cli.operations.checks import check_database
+from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.upkeep.cursors import add_tenant_cursors

@@ -1,0 +1,126 @@
+"""The checks of `nova doctor` of Postgres."""
+
+import re
+import time
+from collections.abc import Awaitable, Callable
+from typing import cast
+
+import asyncpg
+
+from nova_workers.cli.operations.clocks import skew
+from nova_workers.cli.operations.findings import Finding, isolated, words
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.schema import read_schema, schema_head
+from nova_workers.ledger.upkeep.cursors import tenants_behind
+
+__all__ = ["check_database"]
+
+MIN_POSTGRES = 150_000
+MIN_PGVECTOR = (0, 8)
+"""The first with `hnsw.iterative_scan`, which continues along the index when filters leave too few rows."""
+
+_CONNECT_S = 5
+_UNREACHABLE = (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError)
+_Check = Callable[[asyncpg.Connection], Awaitable[Finding | None]]
+
+
+async def check_database(url: str | None) -> list[Finding]:
+    """Check Postgres: reachable, new enough, taking writes, with pgvector, its schema and clock right."""
+    if url is None:
+        return [Finding("database", "fail", "no URL", "set NOVA_DATABASE_URL, or run `nova up`")]
+    try:
+        # Without what belongs to a session: a pooler may stand between.
+        connection = await asyncpg.connect(url, timeout=_CONNECT_S, statement_cache_size=0)
+    except _UNREACHABLE as error:
+        fix = "is it running? Check host, user, password and database in NOVA_DATABASE_URL, or run `nova up`"
+        return [Finding("database", "fail", words(error), fix)]
+    checks: tuple[tuple[str, _Check], ...] = (
+        ("database", _check_version),
+        ("database writes", _check_writes),
+        ("pgvector", _check_vector),
+        ("search index", _check_search),
+        ("clock of postgres", _check_clock),
+        ("schema", _check_schema),
+    )
+    try:
+        return [finding for name, check in checks for finding in await isolated(name, _one(connection, check))]
+    finally:
+        connection.terminate()
+
+
+def _one(connection: asyncpg.Connection, check: _Check) -> Callable[[], Awaitable[list[Finding]]]:
+    async def run() -> list[Finding]:
+        # A transaction each: a statement that fails ends only its own.
+        async with connection.transaction():
+            found = await check(connection)
+        return [] if found is None else [found]
+
+    return run
+
+
+async def _check_version(connection: asyncpg.Connection) -> Finding:
+    number = int(str(await connection.fetchval("SHOW server_version_num")))
+    version = str(await connection.fetchval("SHOW server_version"))
+    if number >= MIN_POSTGRES:
+        return Finding("database", "ok", f"Postgres {version}")
+    return Finding("database", "fail", f"Postgres {version}", "move to Postgres 15 or later; 18 is best")
+
+
+async def _check_writes(connection: asyncpg.Connection) -> Finding | None:
+    if await connection.fetchval("SELECT pg_is_in_recovery()"):
+        fix = "name the primary in NOVA_DATABASE_URL, or all hosts with `target_session_attrs=read-write`"
+        return Finding("database writes", "fail", "none: it is a standby", fix)
+    if await connection.fetchval("SHOW default_transaction_read_only") == "on":
+        fix = "it may be short of disk: make room there, then turn `default_transaction_read_only` off"
+        return Finding("database writes", "fail", "none: it is read-only", fix)
+    return None
+
+
+async def _check_vector(connection: asyncpg.Connection) -> Finding:
+    installed = await connection.fetchval("SELECT extversion FROM pg_extension WHERE extname = 'vector'")
+    if installed:
+        if _release(str(installed)) >= MIN_PGVECTOR:
+            return Finding("pgvector", "ok", str(installed))
+        fix = "install pgvector 0.8 or later on the database server, then `ALTER EXTENSION vector UPDATE`"
+        return Finding("pgvector", "fail", f"{installed} is too old for search by meaning", fix)
+    if await connection.fetchval("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'"):
+        return Finding("pgvector", "fail", "available, but not installed in this database", "run `nova migrate`")
+    fix = "install pgvector on the database server (package postgresql-NN-pgvector)"
+    return Finding("pgvector", "fail", "not available", fix)
+
+
+async def _check_search(connection: asyncpg.Connection) -> Finding | None:
+    try:
+        tenants = await tenants_behind(cast(Connection, connection))
+    except asyncpg.UndefinedTableError:
+        return None  # the schema has a check of its own
+    if not tenants:
+        return Finding("search index", "ok", "all earlier messages are in it")
+    detail = f"the past of {tenants} tenant{'s' if tenants > 1 else ''} is being looked through for what is missing"
+    return Finding("search index", "ok", detail)
+
+
+async def _check_clock(connection: asyncpg.Connection) -> Finding:
+    before_s = time.time()
+    there_s = float(str(await connection.fetchval("SELECT extract(epoch FROM clock_timestamp())")))
+    return skew("clock of postgres", there_s, before_s, time.time())
+
+
+async def _check_schema(connection: asyncpg.Connection) -> Finding:
+    needed = schema_head()
+    try:
+        schema = await read_schema(cast(Connection, connection))
+    except asyncpg.PostgresError as error:
+        return Finding("schema", "fail", words(error), "let the database's user read alembic_version")
+    problem = schema.problem(needed)
+    if problem is not None:
+        detail, _, fix = problem.rstrip(".").rpartition(": ")
+        return Finding("schema", "fail", detail, fix)
+    if schema.revision == needed:
+        return Finding("schema", "ok", f"at {needed}")
+    detail = f"at {schema.revision}, of a later release; this one is of {needed}, and works on it"
+    return Finding("schema", "warn", detail, "upgrade this")
+
+
+def _release(version: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
