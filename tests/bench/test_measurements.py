@@ -21,11 +21,11 @@ from tests.bench.servers import Servers
 from tests.bench.sizes import Sizes
 from tests.bench.stage import DEFAULT_SLOTS, Bench, Stage
 
-_OWN_FLEET = ("claims", "search", "triggers", "rename", "orders")
+_OWN_FLEET = ("claims", "search", "triggers", "rename")
 """Rows with another fleet, or without one."""
 _OF_NOVA_UP = ("first", "floor", "start")
 """Rows that start the fleet as users do."""
-_LONG = ("backfill", "cached", "innocents", "notice", "recovery", "tokens")
+_LONG = ("backfill", "cached", "innocents", "notice", "orders", "recovery", "tokens", "trees")
 """Rows that wait, or send many turns, with another fleet."""
 _IN_OWN_TEST = ("scaling", *_OF_NOVA_UP, *_LONG)
 """Rows with more processes than fit into the time of a test beside the others."""

@@ -86,7 +86,7 @@ def test_any_tree_ends_by_legal_moves_and_within_its_limits(settings: Settings) 
         redis = Redis.from_url(settings.require_redis_url())
 
         @profile(
-            max_examples=_EXAMPLES or 60,
+            max_examples=_EXAMPLES or 30,
             derandomize=not _EXAMPLES,
             deadline=None,
             database=None,

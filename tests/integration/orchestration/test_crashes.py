@@ -97,7 +97,7 @@ def test_a_tree_ends_the_same_whatever_statement_its_workers_die_at(
         redis = Redis.from_url(settings.require_redis_url())
 
         @profile(
-            max_examples=_EXAMPLES or 40,
+            max_examples=_EXAMPLES or 24,
             derandomize=not _EXAMPLES,
             deadline=None,
             database=None,

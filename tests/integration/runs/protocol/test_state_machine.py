@@ -419,7 +419,7 @@ def test_any_order_of_events_keeps_the_promises(
 
 def _profile() -> profile:
     return profile(
-        max_examples=_EXAMPLES or 30,
+        max_examples=_EXAMPLES or 16,
         stateful_step_count=50,
         derandomize=not _EXAMPLES,
         # A failing schedule is shrunk only when a developer looks for one; that takes minutes.
