@@ -6,7 +6,6 @@ import os
 from functools import partial
 from importlib.util import find_spec
 
-import structlog
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.anthropic import anthropic_engine
@@ -16,19 +15,14 @@ from nova_workers.bootstrap.openai import openai_catalog
 from nova_workers.bootstrap.programs import PROGRAMS, program_settings
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
-from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.claude_program import why_not_started
 from nova_workers.engines.commands import ShellSettings
 from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.programs.vendor import why_not_usable
-from nova_workers.errors import ConfigurationError
 from nova_workers.observability.metrics import Metrics
-from nova_workers.shell_sandbox import ShellSandbox
 
-__all__ = ["build_engines", "find_shell"]
-
-_log = structlog.get_logger(__name__)
+__all__ = ["build_engines"]
 
 _MODULES = "nova_workers.bootstrap.on_demand"
 
@@ -70,48 +64,3 @@ def _claude_probe(settings: Settings) -> Probe:
         return await why_not_started(settings.claude_agent.program, inherited(os.environ), timeout_s=timeout_s)
 
     return probe
-
-
-def find_shell(settings: Settings) -> ShellSettings:
-    """Return how commands are run, after a trial of this machine's sandbox. Blocks briefly.
-
-    Raises:
-        ConfigurationError: All commands need a sandbox, and there is none.
-    """
-    tools = settings.tools
-    enclosing, why_none = _find_sandbox(settings)
-    if enclosing is None and tools.shell_sandbox:
-        raise ConfigurationError(
-            f"NOVA_TOOLS__SHELL_SANDBOX is on. {why_none} Or turn it off, and give the workers a container of their "
-            "own."
-        )
-    return ShellSettings(
-        timeout_s=tools.shell_timeout_s,
-        max_timeout_s=tools.shell_max_timeout_s,
-        output_bytes=tools.shell_output_bytes,
-        passed_on=tools.shell_environment,
-        sandbox=enclosing if tools.shell_sandbox else None,
-        enclosing=enclosing,
-        why_none=why_none,
-    )
-
-
-def _find_sandbox(settings: Settings) -> tuple[ShellSandbox | None, str]:
-    """Return this machine's sandbox; or None, and why there is none."""
-    private = _private_files(settings)
-    try:
-        sandbox = ShellSandbox.find(
-            network=settings.tools.shell_sandbox_network,
-            hidden=(str(private.home), str(private.workspace)),
-            private=private,
-            choice=settings.tools.sandbox,
-        )
-    except ConfigurationError as error:
-        _log.warning("sandbox.none", reason=error.message)
-        return None, error.message
-    _log.info("sandbox.found", kind=sandbox.kind, landlock=sandbox.landlock)
-    return sandbox, ""
-
-
-def _private_files(settings: Settings) -> PrivateFiles:
-    return PrivateFiles(settings.home, settings.workspace_root)

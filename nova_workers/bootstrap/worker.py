@@ -16,11 +16,12 @@ from nova_workers.bootstrap.connections import Background, connect_database, con
 from nova_workers.bootstrap.deferred import DeferredToolServer
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
-from nova_workers.bootstrap.engines import build_engines, find_shell
+from nova_workers.bootstrap.engines import build_engines
 from nova_workers.bootstrap.executor import build_capabilities, build_executor
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs, build_discovery, build_model_chooser
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.bootstrap.orders import build_order_ticker
+from nova_workers.bootstrap.shell.commands import find_shell
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.capabilities import CapabilityRegistry
@@ -28,6 +29,7 @@ from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock, SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
+from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.effects.setup import embedding_provider
@@ -106,6 +108,7 @@ class WorkerServices:
     deliveries: DeliverySender
     engines: Mapping[str, Engine]
     sandbox: SandboxKind | None
+    sandbox_trial: SandboxTrial | None
     metrics: Metrics
     tracing: Tracing
     metrics_server: MetricsServer | None
@@ -314,6 +317,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         deliveries=build_sender(database, settings, routes, clock=clock, metrics=metrics),
         engines=engines,
         sandbox=None if shell.enclosing is None else shell.enclosing.kind,
+        sandbox_trial=SandboxTrial(why_none=shell.why_none) if shell.enclosing is None else shell.enclosing.trial,
         metrics=metrics,
         tracing=tracing,
         metrics_server=_metrics_server(settings, metrics),

@@ -1,6 +1,16 @@
 """Puts programs into a sandbox: bubblewrap's, or one of our own launcher."""
 
+from nova_workers.shell_sandbox.finding import find_sandbox
+from nova_workers.shell_sandbox.owners import SANDBOX_UID, make_private
 from nova_workers.shell_sandbox.programs import SandboxChoice, SandboxKind
-from nova_workers.shell_sandbox.sandbox import SANDBOX_UID, Enclosed, ShellSandbox
+from nova_workers.shell_sandbox.sandbox import Enclosed, ShellSandbox
 
-__all__ = ["SANDBOX_UID", "Enclosed", "SandboxChoice", "SandboxKind", "ShellSandbox"]
+__all__ = [
+    "SANDBOX_UID",
+    "Enclosed",
+    "SandboxChoice",
+    "SandboxKind",
+    "ShellSandbox",
+    "find_sandbox",
+    "make_private",
+]

@@ -8,36 +8,35 @@ There are three strengths:
   runs as another user.
 - `ShellSandbox.hide`: for the operator's own tenant. Only NOVA_HOME is hidden, and with it the master keys.
 
-What confines is found once, by trial, in the order of `SandboxKind`. All take the same options.
+What confines is found once, by trial, in the order of `SandboxKind` (`nova_workers.shell_sandbox.finding`). All kinds
+take the same options.
 """
 
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import get_args
 
 from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.agents import Enclosure
-from nova_workers.errors import ConfigurationError
+from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.sandbox_launcher.landlock import version as landlock_version
-from nova_workers.shell_sandbox.programs import WHY_NOT, SandboxChoice, SandboxKind, call_filter, find_program
+from nova_workers.shell_sandbox.owners import SANDBOX_UID
+from nova_workers.shell_sandbox.programs import SandboxKind, call_filter
 
-__all__ = ["SANDBOX_UID", "Enclosed", "ShellSandbox"]
-
-SANDBOX_UID = 65_534
-"""The user of enclosed commands of a worker that is root, and the owner of their directories: `nobody`."""
+__all__ = ["Enclosed", "ShellSandbox"]
 
 _BECOME = (
     *("setpriv", "--reuid", str(SANDBOX_UID), "--regid", str(SANDBOX_UID), "--clear-groups"),
     *("--inh-caps=-all", "--no-new-privs", "--"),
 )
 """The beginning of a command line that becomes another user, which bubblewrap does not."""
-_TRIAL_S = 10.0
+_TO_ENTER = (("CAP_DAC_READ_SEARCH", 2), ("CAP_DAC_OVERRIDE", 1))
+"""Capabilities, and their numbers, with either of which bubblewrap's root enters a directory that is the other user's
+alone, below ones that are root's alone. They end with root."""
 _KERNEL = ("/proc/sys", "/proc/sysrq-trigger", "/proc/irq", "/proc/bus")
 """Paths that the kernel lets root write even without capabilities."""
 _NAME_SERVERS = "/etc/resolv.conf"
@@ -70,6 +69,7 @@ class ShellSandbox:
         hidden: Directories that appear empty, besides /tmp, /run and the home of the worker's user.
         private: The fleet's own files.
         kind: What confines.
+        trial: What a command reached in it on this machine; None before the trial.
     """
 
     program: tuple[str, ...]
@@ -77,31 +77,7 @@ class ShellSandbox:
     hidden: tuple[str, ...] = ()
     private: PrivateFiles | None = None
     kind: SandboxKind = "bubblewrap"
-
-    @classmethod
-    def find(
-        cls,
-        *,
-        network: bool,
-        hidden: Sequence[str] = (),
-        private: PrivateFiles | None = None,
-        choice: SandboxChoice = "auto",
-    ) -> ShellSandbox:
-        """Return this machine's sandbox after a test run. Blocks briefly.
-
-        Raises:
-            ConfigurationError: None that `choice` permits can be made on this machine.
-        """
-        reasons: list[str] = []
-        for kind in get_args(SandboxKind) if choice == "auto" else (choice,):
-            try:
-                sandbox = cls(find_program(kind), network, tuple(hidden), private, kind)
-                sandbox._try()
-            except ConfigurationError as error:
-                reasons.append(error.message)
-            else:
-                return sandbox
-        raise ConfigurationError(" ".join(reasons))
+    trial: SandboxTrial | None = None
 
     @property
     def landlock(self) -> int:
@@ -156,13 +132,13 @@ class ShellSandbox:
         inside += ["--cap-drop", "ALL"]
         become: tuple[str, ...] = ()
         if becomes and self.kind == "bubblewrap":
-            inside += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID"]
+            inside += ["--cap-add", "CAP_SETUID", "--cap-add", "CAP_SETGID", *_capability_to_enter()]
             become = _BECOME
         elif becomes:
             inside += ["--become", str(SANDBOX_UID)]
         inside += self._system(network=network)
         for path in readable:
-            inside += ["--ro-bind-try", path, path]
+            inside += [*self._passable(Path(path)), "--ro-bind-try", path, path]
         for path in own:
             inside += ["--bind", path, path]
         confinement = Confinement(("/",), within=enclosure.roots, private=self.private)
@@ -240,26 +216,11 @@ class ShellSandbox:
         os.lseek(file, 0, os.SEEK_SET)
         return [*self.program, "--seccomp", str(file)], (file,)
 
-    def _try(self) -> None:
-        """Run a program that does nothing. Raises ConfigurationError if it cannot be confined."""
-        with self.wrap(["/bin/true"], "/", ()) as wrapped:
-            self._run(wrapped)
-        # With a writable directory, whose option older versions of bubblewrap lack.
-        with self.enclosed(["/bin/true"], Enclosure(("/",)), cwd="/", writable=("/usr",)) as enclosed:
-            self._run(enclosed)
 
-    def _run(self, line: Enclosed) -> None:
-        try:
-            trial = subprocess.run(  # noqa: S603 - the operator's own program, without a shell
-                line.command, capture_output=True, timeout=_TRIAL_S, check=False, pass_fds=line.descriptors
-            )
-        except (OSError, subprocess.TimeoutExpired) as error:
-            complaint = str(error)
-        else:
-            if trial.returncode == 0:
-                return
-            complaint = trial.stderr.decode(errors="replace").strip() or f"exit code {trial.returncode}"
-        raise ConfigurationError(WHY_NOT[self.kind].format(program=self.program[0], complaint=complaint))
+def _capability_to_enter() -> list[str]:
+    status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
+    held = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
+    return next((["--cap-add", name] for name, number in _TO_ENTER if held >> number & 1), [])
 
 
 def _separate(*, userspace: bool, network: bool) -> list[str]:

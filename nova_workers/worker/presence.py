@@ -14,6 +14,7 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.clock import Clock
+from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.keys import WORKER_TTL_S, worker_presence, workers_index
 
 __all__ = ["Presence", "touch"]
@@ -35,6 +36,7 @@ class Presence:
         queues: tuple[str, ...],
         slots: int,
         sandbox: str | None,
+        trial: SandboxTrial | None = None,
         busy: Callable[[], int],
         suspects: Callable[[], int],
         draining: Callable[[], bool],
@@ -47,6 +49,7 @@ class Presence:
         self._queues = queues
         self._slots = slots
         self._sandbox = sandbox
+        self._trial = None if trial is None else trial.model_dump(mode="json")
         self._busy = busy
         self._suspects = suspects
         self._draining = draining
@@ -75,6 +78,7 @@ class Presence:
             "queues": list(self._queues),
             "slots": self._slots,
             "sandbox": self._sandbox,
+            "sandbox_trial": self._trial,
             "busy": self._busy(),
             "suspects": self._suspects(),
             "draining": self._draining(),

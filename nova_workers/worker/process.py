@@ -116,6 +116,7 @@ class WorkerProcess:
             queues=queues,
             slots=slots,
             sandbox=services.sandbox,
+            trial=services.sandbox_trial,
             busy=lambda: len(services.keeper.held),
             suspects=lambda: services.suspects.executing,
             draining=lambda: services.executor.draining,

@@ -2,56 +2,115 @@
 
 from __future__ import annotations
 
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from structlog.testing import capture_logs
 
-from nova_workers.bootstrap.engines import find_shell
+from nova_workers.bootstrap.shell.commands import find_shell
+from nova_workers.cli.operations.sandbox_checks import check_sandbox_here
 from nova_workers.config import Settings
 from nova_workers.config.sections import ToolSettings
 from nova_workers.errors import ConfigurationError
-from nova_workers.shell_sandbox import SandboxChoice
+from nova_workers.shell_sandbox import SANDBOX_UID, SandboxChoice, find_sandbox
 from tests.requirements import proves
+
+_OPEN = """#!/bin/sh
+[ "$1" = --in-front ] && while [ "$1" != -- ]; do shift; done && shift
+while [ "$1" != -- ]; do [ "$1" = --chdir ] && cd "$2"; shift; done
+shift
+exec "$@"
+"""
 
 
 @pytest.fixture
-def bwrap(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A stand-in for bubblewrap that permits everything, on a machine where nothing else can make a sandbox."""
-    folder = tmp_path / "bin"
-    folder.mkdir()
-    for name, code in (("bwrap", 0), ("setpriv", 0), ("python", 1)):
-        program = folder / name
-        program.write_text(f"#!/bin/sh\necho 'not here' >&2\nexit {code}\n")
-        program.chmod(0o755)
-    monkeypatch.setenv("PATH", str(folder))
-    monkeypatch.setattr("sys.executable", str(folder / "python"))
-    return folder / "bwrap"
+def home() -> Iterator[Path]:
+    """A NOVA_HOME that any user may pass, as one of a machine's is."""
+    folder = Path(tempfile.mkdtemp(prefix="nova-test-", dir="/var/tmp"))
+    folder.chmod(0o755)
+    yield folder
+    shutil.rmtree(folder)
+
+
+@pytest.fixture
+def no_sandbox(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A machine on which nothing can make a sandbox."""
+    for name in ("bwrap", "setpriv", "python"):
+        _program(tmp_path / name, "#!/bin/sh\necho 'not here' >&2\nexit 1\n")
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    monkeypatch.setattr("sys.executable", str(tmp_path / "python"))
+
+
+def _program(path: Path, text: str) -> None:
+    path.write_text(text)
+    path.chmod(0o755)
 
 
 def _settings(home: Path, choice: SandboxChoice = "auto", *, every_tenant: bool = False) -> Settings:
     return Settings(home=home, tools=ToolSettings(sandbox=choice, shell_sandbox=every_tenant))
 
 
-def test_a_worker_says_what_confines_its_commands(tmp_path: Path, bwrap: Path) -> None:
-    with capture_logs() as logs:
-        shell = find_shell(_settings(tmp_path))
+@proves("ceilings.sandbox", "sandbox.tried")
+async def test_a_worker_tries_its_sandbox_and_says_what_a_command_reached(home: Path) -> None:
+    try:
+        with capture_logs() as logs:
+            shell = find_shell(_settings(home, every_tenant=True))
+    except ConfigurationError as error:
+        pytest.skip(error.message)
     assert shell.enclosing is not None
-    assert shell.sandbox is None
-    assert [(line["event"], line["kind"]) for line in logs] == [("sandbox.found", "bubblewrap")]
-    assert find_shell(_settings(tmp_path, every_tenant=True)).sandbox is not None
+    assert shell.sandbox is not None
+    trial = shell.enclosing.trial
+    assert trial is not None
+    assert trial.reached == []
+    assert trial.user == (SANDBOX_UID if os.geteuid() == 0 else os.geteuid())
+    assert [(line["event"], line["kind"]) for line in logs] == [("sandbox.found", shell.enclosing.kind)]
+    assert find_shell(_settings(home)).sandbox is None
+    assert os.listdir(home) == ["workspace"]
+    assert os.listdir(home / "workspace") == [], "nothing of a trial is left"
+    (here,) = await check_sandbox_here(_settings(home))
+    assert (here.state, "reached nothing of others" in here.detail) == ("ok", True)
+
+
+@proves("sandbox.tried")
+def test_a_program_that_confines_nothing_is_no_sandbox(
+    home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _program(tmp_path / "bwrap", _OPEN)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=os.pathsep)
+    with pytest.raises(ConfigurationError) as caught:
+        find_shell(_settings(home, "bubblewrap", every_tenant=True))
+    reached = "files of another tenant", "the environment of other processes", "the network", "signals"
+    assert [words for words in reached if words not in caught.value.message] == []
+    (made,) = home.iterdir()
+    assert stat.S_ISDIR(made.stat().st_mode)
 
 
 @proves("ceilings.sandbox")
+@pytest.mark.usefixtures("no_sandbox")
 @pytest.mark.parametrize(("choice", "kinds"), [("auto", 3), ("landlock", 1)])
 def test_a_worker_without_a_sandbox_says_why_and_refuses_to_start_where_all_commands_need_one(
-    tmp_path: Path, bwrap: Path, choice: SandboxChoice, kinds: int
+    home: Path, choice: SandboxChoice, kinds: int
 ) -> None:
-    bwrap.write_text("#!/bin/sh\necho 'not here' >&2\nexit 1\n")
     with capture_logs() as logs:
-        shell = find_shell(_settings(tmp_path, choice))
+        shell = find_shell(_settings(home, choice))
     assert shell.enclosing is None
     assert shell.why_none.count("not here") == kinds
     assert [(line["event"], line["log_level"]) for line in logs] == [("sandbox.none", "warning")]
     with pytest.raises(ConfigurationError, match="NOVA_TOOLS__SHELL_SANDBOX is on"):
-        find_shell(_settings(tmp_path, choice, every_tenant=True))
+        find_shell(_settings(home, choice, every_tenant=True))
+
+
+@proves("ceilings.sandbox")
+@pytest.mark.usefixtures("no_sandbox")
+def test_the_features_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nova_workers.shell_sandbox.features.landlock_version", lambda: 4)
+    monkeypatch.setattr("nova_workers.shell_sandbox.features.call_filter", lambda: None)
+    with pytest.raises(ConfigurationError) as caught:
+        find_sandbox(network=True)
+    for words in ("Landlock 6 (Linux 6.12", "this kernel has Landlock 4", "seccomp"):
+        assert words in caught.value.message

@@ -13,6 +13,7 @@ from redis.exceptions import RedisError
 from nova_workers.cli.operations.clocks import skew
 from nova_workers.cli.operations.findings import Finding, isolated, words
 from nova_workers.cli.operations.redis_health import check_info
+from nova_workers.cli.operations.sandbox_checks import check_sandboxes
 from nova_workers.cli.terminal.output import age
 from nova_workers.contracts.http.fleet import WorkerView
 from nova_workers.keys import BEAT_TTL_S, beat_tick, broker_queue, provider_reports, worker_presence, workers_index
@@ -113,7 +114,7 @@ async def _check_providers(redis: Redis) -> list[Finding]:
 
 async def _check_workers(redis: Redis) -> list[Finding]:
     workers, unreadable = await _workers(redis)
-    found = [_alive(workers), *_check_sandboxes(workers)]
+    found = [_alive(workers), *check_sandboxes(workers)]
     if unreadable:
         detail = f"{unreadable} have a record that this release cannot read"
         found.append(Finding("worker records", "warn", detail, "run `nova doctor` of the workers' release"))
@@ -155,22 +156,6 @@ def _alive(workers: list[WorkerView]) -> Finding:
     slots = sum(worker.slots for worker in alive)
     busy = sum(worker.busy for worker in alive)
     return Finding("workers", "ok", f"{len(alive)} alive, {busy} of {slots} slots busy")
-
-
-def _check_sandboxes(workers: list[WorkerView]) -> list[Finding]:
-    """Check that commands of tenants with ceilings can run on every machine; no worker, no finding."""
-    if not workers:
-        return []
-    lacking = sorted({worker.host for worker in workers if worker.sandbox is None})
-    if not lacking:
-        kinds = sorted({worker.sandbox or "" for worker in workers})
-        return [Finding("sandbox", "ok", ", ".join(kinds))]
-    fix = (
-        "commands of tenants with ceilings are refused there. Install bubblewrap, or let the workers make user "
-        "namespaces or use Landlock; or give such tenants workers with a container of their own, and lift the "
-        "requirement: `nova tenants ceilings TENANT --no-sandbox`"
-    )
-    return [Finding("sandbox", "warn", f"none on {', '.join(lacking)}", fix)]
 
 
 def _text(value: Any) -> str:

@@ -14,6 +14,7 @@ from nova_workers.cli.operations.checks import check_broker
 from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.cli.operations.findings import Finding, isolated, report
 from nova_workers.cli.operations.machine_checks import check_disks, check_embedded, check_variables
+from nova_workers.cli.operations.sandbox_checks import check_sandbox_here
 from nova_workers.cli.target import Servers, Target, find_servers, find_target, read_state
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.client.client import NovaClient
@@ -66,6 +67,7 @@ async def examine(*, api_url: str | None, api_key: str | None) -> list[Finding]:
         isolated("broker", lambda: check_broker(servers.redis_url), longest_s=_SERVER_S),
         isolated("api", api, longest_s=_SERVER_S),
         isolated("console", lambda: check_console(home.console_url)),
+        isolated("sandbox here", lambda: check_sandbox_here(settings)),
     )
     return [*home.faults, *(finding for part in looked for finding in part)]
 

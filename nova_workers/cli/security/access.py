@@ -3,7 +3,6 @@
 import asyncio
 import re
 import secrets
-from collections import Counter
 from collections.abc import AsyncGenerator, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -12,14 +11,16 @@ from typing import Any, Final
 import httpx2
 
 from nova_workers.cli.operations.findings import Finding
+from nova_workers.cli.operations.sandbox_checks import check_sandboxes
+from nova_workers.contracts.http.fleet import WorkerView
 
 __all__ = [
     "Operation",
     "check_key",
     "check_other_tenant",
     "check_routes",
-    "check_sandboxes",
     "check_unknown_ids",
+    "check_worker_sandboxes",
     "check_wrong_keys",
     "operations_of",
 ]
@@ -149,21 +150,11 @@ async def check_other_tenant(
     return Finding("another tenant", "ok", f"{tried} ids of the two are not found with the other's key")
 
 
-async def check_sandboxes(http: httpx2.AsyncClient, key: str) -> list[Finding]:
-    """Check that workers can confine commands; nothing without the scope `operator`, which alone shows workers."""
+async def check_worker_sandboxes(http: httpx2.AsyncClient, key: str) -> list[Finding]:
+    """Check that workers confine commands; nothing without the scope `operator`, which alone shows workers."""
     fleet = await _json(http, "/v1/fleet", key)
     workers = fleet.get("workers") if isinstance(fleet, dict) else None
-    if not workers:
-        return []
-    kinds = Counter(str(worker.get("sandbox") or "none") for worker in workers)
-    shown = ", ".join(f"{kind} ({count})" for kind, count in sorted(kinds.items()))
-    if not {"none", "landlock"} & set(kinds):
-        return [Finding("sandbox", "ok", f"of workers: {shown}")]
-    lacks = "commands of the operator's own tenant can read master keys of NOVA_HOME there"
-    if "none" in kinds:
-        lacks += ", and those of tenants with ceilings are refused"
-    fix = "install bubblewrap and permit user namespaces; a worker's log names the reason in its line sandbox.none"
-    return [Finding("sandbox", "warn", f"of workers: {shown}: {lacks}", fix)]
+    return check_sandboxes([WorkerView.model_validate(worker) for worker in workers or ()])
 
 
 async def _readable(http: httpx2.AsyncClient, key: str, operations: list[Operation]) -> AsyncGenerator[str]:

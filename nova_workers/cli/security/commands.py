@@ -6,6 +6,7 @@ import typer
 
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.operations.findings import report
+from nova_workers.cli.operations.sandbox_checks import check_sandbox_here
 from nova_workers.cli.security.raw import loopback
 from nova_workers.cli.security.walls import check_walls
 from nova_workers.cli.target import read_state
@@ -47,6 +48,8 @@ async def check(
         flower_url=_address(flower_url, state.get("flower_url")),
         patience_s=patience,
     )
+    if state:
+        findings += await check_sandbox_here(session.settings)
     report(session.out, findings)
 
 

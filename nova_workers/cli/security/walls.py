@@ -10,8 +10,8 @@ from nova_workers.cli.security.access import (
     check_key,
     check_other_tenant,
     check_routes,
-    check_sandboxes,
     check_unknown_ids,
+    check_worker_sandboxes,
     check_wrong_keys,
     operations_of,
 )
@@ -97,7 +97,7 @@ async def _check_access(
     if key:
         found.append(await check_unknown_ids(http, key, operations))
     if key:
-        found += await check_sandboxes(http, key)
+        found += await check_worker_sandboxes(http, key)
     if key and other_key:
         found.append(await check_other_tenant(http, key, other_key, operations))
     return found

@@ -21,6 +21,7 @@ __all__ = [
     "QueueDepth",
     "QueuedGroup",
     "QueuedView",
+    "SandboxTrial",
     "SwitchView",
     "WorkerView",
 ]
@@ -55,6 +56,21 @@ class QueuedView(View):
     """The largest first. Of at most the 5,000 oldest queued runs."""
 
 
+class SandboxTrial(View):
+    """What a command reached in a worker's sandbox at the worker's start, run as those of tenants with ceilings are."""
+
+    user: int | None = None
+    """The user that it had."""
+    reached: list[str] = Field(default_factory=list[str])
+    """What it reached and must not. A sandbox with any of these is not used."""
+    landlock: int = 0
+    """The version of Landlock that stands beside the sandbox or is it; 0 is none."""
+    missing: list[str] = Field(default_factory=list[str])
+    """Features of the machine's kernel, and programs, with which the sandbox would be stronger."""
+    why_none: str | None = None
+    """Why there is no sandbox."""
+
+
 class WorkerView(View):
     """A live worker process."""
 
@@ -69,6 +85,8 @@ class WorkerView(View):
     draining: bool
     sandbox: str | None = None
     """What confines commands there: ``bubblewrap``, ``namespaces`` or ``landlock``; null is nothing."""
+    sandbox_trial: SandboxTrial | None = None
+    """What a command reaches in it; null for workers of an earlier release."""
     warnings: list[str] = Field(default_factory=list[str])
     """What an operator should change on its machine: a full disk, files of agents that end with a container."""
     seen_at: datetime

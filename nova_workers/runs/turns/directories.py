@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import math
-import os
-from pathlib import Path
 
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure
-from nova_workers.shell_sandbox import SANDBOX_UID
+from nova_workers.shell_sandbox import make_private
 
-__all__ = ["AgentDirectories", "make_private"]
+__all__ = ["AgentDirectories"]
 
 _TRUSTED_FOR_S = 60.0
 """How long a directory that was seen is assumed to exist: a check takes a thread, as the disk may be remote."""
@@ -57,10 +55,3 @@ class AgentDirectories:
             self._seen.clear()
         self._seen[owner] = str(path), now_s
         return str(path)
-
-
-def make_private(path: Path, *, other_user: bool) -> None:
-    """Make the directory; if the worker is root, one for commands that run as another user is theirs."""
-    path.mkdir(mode=0o700, parents=True, exist_ok=True)
-    if other_user and os.geteuid() == 0 and path.stat().st_uid == 0:
-        os.chown(path, SANDBOX_UID, SANDBOX_UID)

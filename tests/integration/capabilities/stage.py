@@ -12,7 +12,8 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.bootstrap.engines import build_engines, find_shell
+from nova_workers.bootstrap.engines import build_engines
+from nova_workers.bootstrap.shell.commands import find_shell
 from nova_workers.capabilities import default_registry
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings

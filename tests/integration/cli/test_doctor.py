@@ -19,6 +19,7 @@ from nova_workers.client.client import NovaClient
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import CapabilityGrant
+from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
@@ -68,7 +69,17 @@ def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
     names = {name for name in names if not name.startswith("worker on ")}
     assert names == {
         *("database", "pgvector", "search index", "schema", "clock of postgres"),
-        *("broker", "eviction", "persistence", "queues", "clock of redis", "workers", "sandbox", "beat"),
+        *(
+            "broker",
+            "eviction",
+            "persistence",
+            "queues",
+            "clock of redis",
+            "workers",
+            "sandbox",
+            "sandbox here",
+            "beat",
+        ),
         *("disk of data", "disk of agents", "temporary files"),
         *("api", "api ready", "key", "work orders"),
     }
@@ -109,11 +120,14 @@ async def test_a_machine_without_a_sandbox_is_named_with_what_to_do(
         suspects=lambda: 0,
         draining=lambda: False,
         sandbox=kind,
+        trial=SandboxTrial(user=65_534, missing=["a moon"]) if kind else SandboxTrial(why_none="There is no bwrap"),
         heartbeat_dir=None,
     )
     await presence.report()
     (found,) = [each for each in await check_broker(settings.require_redis_url()) if each.name == "sandbox"]
-    assert (found.state, found.detail) == (("ok", kind) if kind else ("warn", f"none on {socket.gethostname()}"))
+    shown = f"none (1); none on {socket.gethostname()}: There is no bwrap"
+    tried = "bubblewrap (1); a command (user 65534) reached nothing of others; without a moon"
+    assert (found.state, found.detail) == (("ok", tried) if kind else ("warn", shown))
     assert ("nova tenants ceilings" in found.fix) == (kind is None)
 
 

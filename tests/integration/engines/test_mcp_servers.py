@@ -35,7 +35,7 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.errors import ConfigurationError
-from nova_workers.shell_sandbox import SandboxKind, ShellSandbox
+from nova_workers.shell_sandbox import SandboxKind, ShellSandbox, find_sandbox
 from tests.requirements import proves
 from tests.support.processes.inspection import is_alive, wait_until_gone
 from tests.support.processes.key_holder import key_holder
@@ -461,7 +461,7 @@ async def test_a_program_of_a_tenant_with_ceilings_reaches_no_key(
     private = PrivateFiles(home, home / "workspace")
     hidden = (str(home), str(private.workspace))
     try:
-        sandbox = ShellSandbox.find(network=False, hidden=hidden, private=private, choice=kind)
+        sandbox = find_sandbox(network=False, hidden=hidden, private=private, choice=kind)
     except ConfigurationError as error:
         pytest.skip(error.message)
     async with key_holder() as holder:

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nova_workers.bootstrap.engines import find_shell
 from nova_workers.bootstrap.orchestrations import build_orchestrator
+from nova_workers.bootstrap.shell.commands import find_shell
 from nova_workers.capabilities import CapabilityRegistry
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.orchestration import ORCHESTRATION_TOOLS, RUN_BASH

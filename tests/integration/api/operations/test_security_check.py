@@ -13,6 +13,7 @@ from nova_workers.cli.target import Target
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
+from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.vocabulary import QUEUES
@@ -24,7 +25,14 @@ from tests.support.processes.fleet import free_port
 from tests.support.servers.asgi import serving
 
 _ROWS = "SELECT (SELECT count(*) FROM runs) + (SELECT count(*) FROM threads) + (SELECT count(*) FROM api_keys)"
+_WORKER = {
+    **{"id": "wkr_1", "host": "box", "pid": 1, "queues": [], "slots": 1, "busy": 0},
+    **{"draining": False, "seen_at": "2030-01-01T00:00:00Z"},
+}
 _LEAKED = "thr_01ARZ3NDEKTSV4RRFFQ69G5FAV"
+
+
+_TRIAL = SandboxTrial(user=65_534, landlock=7)
 
 
 def _presence(redis: Redis, worker_id: str, sandbox: str) -> Presence:
@@ -35,6 +43,7 @@ def _presence(redis: Redis, worker_id: str, sandbox: str) -> Presence:
         queues=QUEUES,
         slots=1,
         sandbox=sandbox,
+        trial=_TRIAL,
         busy=lambda: 0,
         suspects=lambda: 0,
         draining=lambda: False,
@@ -89,6 +98,8 @@ async def test_each_wall_that_is_missing_is_named_with_what_to_do() -> None:
     assert all(finding.fix for finding in findings if finding.state == "fail")
     sandbox = next(finding for finding in findings if finding.name == "sandbox")
     assert (sandbox.state, "landlock (1), none (1)" in sandbox.detail) == ("warn", True)
+    assert "none on box: No kernel is old enough" in sandbox.detail
+    assert "not tried on box, which runs an earlier release" in sandbox.detail
 
 
 async def test_without_a_valid_key_nothing_is_claimed_about_one(api: Api) -> None:
@@ -121,7 +132,12 @@ async def _open(scope: Any, receive: Any, send: Any) -> None:
     answers: dict[str, object] = {
         "/openapi.json": {"paths": paths},
         "/v1/threads": {"items": [{"id": _LEAKED}]},
-        "/v1/fleet": {"workers": [{"sandbox": None}, {"sandbox": "landlock"}]},
+        "/v1/fleet": {
+            "workers": [
+                _WORKER | {"sandbox": None, "sandbox_trial": {"why_none": "No kernel is old enough"}},
+                _WORKER | {"sandbox": "landlock"},
+            ]
+        },
     }
     await _answer(send, 200, answers.get(scope["path"], {"tenant_id": key}))
 

@@ -18,7 +18,7 @@ from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.claude_agent.trust import permissions
 from nova_workers.engines.native import ShellSettings
 from nova_workers.errors import ConfigurationError, EngineFailure
-from nova_workers.shell_sandbox import ShellSandbox
+from nova_workers.shell_sandbox import ShellSandbox, find_sandbox
 from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench
 from tests.integration.engines.claude_agent.claude_turns import (
@@ -275,7 +275,7 @@ async def test_the_program_of_a_tenant_with_ceilings_reaches_no_key(
     home, work = fleet_home, fleet_home / "workspace" / "ten_1" / "clerk"
     private = PrivateFiles(home, home / "workspace")
     try:
-        enclosing = ShellSandbox.find(network=True, hidden=(str(home), str(private.workspace)), private=private)
+        enclosing = find_sandbox(network=True, hidden=(str(home), str(private.workspace)), private=private)
     except ConfigurationError as error:
         pytest.skip(error.message)
     engine = make_engine(shell=ShellSettings(enclosing=enclosing), private=private)

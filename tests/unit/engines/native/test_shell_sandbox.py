@@ -23,8 +23,7 @@ from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.errors import ConfigurationError
-from nova_workers.runs.turns.directories import make_private
-from nova_workers.shell_sandbox import SANDBOX_UID, SandboxKind, ShellSandbox
+from nova_workers.shell_sandbox import SANDBOX_UID, SandboxKind, ShellSandbox, find_sandbox, make_private
 from tests.requirements import proves
 from tests.support.processes import hostile_command
 from tests.support.processes.key_holder import key_holder
@@ -38,7 +37,7 @@ _PYTHON = shutil.which("python3", path="/usr/bin:/bin")
 @functools.cache
 def _found(kind: SandboxKind) -> ShellSandbox | str:
     try:
-        return ShellSandbox.find(network=True, choice=kind)
+        return find_sandbox(network=True, choice=kind)
     except ConfigurationError as error:
         return error.message
 
@@ -285,6 +284,8 @@ def _enclosed(
     options = EngineOptions(str(workspace / cwd), tuple(map(str, directories)), enclosure=enclosure)
     caller = NativeToolCaller(native, workspace / cwd)
     make_private(caller.workdir, other_user=True)
+    # As the worker makes it.
+    caller.workdir.chmod(0o700)
     return caller.with_tools(native.for_turn(options, "unrestricted"))
 
 

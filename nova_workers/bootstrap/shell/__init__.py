@@ -1,0 +1,1 @@
+"""How the commands of agents are run, and confined."""

@@ -1,0 +1,227 @@
+"""Tries the sandbox where it runs: what a real command reaches, as the user that tenants' commands have.
+
+The command runs as a tenant's does: in a fresh directory that only its user may enter, below the folder of agents'
+directories, and for a tenant with ceilings. Around it is what it must not reach, owned by its own user wherever that is
+possible, so that nothing but the sandbox stands between.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from nova_workers.confined import PrivateFiles
+from nova_workers.contracts.agents import Enclosure
+from nova_workers.contracts.http.fleet import SandboxTrial
+from nova_workers.errors import ConfigurationError
+from nova_workers.shell_sandbox.features import missing_features
+from nova_workers.shell_sandbox.owners import SANDBOX_UID, make_private
+from nova_workers.shell_sandbox.programs import WHY_NOT
+from nova_workers.shell_sandbox.sandbox import Enclosed, ShellSandbox
+
+__all__ = ["try_out"]
+
+_TRIAL_S = 20.0
+_WORKS = "works"
+_SHELL = ("/bin/bash", "--noprofile", "--norc", "-c")
+_TOKEN = "NOVA_SANDBOX_TRIAL"  # noqa: S105 - a name
+_PROBE = r"""
+: > mine && [[ -e mine ]] && echo works
+echo "user $EUID"
+echo "limits $(ulimit -d) $(ulimit -u) $(ulimit -n) $(ulimit -f) $(< /proc/self/oom_score_adj)"
+reached() { (eval "$2") > /dev/null 2>&1 < /dev/null && echo "reached $1"; }
+reached other-file "read -r x < $OTHER/note"
+reached fleet-file "read -r x < $FLEET_FILE"
+reached environment "IFS= read -r -d '' x < /proc/$TARGET/environ; [[ \$x == *$TOKEN* ]]"
+reached network ": <> /dev/tcp/127.0.0.1/$PORT"
+"$PYTHON" -I -S -c pass 2> /dev/null && echo python
+reached abstract-socket "\"$PYTHON\" -I -S -c 'import _socket; _socket.socket(1).connect(chr(0) + \"$NAME\")'"
+for path in $WRITES; do (: > "$path") 2> /dev/null; done
+kill -9 "$TARGET" 2> /dev/null
+true
+"""
+_WORDS = {
+    "other-file": "files of another tenant",
+    "fleet-file": "files of NOVA_HOME",
+    "environment": "the environment of other processes",
+    "network": "the network of the machine",
+    "abstract-socket": "abstract sockets of other processes",
+    "written": "files outside of its directories, for writing",
+    "killed": "signals to other processes",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class _Stage:
+    """What stands around the command.
+
+    Attributes:
+        own: The command's directory.
+        environment: Where the probe finds the rest.
+        writes: Files that it tries to make.
+        target: A process outside, of the command's user.
+    """
+
+    own: Path
+    environment: dict[str, str]
+    writes: tuple[Path, ...]
+    target: subprocess.Popen[bytes]
+
+
+def try_out(sandbox: ShellSandbox, *, every_tenant: bool = False) -> SandboxTrial:
+    """Run commands in the sandbox, and return what they reached. Blocks for some 100 ms.
+
+    Raises:
+        ConfigurationError: A command does not run, or reaches what it must not.
+    """
+    with _stage(sandbox) as stage:
+        told = _run(sandbox, lambda: _enclosed(sandbox, stage), stage.environment)
+        reached = {words[1] for words in told if words[0] == "reached"}
+        if any(path.exists() for path in stage.writes):
+            reached.add("written")
+        with suppress(subprocess.TimeoutExpired):
+            # A signal that was sent arrives within moments.
+            stage.target.wait(0.02)
+            reached.add("killed")
+    if reached:
+        shown = ", ".join(_WORDS[name] for name in sorted(reached))
+        raise _unusable(sandbox, f"a command reaches {shown}")
+    if every_tenant:
+        _run(sandbox, lambda: sandbox.wrap([*_SHELL, f"echo {_WORKS}"], "/", ()), {})
+    _run(sandbox, lambda: _hidden(sandbox), {})
+    facts = {words[0]: words[1:] for words in told}
+    return SandboxTrial(
+        user=int(facts["user"][0]), reached=[], missing=list(missing_features()), landlock=sandbox.landlock
+    )
+
+
+@contextmanager
+def _stage(sandbox: ShellSandbox) -> Generator[_Stage]:
+    private = sandbox.private
+    name = f".sandbox-trial-{secrets.token_hex(6)}"
+    with ExitStack() as stack:
+        folder = _folder(private, name, stack)
+        own, other = folder / "own" / "agent", folder / "other" / "agent"
+        for path in (own, other):
+            make_private(path, other_user=True)
+        note = other / "note"
+        note.write_text("of another tenant\n")
+        fleet_file = folder / "fleet"
+        if private is not None and private.home.is_dir():
+            fleet_file = private.home / name
+            stack.callback(fleet_file.unlink, missing_ok=True)
+        fleet_file.write_text("of the fleet\n")
+        for path in (note, fleet_file):
+            if os.geteuid() == 0:
+                os.chown(path, SANDBOX_UID, SANDBOX_UID)
+        target = stack.enter_context(_target())
+        listener = stack.enter_context(socket.create_server(("127.0.0.1", 0)))
+        abstract = stack.enter_context(socket.socket(socket.AF_UNIX))
+        abstract.bind(f"\0{name}")
+        abstract.listen()
+        writes = (other / "new", Path("/usr") / name, Path("/var/tmp") / name)  # noqa: S108 - it must not be written
+        environment = {
+            "PATH": os.defpath,
+            "OTHER": str(other),
+            "FLEET_FILE": str(fleet_file),
+            "TARGET": str(target.pid),
+            "TOKEN": _TOKEN,
+            "PORT": str(listener.getsockname()[1]),
+            "NAME": name,
+            "PYTHON": os.path.realpath(sys.executable),
+            "WRITES": " ".join(map(str, writes)),
+        }
+        try:
+            yield _Stage(own, environment, writes, target)
+        finally:
+            for path in writes[1:]:
+                path.unlink(missing_ok=True)
+
+
+def _folder(private: PrivateFiles | None, name: str, stack: ExitStack) -> Path:
+    """Make the trial's folder among those of the tenants, or where these cannot be, among temporary files."""
+    if private is not None and (private.home.is_dir() or private.workspace.is_dir()):
+        folder = private.workspace / name
+        with suppress(OSError):
+            folder.mkdir(mode=0o711, parents=True)
+            folder.chmod(0o711)
+            stack.callback(shutil.rmtree, folder, ignore_errors=True)
+            return folder
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=name, ignore_cleanup_errors=True)))
+    folder.chmod(0o711)
+    return folder
+
+
+@contextmanager
+def _target() -> Generator[subprocess.Popen[bytes]]:
+    """Yield a process of the user of the commands."""
+    user = SANDBOX_UID if os.geteuid() == 0 else None
+    process = subprocess.Popen(  # noqa: S603 - a constant
+        ["sleep", str(_TRIAL_S)],  # noqa: S607 - of the system
+        env={_TOKEN: _TOKEN, "PATH": os.defpath},
+        user=user,
+        group=user,
+        extra_groups=None if user is None else (),
+        cwd="/",
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@contextmanager
+def _enclosed(sandbox: ShellSandbox, stage: _Stage) -> Generator[Enclosed]:
+    own = str(stage.own)
+    with sandbox.enclosed(
+        [*_SHELL, _PROBE],
+        Enclosure((str(stage.own.parent),)),
+        cwd=own,
+        writable=(own,),
+        readable=(sys.base_prefix,) if sys.base_prefix != "/usr" else (),
+        network=False,
+    ) as line:
+        yield line
+
+
+@contextmanager
+def _hidden(sandbox: ShellSandbox) -> Generator[Enclosed]:
+    yield Enclosed(sandbox.hide([*_SHELL, f"echo {_WORKS}"], "/"), ())
+
+
+def _run(
+    sandbox: ShellSandbox, confined: Callable[[], AbstractContextManager[Enclosed]], environment: dict[str, str]
+) -> list[list[str]]:
+    """Return the words of each line that a command prints."""
+    try:
+        with confined() as line:
+            trial = subprocess.run(  # noqa: S603 - the operator's own program, without a shell
+                line.command,
+                capture_output=True,
+                timeout=_TRIAL_S,
+                check=False,
+                pass_fds=line.descriptors,
+                env=environment or None,
+                cwd="/",
+            )
+    except (OSError, ValueError, subprocess.TimeoutExpired) as error:
+        raise _unusable(sandbox, str(error)) from error
+    told = [line.split() for line in trial.stdout.decode(errors="replace").splitlines()]
+    if [_WORKS] not in told:
+        complaint = trial.stderr.decode(errors="replace").strip() or f"exit code {trial.returncode}"
+        raise _unusable(sandbox, complaint)
+    return told
+
+
+def _unusable(sandbox: ShellSandbox, complaint: str) -> ConfigurationError:
+    return ConfigurationError(WHY_NOT[sandbox.kind].format(program=sandbox.program[0], complaint=complaint))
