@@ -275,6 +275,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "upgrade.unfit": "A process reports an unfit schema once and refuses work; a later schema is not migrated.",
     "upgrade.newer": "What a later release stores is read if it changes nothing, and else left to that release.",
     # backups
+    "celery.nodes": "Each worker process is a node of its own in Celery and Flower, whatever its name and host.",
+    "celery.commands": "Inspections of Celery and pages of Flower work; other commands are refused with what to do.",
     "doctor.isolated": "A check of `nova doctor` that raises or hangs is a finding, and harms no other check.",
     "doctor.key": "`nova doctor` advises against a key only if the API refused it, and never to delete a file.",
     "agents.files.kept": "Workers and `nova doctor` warn where the files of agents end with a container.",

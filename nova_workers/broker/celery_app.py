@@ -98,7 +98,11 @@ def build_celery(
 
 
 def _encode(document: Any) -> str:
-    return orjson.dumps(document).decode()
+    try:
+        return orjson.dumps(document).decode()
+    except orjson.JSONEncodeError:
+        # Celery's replies to inspections have numbers as names, and values that only it knows.
+        return orjson.dumps(document, default=repr, option=orjson.OPT_NON_STR_KEYS).decode()
 
 
 def _transport_options(fail_fast: bool) -> dict[str, Any]:

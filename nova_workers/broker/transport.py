@@ -92,7 +92,7 @@ class Channel(redis.Channel):
     """
 
     from_transport_options = (*redis.Channel.from_transport_options, "foreign_messages")
-    foreign_messages: ForeignMessages
+    foreign_messages = ForeignMessages(None)
     room: Callable[[], int] = staticmethod(_one)
     _nova_client: Any = None
 

@@ -74,7 +74,7 @@ def worker_command(
     return [
         *_module(_CELERY, WORKER_APP, "worker", "--concurrency", str(concurrency), "--queues", ",".join(queues)),
         *("--loglevel", log_level),
-        *(("--hostname", name if "@" in name else f"{name}@%h") if name else ()),
+        *(("--hostname", name) if name else ()),
     ]
 
 

@@ -123,7 +123,8 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
         set_up_logging()  # Celery asks for it only later, and the first line is ours
         queues = tuple(sorted(sender.app.amqp.queues.consume_from))
         try:
-            process.start(queues=queues, slots=sender.concurrency or settings.worker.concurrency)
+            slots = sender.concurrency or settings.worker.concurrency
+            process.start(node=str(sender.hostname), queues=queues, slots=slots)
         except Exception as error:
             # Celery only logs exceptions of signal handlers: a worker without services would take doorbells.
             _log.exception("worker.not_started")

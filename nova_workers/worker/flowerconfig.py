@@ -18,6 +18,9 @@ natural_time = True
 
 persistent = False
 
+# Each worker process has a name of its own: those that ended make room for the next ones.
+purge_offline_workers = 600
+
 # Celery's record of a task refers to itself, so that only the collector frees those which Flower has dropped.
 collect_as_usual()
 

@@ -42,6 +42,7 @@ class Presence:
         draining: Callable[[], bool],
         heartbeat_dir: Path | None,
         warnings: Callable[[], Sequence[str]] = tuple,
+        node: str | None = None,
     ) -> None:
         self._redis = redis
         self._clock = clock
@@ -55,6 +56,7 @@ class Presence:
         self._draining = draining
         self._heartbeat_dir = heartbeat_dir
         self._warnings = warnings
+        self._node = node
 
     async def run(self) -> None:
         """Report until canceled."""
@@ -75,6 +77,7 @@ class Presence:
             "id": self._worker_id,
             "host": socket.gethostname(),
             "pid": os.getpid(),
+            "node": self._node,
             "queues": list(self._queues),
             "slots": self._slots,
             "sandbox": self._sandbox,

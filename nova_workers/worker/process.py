@@ -64,10 +64,10 @@ class WorkerProcess:
         """Return whether the process can work on the database's schema, as far as is known."""
         return self._services is not None and self._services.schema.fits
 
-    def start(self, *, queues: tuple[str, ...], slots: int) -> None:
+    def start(self, *, node: str, queues: tuple[str, ...], slots: int) -> None:
         """Start the loop and everything that runs on it."""
         self.thread.start()
-        self.thread.call(self._open(queues, slots))
+        self.thread.call(self._open(node, queues, slots))
 
     async def execute(self, work: Coroutine[Any, Any, object]) -> None:
         """Do the work of a task. What a database that is away prevents is done by the next tick."""
@@ -100,7 +100,7 @@ class WorkerProcess:
         self.thread.call(self._close(), _CLOSE_S)
         self.thread.stop(_CLOSE_S)
 
-    async def _open(self, queues: tuple[str, ...], slots: int) -> None:
+    async def _open(self, node: str, queues: tuple[str, ...], slots: int) -> None:
         services = build_worker(self._settings, self._metrics)
         self._services = services
         services.executor.slots = services.effects.slots = slots
@@ -122,6 +122,7 @@ class WorkerProcess:
             draining=lambda: services.executor.draining,
             heartbeat_dir=self._settings.worker.heartbeat_dir,
             warnings=lambda: machine.warnings,
+            node=node,
         )
         services.metrics.worker_slots.set(slots)
         services.metrics.runs_in_flight.set_function(lambda: len(services.keeper.held))
@@ -129,7 +130,14 @@ class WorkerProcess:
         self._tasks.append(asyncio.create_task(machine.run(), name="machine_watch"))
         readiness = Readiness(services.database, services.redis, services.metrics, self._settings.worker.heartbeat_dir)
         self._tasks.append(asyncio.create_task(readiness.run(), name="readiness"))
-        _log.info("worker.started", worker_id=services.worker_id, queues=queues, slots=slots, sandbox=services.sandbox)
+        _log.info(
+            "worker.started",
+            worker_id=services.worker_id,
+            node=node,
+            queues=queues,
+            slots=slots,
+            sandbox=services.sandbox,
+        )
 
     def _warm_up(self) -> None:
         if not self._executes_runs:

@@ -13,12 +13,16 @@ from typing import Any
 import httpx2
 import psutil
 import pytest
+from celery.worker.control import Panel
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from nova_workers.broker.celery_app import build_celery
 from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from nova_workers.devstack.commands import flower_command
+from nova_workers.devstack.commands import flower_command, worker_command
 from nova_workers.ledger.database import Database
+from nova_workers.worker.remote_control import PERMITTED
+from tests.requirements import proves
 from tests.support.processes.fleet import Fleet, FleetProcess, fleet_env, free_port
 
 pytestmark = pytest.mark.fleet
@@ -116,6 +120,7 @@ async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.Async
         process.kill()
 
 
+@proves("celery.nodes", "celery.commands")
 async def test_a_run_is_in_traces_metrics_flower_and_logs(
     settings: Settings, database: Database, collector: Collector, tmp_path: Path
 ) -> None:
@@ -134,6 +139,7 @@ async def test_a_run_is_in_traces_metrics_flower_and_logs(
         await _check_trace(collector, first.id, database)
         await _check_metrics(fleet, metrics_port)
         await _check_flower(flower, first.id, first.thread_id)
+        await _check_remote_control(fleet, flower)
         await _check_logs(fleet, first.id)
 
 
@@ -209,6 +215,55 @@ async def _check_flower(flower: httpx2.AsyncClient, run_id: str, thread_id: str)
     table = (await flower.get("/tasks/datatable", params=query)).json()
     assert f"{run_id} · {thread_id}" in {row["kwargs"] for row in table["data"]}
     assert (await flower.post("/api/worker/shutdown/any")).status_code == 403
+
+
+async def _check_remote_control(fleet: Fleet, flower: httpx2.AsyncClient) -> None:
+    """Check inspections of two workers that were given one name, and that other commands are refused in words."""
+    command = worker_command(concurrency=1, queues=("system",), name="worker-0")
+    env = {**fleet.env, "NOVA_WORKER__METRICS_PORT": "0"}
+    worker = FleetProcess("twin", command, env, fleet.workers[0].log.with_name("twin.log"))
+    try:
+        nodes = {(await fleet.worker_ready(each)).node or "" for each in (*fleet.workers, worker)}
+        assert len({node for node in nodes if node.startswith("worker-0-")}) == 2
+        await asyncio.to_thread(_command_workers, fleet.env["NOVA_REDIS_URL"], nodes)
+        await _check_pages(flower, nodes)
+    finally:
+        worker.kill()
+
+
+def _command_workers(redis_url: str, nodes: set[str]) -> None:
+    with build_celery(redis_url, fail_fast=True) as celery:
+
+        def replies(command: str, **arguments: object) -> dict[str, Any]:
+            found = celery.control.broadcast(command, arguments, reply=True, timeout=10, limit=len(nodes))
+            return {node: answer for reply in found or () for node, answer in reply.items()}
+
+        needed = {"query_task": {"ids": ["some"]}, "conf": {"with_defaults": True}}
+        for command in sorted(PERMITTED):
+            found = replies(command, **needed.get(command, {}))
+            assert found.keys() == nodes, command
+            assert not [answer for answer in found.values() if isinstance(answer, dict) and "error" in answer], found
+        for command in sorted(Panel.data.keys() - PERMITTED):
+            found = replies(command)
+            assert found.keys() == nodes, command
+            assert all(answer["error"].startswith("refused: ") for answer in found.values()), found
+        assert "send SIGTERM" in str(replies("shutdown"))
+        assert replies("ping") == {node: {"ok": "pong"} for node in nodes}
+
+
+async def _check_pages(flower: httpx2.AsyncClient, nodes: set[str]) -> None:
+    async def shown() -> bool:
+        return nodes <= {row["hostname"] for row in (await flower.get("/workers?json=1")).json()["data"]}
+
+    await _until(shown, "Flower to show every worker")
+    pages = ["/", "/workers", "/tasks", "/broker", "/metrics", "/healthcheck", "/api/workers?refresh=1", "/api/tasks"]
+    pages += ["/api/task/types", "/api/queues/length", *(f"/worker/{node}" for node in nodes)]
+    for page in pages:
+        answer = await flower.get(page)
+        assert answer.status_code == 200, (page, answer.text)
+    for action in ("worker/pool/grow/any", "task/revoke/any", "task/async-apply/nova.run_agent"):
+        answer = await flower.post(f"/api/{action}")
+        assert answer.status_code == 403, action
 
 
 async def _check_logs(fleet: Fleet, run_id: str) -> None:

@@ -69,7 +69,9 @@ def worker(
     concurrency: Annotated[int | None, typer.Option("--concurrency", "-c", min=1, help="Turns at once.")] = None,
     queues: Annotated[str | None, typer.Option("--queues", "-Q", help="Names with commas between.")] = None,
     pool: Annotated[str | None, typer.Option("--pool", help="Execute only runs of tenants with this pool.")] = None,
-    name: Annotated[str | None, typer.Option("--name", "-n", help="Celery's name for it.")] = None,
+    name: Annotated[
+        str | None, typer.Option("--name", "-n", help="Celery's name for it, to which a part of its own is added.")
+    ] = None,
 ) -> None:
     """Run one worker process."""
     if pool:

@@ -77,6 +77,8 @@ class WorkerView(View):
     id: str
     host: str
     pid: int
+    node: str | None = None
+    """Its name in Celery and Flower."""
     queues: list[str]
     slots: int
     busy: int
