@@ -14,6 +14,7 @@ from nova_workers.errors import Forbidden
 from nova_workers.ledger.auditing import Actor, act_as
 from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.observability.tracing import current_trace_id
+from nova_workers.workspace.agents.authors import AuthorRights
 
 __all__ = [
     "AgentsCaller",
@@ -46,6 +47,11 @@ class Caller:
     def may(self, scope: Scope) -> bool:
         """Whether the key has a scope."""
         return scope in self.scopes
+
+    @property
+    def author(self) -> AuthorRights:
+        """What it may give as the author of a document that steers agents."""
+        return AuthorRights(trust=self.may("trust"), secrets=self.may("secrets"))
 
     def need(self, scope: Scope) -> None:
         """Refuse unless the key has a scope.

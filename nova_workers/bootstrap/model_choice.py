@@ -15,13 +15,19 @@ from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.discovering import ModelDiscovery
 from nova_workers.orchestration.models.installed import known_models
 from nova_workers.orchestration.models.ranked import RankedModels
+from nova_workers.workspace.agents.ceilings import CeilingRules
 
 __all__ = ["build_catalog", "build_configs", "build_discovery", "build_model_chooser"]
 
 
 def build_configs(database: Database, settings: Settings) -> OrchestrationConfigs:
     """Return what reads and writes configurations of orchestrations."""
-    return OrchestrationConfigs(database, settings.tools, lambda: known_models(settings.model.aliases))
+    return OrchestrationConfigs(
+        database,
+        settings.tools,
+        lambda: known_models(settings.model.aliases),
+        ceilings=CeilingRules.of(settings),
+    )
 
 
 def build_catalog(database: Database, redis: Redis, settings: Settings) -> ModelCatalog:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from pydantic import BaseModel
+
 from nova_workers.capabilities.registry import CapabilityInfo, CapabilityRegistry
-from nova_workers.contracts.agents import AgentSpec
+from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.deferred import Deferred
 
 __all__ = ["DeferredRegistry"]
@@ -33,6 +35,10 @@ class DeferredRegistry:
         """See `CapabilityRegistry.validate`."""
         self._deferred.make().validate(spec)
 
-    def secret_names(self, spec: AgentSpec) -> set[str]:
-        """See `CapabilityRegistry.secret_names`."""
-        return self._deferred.make().secret_names(spec)
+    def config_type(self, name: str) -> type[BaseModel] | None:
+        """See `CapabilityRegistry.config_type`."""
+        return self._deferred.make().config_type(name)
+
+    def config_of(self, name: str, grant: CapabilityGrant) -> BaseModel | None:
+        """See `CapabilityRegistry.config_of`."""
+        return self._deferred.make().config_of(name, grant)

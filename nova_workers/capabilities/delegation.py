@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from nova_workers.capabilities.seam import CapabilityContext
 from nova_workers.contracts.agents import AgentId, ApprovalRule
+from nova_workers.contracts.authors.rights import STEERS, authored
 from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH
 from nova_workers.errors import InvalidInput, ToolFailure
 from nova_workers.ledger.database import Database
@@ -24,6 +25,9 @@ ASK_AGENT = "ask_agent"
 _CAPABILITY = "agents"
 
 
+@authored(
+    may_ask=STEERS,
+)
 class AgentsConfig(TrueNumbers):
     """Configuration of the capability `agents`."""
 

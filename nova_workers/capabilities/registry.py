@@ -28,8 +28,6 @@ from nova_workers.validation import problem_of
 
 __all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
 
-_ALL_SECRETS = "*"
-
 
 @dataclass(frozen=True, slots=True)
 class ToolInfo:
@@ -238,19 +236,17 @@ class CapabilityRegistry:
                 found.append(await self._reveals[name].revealed(connection, tenant_id, config, grant.tools))
         return tuple(found)
 
-    def secret_names(self, spec: AgentSpec) -> set[str]:
-        """Return the names of the secrets that an agent's tools may use, or patterns of names.
+    def config_type(self, name: str) -> type[BaseModel] | None:
+        """Return the model of a capability's configuration; None if there is no such capability."""
+        capability = self._capabilities.get(name)
+        return None if capability is None else capability.config
 
-        A grant that is no longer valid counts as all secrets: what it covers cannot be told.
-        """
-        found: set[str] = set()
-        for name in self._reveals.keys() & spec.capabilities.keys():
-            try:
-                _, config = self._check(name, spec.capabilities[name])
-            except InvalidInput:
-                return {_ALL_SECRETS}
-            found.update(self._reveals[name].secret_names(config))
-        return found
+    def config_of(self, name: str, grant: CapabilityGrant) -> BaseModel | None:
+        """Return the configuration of a grant; None if it is not valid any more, so that what it gives is unknown."""
+        try:
+            return self._check(name, grant)[1]
+        except InvalidInput:
+            return None
 
     def reveals(self, spec: AgentSpec) -> bool:
         """Return whether a run of this agent may handle secrets: read them, or pass new ones to a tool."""

@@ -3,7 +3,7 @@
 Above: the registry, which knows grants and allow-lists. Below: what the capability uses, such as the ledger.
 """
 
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
@@ -181,10 +181,6 @@ Servers = McpServer | DeclaredServer | Mapping[str, McpServer]
 @runtime_checkable
 class RevealsSecrets(Protocol):
     """A capability whose tools can bring secrets into a run."""
-
-    def secret_names(self, config: BaseModel) -> Collection[str]:
-        """Return the names of the secrets that a grant with this configuration covers, or patterns of names."""
-        ...
 
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None

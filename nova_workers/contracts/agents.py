@@ -5,6 +5,17 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
+from nova_workers.contracts.authors.rights import (
+    BOUND,
+    CEILING_ENGINE,
+    DIRECTORIES,
+    FREE,
+    GRANT,
+    PARTS,
+    STEERS,
+    TRUST,
+    authored,
+)
 from nova_workers.contracts.skills import SkillNames
 from nova_workers.true_numbers import TrueNumbers
 from nova_workers.vocabulary import KeptTurns, TrustLevel
@@ -50,6 +61,10 @@ class _Value(TrueNumbers):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
 
+@authored(
+    title=STEERS,
+    content=STEERS,
+)
 class Responsibility(_Value):
     """One duty of an agent. The title is unique within the agent."""
 
@@ -59,6 +74,10 @@ class Responsibility(_Value):
     """What the agent does about it. Markdown."""
 
 
+@authored(
+    tools=STEERS,
+    config=GRANT,
+)
 class CapabilityGrant(_Value):
     """A capability granted to the agent: which of its tools, and its configuration."""
 
@@ -82,6 +101,12 @@ ArgumentPath = Annotated[str, StringConstraints(max_length=200, pattern=r"^[^\s.
 ArgumentPattern = Annotated[str, StringConstraints(min_length=1, max_length=2_000)]
 
 
+@authored(
+    tool=STEERS,
+    pattern=STEERS,
+    arguments=STEERS,
+    decision=STEERS,
+)
 class ApprovalRule(_Value):
     """Whether a tool's calls are allowed (always), need a person's approval (ask), or are refused (never).
 
@@ -101,6 +126,13 @@ class ApprovalRule(_Value):
     """Allowed, a person decides, or refused."""
 
 
+@authored(
+    approvals=PARTS,
+    allow_commands=STEERS,
+    deny_commands=STEERS,
+    ask_commands=STEERS,
+    unlisted_commands=STEERS,
+)
 class Permissions(_Value):
     """Which tools and shell commands an agent may use without approval. Trust decides whether it has a shell.
 
@@ -125,6 +157,13 @@ class Permissions(_Value):
     """The decision for a command that no pattern matches."""
 
 
+@authored(
+    description=STEERS,
+    prompt=STEERS,
+    tools=STEERS,
+    model=STEERS,
+    max_turns=BOUND,
+)
 class SubagentSpec(_Value):
     """A subagent to which the agent may give a task. It works on its own and reports back."""
 
@@ -140,6 +179,10 @@ class SubagentSpec(_Value):
     """Limit of model calls in one task."""
 
 
+@authored(
+    after_days=BOUND,
+    keep=BOUND,
+)
 class ThreadRetention(_Value):
     """What happens to the agent's threads after a time without use."""
 
@@ -149,6 +192,34 @@ class ThreadRetention(_Value):
     """``none`` deletes the whole thread; ``latest`` deletes all but its latest turn, from which it can continue."""
 
 
+@authored(
+    name=STEERS,
+    description=FREE,
+    identity=STEERS,
+    instructions=STEERS,
+    responsibilities=PARTS,
+    directories=DIRECTORIES,
+    capabilities=PARTS,
+    skills=STEERS,
+    trust=TRUST,
+    native_tools=STEERS,
+    permissions=PARTS,
+    model=STEERS,
+    engine=CEILING_ENGINE,
+    engine_config=STEERS,
+    max_turns=BOUND,
+    subagents=PARTS,
+    max_tokens=BOUND,
+    temperature=BOUND,
+    thinking_budget_tokens=BOUND,
+    token_budget=BOUND,
+    cost_budget_usd=BOUND,
+    timeout_s=BOUND,
+    max_running=BOUND,
+    max_cost_usd_per_day=BOUND,
+    output_schema=STEERS,
+    retention=PARTS,
+)
 class AgentSpec(_Value):
     """An agent's complete configuration, as each version stores it."""
 

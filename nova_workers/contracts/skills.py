@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
+from nova_workers.contracts.authors.rights import PARTS, STEERS, authored
 from nova_workers.contracts.bodies import Body, View
 
 __all__ = [
@@ -100,6 +101,11 @@ class SkillFront(BaseModel):
     """The tools that the author intended. It grants nothing: trust and capabilities decide what an agent may do."""
 
 
+@authored(
+    path=STEERS,
+    content_base64=STEERS,
+    executable=STEERS,
+)
 class SkillFilePut(Body):
     """A file beside a SKILL.md."""
 
@@ -109,6 +115,10 @@ class SkillFilePut(Body):
     executable: StrictBool = False
 
 
+@authored(
+    skill_md=STEERS,
+    files=PARTS,
+)
 class SkillPut(Body):
     """A complete skill; replaces the one with its name."""
 

@@ -9,7 +9,7 @@ from api.entity_tags import IfMatch, expected_version, tag
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
-from api.state import State
+from api.state import CAPABILITIES, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestration_config import (
     OrchestrationConfigInfo,
@@ -17,6 +17,7 @@ from nova_workers.contracts.http.orchestration_config import (
     OrchestrationConfigView,
 )
 from nova_workers.ledger.orchestrations import configs as ledger
+from nova_workers.orchestration.config.service import ConfigAuthor
 from nova_workers.workspace.agents.service import PERSON
 
 __all__ = ["router"]
@@ -34,7 +35,7 @@ async def get_orchestration_config(caller: AgentsCaller, state: State, response:
     return view
 
 
-@router.put("", responses=problems(412, body=True))
+@router.put("", responses=problems(412, body=True), dependencies=[CAPABILITIES])
 async def put_orchestration_config(
     body: OrchestrationConfigPut,
     caller: AgentsCaller,
@@ -44,7 +45,11 @@ async def put_orchestration_config(
 ) -> OrchestrationConfigView:
     """Replace the configuration, as its next version. With an error nothing is stored, and `errors` has each."""
     view = await state.services.orchestration_configs.put(
-        caller.tenant_id, body, actor=PERSON, expected=expected_version(if_match, least=0)
+        caller.tenant_id,
+        body,
+        actor=PERSON,
+        author=ConfigAuthor(caller.author, state.services.capabilities),
+        expected=expected_version(if_match, least=0),
     )
     tag(response, view.version)
     return view

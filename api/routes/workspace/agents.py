@@ -12,6 +12,7 @@ from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
 from api.params import AgentIdPath
 from api.state import CAPABILITIES, State
+from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.agents import (
     AgentPromptRequest,
@@ -24,7 +25,6 @@ from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentRepla
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace.moves import threads_left
 from nova_workers.true_numbers import TrueNumbers
-from nova_workers.workspace.agents.ceilings import AuthorRights
 from nova_workers.workspace.agents.service import PERSON
 
 __all__ = ["router"]
@@ -38,6 +38,9 @@ _MOVE_PATIENCE_S = 2.0
 Version = Annotated[int, Path(description="A version's number.", ge=1, le=_MAX_VERSION)]
 
 
+@authored(
+    version=DOCUMENT,
+)
 class AgentRollback(TrueNumbers):
     """The version to restore."""
 
@@ -54,7 +57,7 @@ async def create_agent(body: AgentCreate, caller: AgentsCaller, state: State, re
         body.id,
         body,
         actor=PERSON,
-        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+        rights=caller.author,
     )
     return _tagged(agent, response)
 
@@ -97,7 +100,7 @@ async def replace_agent(
         agent_id,
         body,
         actor=PERSON,
-        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+        rights=caller.author,
         expected=expected_version(if_match),
     )
     return _tagged(agent, response)
@@ -121,7 +124,7 @@ async def change_agent(
         agent_id,
         body,
         actor=PERSON,
-        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+        rights=caller.author,
         expected=expected_version(if_match),
     )
     return _tagged(agent, response)
@@ -168,7 +171,7 @@ async def rollback_agent(
         agent_id,
         body.version,
         actor=PERSON,
-        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+        rights=caller.author,
     )
     return _tagged(agent, response)
 
@@ -184,7 +187,7 @@ async def rename_agent(
         agent_id,
         body.to,
         actor=PERSON,
-        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+        rights=caller.author,
         expected=expected_version(if_match),
     )
     done = not rename.moving or await services.agent_moves.start(rename, patience_s=_MOVE_PATIENCE_S)

@@ -16,15 +16,11 @@ from api.state import CAPABILITIES, State
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.ledger.tenants.settings import get_ceilings
-from nova_workers.workspace.agents.ceilings import (
-    AuthorRights,
-    CeilingRules,
-    GrantedSecrets,
-    check_author,
-    check_steers,
-)
+from nova_workers.workspace.agents.authors import Authored, check_author, check_steers, holdings_of
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.archive.exporting import export_archive
 from nova_workers.workspace.archive.importing import import_archive
+from nova_workers.workspace.archive.rows import AgentChecks
 
 __all__ = ["IMPORT_PATH", "router"]
 
@@ -87,18 +83,17 @@ async def import_workspace(
     services = state.services
     async with services.database.connection() as connection:
         ceilings = await get_ceilings(connection, caller.tenant_id)
-    rules, rights = (
-        CeilingRules.of(services.settings),
-        AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
-    )
+    rules, grants, rights = CeilingRules.of(services.settings), services.capabilities, caller.author
 
     def validate(spec: AgentSpec) -> None:
-        services.capabilities.validate(spec)
-        rules.check(caller.tenant_id, spec, ceilings)
-        check_author(rights, None, spec, GrantedSecrets(after=services.capabilities.secret_names(spec)))
+        grants.validate(spec)
+        rules.check(caller.tenant_id, spec, ceilings, grants=grants)
+
+    def check_version(at: str, spec: AgentSpec) -> None:
+        check_author(rights, Authored(spec, grants=grants, at=at))
 
     def check_skills_of(agent_id: str, spec: AgentSpec) -> None:
-        check_steers(rights, agent_id, spec, services.capabilities.secret_names(spec), field="skills")
+        check_steers(rights, holdings_of(spec, grants), field="skills", what=f"the agent {agent_id!r}")
 
     with state.archives.hold(caller.tenant_id):
         result, waits = await import_archive(
@@ -106,7 +101,7 @@ async def import_workspace(
             caller.tenant_id,
             _lines(received(request, services.settings.api)),
             merge=merge,
-            validate_agent=validate,
+            agents=AgentChecks(validate, check_version),
             check_steers=check_skills_of,
             with_effects=services.settings.effects.enabled,
         )

@@ -15,7 +15,6 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
 from nova_workers.ledger.workspace import skills as ledger
 from nova_workers.workspace import skills as workspace
-from nova_workers.workspace.agents.ceilings import AuthorRights
 from nova_workers.workspace.agents.skill_authors import put_skill as put_checked_skill
 
 __all__ = ["router"]
@@ -60,7 +59,7 @@ async def put_skill(name: NewName, body: SkillPut, caller: WorkspaceCaller, stat
         caller.tenant_id,
         name,
         body,
-        rights=AuthorRights(trust=caller.may("trust"), secrets=caller.may("secrets")),
+        rights=caller.author,
         grants=services.capabilities,
     )
 

@@ -20,7 +20,7 @@ from nova_workers.contracts.skills import SkillNames
 from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.workspace import agents as ledger
-from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.rights import GrantRules, check_change, check_manages, granted, inherited
 from nova_workers.workspace.agents.rules import title_key
 from nova_workers.workspace.agents.service import Agents
@@ -33,8 +33,6 @@ _FOR_PEOPLE = frozenset(
     | {"retention", "temperature", "timeout_s"}
 )
 _FLEET_DEFAULT = "default"
-_CHECKED_GRANTS = AuthorRights(secrets=True)
-"""Its grants are those that the creator has, and with them their secrets."""
 
 _Id = Annotated[AgentId, Field(description="The agent's id: lower case letters, digits and hyphens.")]
 _Name = Annotated[str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200)]
@@ -176,9 +174,7 @@ class _AgentTools:
         fields = _fields(given, maker, bare) | {"responsibilities": tuple(given.responsibilities or ())}
         spec = bare.model_copy(update=fields)
         check_change(maker, None, spec, self._grants)
-        agent = await self._agents.create(
-            context.tenant_id, given.id, spec, actor=context.agent_id, rights=_CHECKED_GRANTS
-        )
+        agent = await self._agents.create(context.tenant_id, given.id, spec, actor=context.agent_id)
         return f"Made agent {agent.id!r}, version {agent.version}. It is in the sandbox; a person can give it more."
 
     async def _update(self, context: CapabilityContext, given: _Update) -> str:

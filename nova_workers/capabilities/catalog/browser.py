@@ -10,6 +10,7 @@ from typing import Annotated, Any, Final
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Servers
+from nova_workers.contracts.authors.rights import STEERS, authored
 from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
 from nova_workers.errors import InvalidInput
 from nova_workers.true_numbers import TrueNumbers
@@ -23,6 +24,9 @@ _TIMEOUT_S: Final = 120.0
 _Origin = Annotated[str, StringConstraints(pattern=r"^https?://[A-Za-z0-9.*\[\]:-]+$", max_length=300)]
 
 
+@authored(
+    allowed_origins=STEERS,
+)
 class _Config(TrueNumbers):
     """The permissions of a run's browser."""
 

@@ -1,6 +1,6 @@
 """The `mcp` capability: tools of external servers, by configuration."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Annotated, Any
 
@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Revealed, Servers
 from nova_workers.config import ToolSettings
+from nova_workers.contracts.authors.rights import PARTS, authored
 from nova_workers.contracts.engine import McpServer, StdioMcpServer
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm, ServerName
 from nova_workers.errors import InvalidInput, NotFound
@@ -19,6 +20,9 @@ from nova_workers.workspace.vault import Vault
 __all__ = ["capability"]
 
 
+@authored(
+    servers=PARTS,
+)
 class _Config(TrueNumbers):
     """The servers, by names that the author chooses."""
 
@@ -53,10 +57,6 @@ class _McpCapability:
         """Refuse servers that the operator does not permit."""
         for name, server in _servers(config).servers.items():
             server.check(self._settings, f"{field}.servers.{name}")
-
-    def secret_names(self, config: BaseModel) -> Collection[str]:
-        """Return the secrets to which the servers refer."""
-        return _servers(config).references()
 
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None

@@ -1,7 +1,7 @@
 """The `secrets` capability: values that an agent uses, redacted from everything stored or shown."""
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from fnmatch import fnmatchcase
 from typing import Annotated, Any
 
@@ -15,6 +15,7 @@ from nova_workers.capabilities.seam import (
     ToolDeclaration,
     ToolInput,
 )
+from nova_workers.contracts.authors.rights import SECRET_NAMES, authored
 from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SecretName
 from nova_workers.errors import Forbidden
 from nova_workers.ledger.database import Connection
@@ -31,6 +32,9 @@ _GET = "secret_get"
 _Pattern = Annotated[str, StringConstraints(pattern=r"^[A-Z*?][A-Z0-9_*?]{0,63}$")]
 
 
+@authored(
+    names=SECRET_NAMES,
+)
 class _Config(TrueNumbers):
     """The secrets that an agent may use."""
 
@@ -132,11 +136,6 @@ class _SecretsCapability(ToolCapability):
             config=_Config,
         )
         self._secrets = secrets
-
-    def secret_names(self, config: BaseModel) -> Collection[str]:
-        """Return the names and patterns of the grant."""
-        assert isinstance(config, _Config)  # noqa: S101 - narrows the type; the registry parses it as this class
-        return config.names
 
     async def revealed(
         self, connection: Connection, tenant_id: str, config: BaseModel, tools: Sequence[str] | None

@@ -6,6 +6,7 @@ from typing import Annotated, Literal
 from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
+from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Body, View
 
 __all__ = [
@@ -19,6 +20,9 @@ __all__ = [
 ]
 
 
+@authored(
+    to=DOCUMENT,
+)
 class AgentRename(Body):
     """Another id for an agent."""
 

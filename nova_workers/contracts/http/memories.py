@@ -5,6 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator, StringConstraints
 
+from nova_workers.contracts.authors.rights import MESSAGE, authored
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 
@@ -24,6 +25,9 @@ MemoryText = Annotated[
 """One fact."""
 
 
+@authored(
+    content=MESSAGE,
+)
 class MemoryCreate(Body):
     """A fact to save."""
 

@@ -6,6 +6,7 @@ from typing import Annotated
 from pydantic import AfterValidator, AwareDatetime, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.authors.rights import ADDRESSEE, FREE, MESSAGE, authored
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 
@@ -36,6 +37,13 @@ NoteText = Annotated[str, StringConstraints(max_length=MAX_NOTE_CHARS), AfterVal
 """Markdown."""
 
 
+@authored(
+    agent_id=ADDRESSEE,
+    title=MESSAGE,
+    content=MESSAGE,
+    shared=MESSAGE,
+    pinned=MESSAGE,
+)
 class NoteCreate(Body):
     """A new note, owned by an agent."""
 
@@ -47,6 +55,13 @@ class NoteCreate(Body):
     pinned: StrictBool = False
 
 
+@authored(
+    title=MESSAGE,
+    content=MESSAGE,
+    shared=MESSAGE,
+    pinned=MESSAGE,
+    updated_at=FREE,
+)
 class NotePatch(Body):
     """Fields to change; omitted or null fields stay unchanged."""
 

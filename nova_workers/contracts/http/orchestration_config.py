@@ -5,6 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.vocabulary import JudgementStatus, ModelTier, RankingSource, TaskCategory
 
@@ -23,6 +24,10 @@ MAX_CONFIG_CHARS = 262_144
 _Yaml = Annotated[str, Field(max_length=MAX_CONFIG_CHARS)]
 
 
+@authored(
+    text=DOCUMENT,
+    models_text=DOCUMENT,
+)
 class OrchestrationConfigPut(Body):
     """A whole configuration, in YAML."""
 

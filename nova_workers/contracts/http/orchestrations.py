@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, WITHIN, authored
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.http.wire import Metadata, UsageView
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, MAX_SUMMARY_CHARS, OrchestrationLimits
@@ -35,6 +36,23 @@ __all__ = [
 _Text = Annotated[str, StringConstraints(min_length=1, max_length=MAX_PROMPT_CHARS, pattern=r"\S")]
 
 
+@authored(
+    task=MESSAGE,
+    agent_id=ADDRESSEE,
+    model=MODEL,
+    cwd=WITHIN,
+    token_budget=BOUND,
+    cost_budget_usd=BOUND,
+    time_budget_s=BOUND,
+    max_agent_depth=BOUND,
+    max_concurrent_agents=BOUND,
+    agent_timeout_seconds=BOUND,
+    tool_call_timeout_seconds=BOUND,
+    master_idle_seconds=BOUND,
+    master=WITHIN,
+    queue=FREE,
+    metadata=FREE,
+)
 class OrchestrationCreate(Body):
     """A task for a tree of agents.
 
@@ -65,6 +83,10 @@ class OrchestrationCreate(Body):
     metadata: Metadata = Field(default_factory=dict[str, Any])
 
 
+@authored(
+    tool=WITHIN,
+    arguments=WITHIN,
+)
 class MasterCall(Body):
     """A call of a tool by an external master."""
 
@@ -79,12 +101,18 @@ class MasterComplete(Body):
     artifacts: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
+@authored(
+    task=MESSAGE,
+)
 class OrchestrationContinue(Body):
     """A follow-up task for the ended master of an orchestration."""
 
     task: _Text
 
 
+@authored(
+    text=MESSAGE,
+)
 class AgentPrompt(Body):
     """A person's message to an agent of an orchestration."""
 

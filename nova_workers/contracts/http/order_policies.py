@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Body, View
 
 __all__ = [
@@ -20,6 +21,9 @@ __all__ = [
 MAX_PREVIOUS_VALID_HOURS = 8_784
 
 
+@authored(
+    document=DOCUMENT,
+)
 class PolicyPut(Body):
     """A new version of a policy."""
 

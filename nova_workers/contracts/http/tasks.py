@@ -12,6 +12,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.authors.rights import ADDRESSEE, FREE, MESSAGE, PARTS, authored
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 from nova_workers.vocabulary import OpenTaskStatus, ResourceKind, TaskStatus
@@ -100,6 +101,12 @@ _Revision = Annotated[
 ]
 
 
+@authored(
+    id=FREE,
+    title=MESSAGE,
+    details=MESSAGE,
+    done=FREE,
+)
 class StepInput(Body):
     """A step of a plan. With the id of an existing step it updates that step."""
 
@@ -112,6 +119,11 @@ class StepInput(Body):
 Steps = Annotated[tuple[StepInput, ...], Field(max_length=MAX_STEPS)]
 
 
+@authored(
+    kind=MESSAGE,
+    value=MESSAGE,
+    title=MESSAGE,
+)
 class TaskResourceAdd(Body):
     """A URL or a path that a task works with."""
 
@@ -145,6 +157,14 @@ def _check_url(value: str) -> None:
         raise ValueError(f"value: {value[:80]!r} is not an http or https address")
 
 
+@authored(
+    title=MESSAGE,
+    description=MESSAGE,
+    owner_agent_id=ADDRESSEE,
+    status=FREE,
+    steps=PARTS,
+    resources=PARTS,
+)
 class TaskCreate(Body):
     """A new task."""
 
@@ -158,6 +178,13 @@ class TaskCreate(Body):
     resources: Annotated[tuple[TaskResourceAdd, ...], Field(max_length=MAX_RESOURCES)] = ()
 
 
+@authored(
+    title=MESSAGE,
+    description=MESSAGE,
+    owner_agent_id=ADDRESSEE,
+    status=FREE,
+    revision=FREE,
+)
 class TaskPatch(Body):
     """Fields to change; omitted fields stay unchanged."""
 
@@ -170,12 +197,19 @@ class TaskPatch(Body):
     revision: _Revision = None
 
 
+@authored(
+    outcome=MESSAGE,
+)
 class TaskEnd(Body):
     """The end of a task."""
 
     outcome: Annotated[_Outcome | None, Field(description="What came of it, or why it is canceled.")] = None
 
 
+@authored(
+    steps=PARTS,
+    revision=FREE,
+)
 class StepsReplace(Body):
     """A complete new plan. Steps with an id are kept, steps without one are new, and omitted steps are deleted."""
 
@@ -183,6 +217,11 @@ class StepsReplace(Body):
     revision: _Revision = None
 
 
+@authored(
+    title=MESSAGE,
+    details=MESSAGE,
+    done=FREE,
+)
 class StepPatch(Body):
     """Fields of a step to change; omitted fields stay unchanged."""
 
@@ -193,6 +232,13 @@ class StepPatch(Body):
     )
 
 
+@authored(
+    title=MESSAGE,
+    description=MESSAGE,
+    owner_agent_id=ADDRESSEE,
+    status=FREE,
+    steps=PARTS,
+)
 class SubtaskCreate(Body):
     """A new task that carries out a step of another task."""
 

@@ -7,6 +7,7 @@ from urllib.parse import urlsplit
 from pydantic import AfterValidator, AwareDatetime, Field, StrictBool, StringConstraints, TypeAdapter, model_validator
 
 from nova_workers.contracts.agents import AgentId
+from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, OUTBOUND, PARTS, authored
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
 from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerAction, TriggerKind
@@ -69,6 +70,12 @@ _ThreadId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
 _FOLLOWED = frozenset({301, 302, 303, 307, 308})
 
 
+@authored(
+    kind=FREE,
+    url=OUTBOUND,
+    expect_status=FREE,
+    changed=FREE,
+)
 class UrlGate(Body):
     """Opens if an address answers with a status, or with a new body. Fetched as by agents' tools, without login."""
 
@@ -92,12 +99,19 @@ class UrlGate(Body):
         return self
 
 
+@authored(
+    kind=FREE,
+)
 class OpenTasksGate(Body):
     """Opens if the agent owns an active task."""
 
     kind: Literal["open_tasks"]
 
 
+@authored(
+    kind=FREE,
+    for_s=BOUND,
+)
 class IdleGate(Body):
     """Opens if the agent is idle: none of its runs is open, or ended within the last `for_s` seconds."""
 
@@ -109,6 +123,27 @@ Gate = Annotated[UrlGate | OpenTasksGate | IdleGate, Field(discriminator="kind")
 GATE: TypeAdapter[UrlGate | OpenTasksGate | IdleGate] = TypeAdapter(Gate)
 
 
+@authored(
+    agent_id=ADDRESSEE,
+    kind=BOUND,
+    schedule=BOUND,
+    timezone=BOUND,
+    prompt=MESSAGE,
+    action=ADDRESSEE,
+    title=FREE,
+    enabled=FREE,
+    thread_id=ADDRESSEE,
+    starts_at=BOUND,
+    ends_at=BOUND,
+    jitter_s=BOUND,
+    overlap=BOUND,
+    catchup_s=BOUND,
+    catchup=BOUND,
+    max_runs_per_day=BOUND,
+    max_cost_usd_per_day=BOUND,
+    pause_after_failures=BOUND,
+    gate=PARTS,
+)
 class TriggerCreate(Body):
     """A new trigger."""
 
@@ -149,6 +184,26 @@ class TriggerCreate(Body):
     """A condition for firing, checked without a model call."""
 
 
+@authored(
+    kind=BOUND,
+    schedule=BOUND,
+    timezone=BOUND,
+    prompt=MESSAGE,
+    action=ADDRESSEE,
+    title=FREE,
+    enabled=FREE,
+    thread_id=ADDRESSEE,
+    starts_at=BOUND,
+    ends_at=BOUND,
+    jitter_s=BOUND,
+    overlap=BOUND,
+    catchup_s=BOUND,
+    catchup=BOUND,
+    max_runs_per_day=BOUND,
+    max_cost_usd_per_day=BOUND,
+    pause_after_failures=BOUND,
+    gate=PARTS,
+)
 class TriggerPatch(Body):
     """Fields to change; omitted fields stay unchanged.
 

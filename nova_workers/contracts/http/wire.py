@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
+from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, PARTS, authored
 from nova_workers.contracts.bodies import Body, Moment, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
@@ -76,6 +77,9 @@ _Text = Annotated[str, StringConstraints(min_length=1)]
 Metadata = Annotated[dict[str, Any], Field(max_length=64)]
 
 
+@authored(
+    id=FREE,
+)
 class AgentCreate(AgentSpec):
     """A new agent."""
 
@@ -130,6 +134,11 @@ def _known_role(role: object) -> object:
     return role
 
 
+@authored(
+    role=MESSAGE,
+    content=MESSAGE,
+    created_at=FREE,
+)
 class PastMessage(Body):
     """A message of a conversation that took place elsewhere."""
 
@@ -144,6 +153,14 @@ class PastMessage(Body):
     """When it was written; if omitted, when the message before it was."""
 
 
+@authored(
+    agent_id=ADDRESSEE,
+    title=FREE,
+    label=FREE,
+    metadata=FREE,
+    messages=PARTS,
+    effects=FREE,
+)
 class ThreadCreate(Body):
     """A new conversation: empty, or with the messages of one that took place elsewhere."""
 
@@ -160,6 +177,11 @@ class ThreadCreate(Body):
     search finds them by their words."""
 
 
+@authored(
+    title=FREE,
+    label=FREE,
+    metadata=FREE,
+)
 class ThreadPatch(Body):
     """Fields to change; omitted fields stay unchanged."""
 
@@ -168,6 +190,11 @@ class ThreadPatch(Body):
     metadata: Metadata | None = None
 
 
+@authored(
+    turn_id=ADDRESSEE,
+    title=FREE,
+    label=FREE,
+)
 class ThreadFork(Body):
     """A new thread that continues from a turn of this one. Nothing is copied."""
 
@@ -208,6 +235,17 @@ REDIS_UNAVAILABLE = "Redis does not answer"
 """In `RunView.waiting_for` of a queued run whose doorbell reaches no worker."""
 
 
+@authored(
+    message=MESSAGE,
+    on_busy=FREE,
+    model=MODEL,
+    max_turns=BOUND,
+    queue=FREE,
+    priority=FREE,
+    metadata=FREE,
+    start_at=BOUND,
+    collect_ms=BOUND,
+)
 class RunCreate(Body):
     """A message for the agent of a thread."""
 
@@ -232,6 +270,10 @@ class RunCreate(Body):
         return self
 
 
+@authored(
+    thread_id=ADDRESSEE,
+    agent_id=ADDRESSEE,
+)
 class StatelessRunCreate(RunCreate):
     """A message for a thread, or for a new thread of an agent if `thread_id` is omitted."""
 
@@ -239,6 +281,9 @@ class StatelessRunCreate(RunCreate):
     agent_id: AgentId | None = None
 
 
+@authored(
+    idempotency_key=FREE,
+)
 class RunBatchItem(StatelessRunCreate):
     """One message of a batch."""
 
@@ -246,12 +291,18 @@ class RunBatchItem(StatelessRunCreate):
     """Same as the header ``Idempotency-Key`` of a single message; both share one key space."""
 
 
+@authored(
+    items=PARTS,
+)
 class RunBatch(Body):
     """Messages to submit in one request."""
 
     items: Annotated[list[RunBatchItem], Field(min_length=1, max_length=MAX_BATCH)]
 
 
+@authored(
+    message=MESSAGE,
+)
 class RunEdit(Body):
     """A new message for a run that is still queued."""
 

@@ -14,6 +14,7 @@ from urllib.parse import quote, urlsplit
 from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
 from nova_workers.config import ToolSettings
+from nova_workers.contracts.authors.rights import BOUND, COMMAND, PROGRAM_DIRECTORY, SECRET_REFERENCES, STEERS, authored
 from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServer
 from nova_workers.errors import InvalidInput
 from nova_workers.true_numbers import TrueNumbers
@@ -46,6 +47,10 @@ def _checked_references(text: str) -> str:
     return text
 
 
+@authored(
+    tools=STEERS,
+    timeout_s=BOUND,
+)
 class _Server(TrueNumbers):
     model_config = ConfigDict(frozen=True, extra="forbid", use_attribute_docstrings=True)
 
@@ -55,6 +60,13 @@ class _Server(TrueNumbers):
     """Most time for the server to start, and for each call."""
 
 
+@authored(
+    type=STEERS,
+    command=COMMAND,
+    args=STEERS,
+    env=SECRET_REFERENCES,
+    cwd=PROGRAM_DIRECTORY,
+)
 class StdioServer(_Server):
     """A program that is started and speaks on stdin and stdout."""
 
@@ -111,6 +123,11 @@ class StdioServer(_Server):
         return StdioMcpServer(self.command, self.args, env, self.cwd, self.tools, self.timeout_s, scope, qualified=True)
 
 
+@authored(
+    type=STEERS,
+    url=SECRET_REFERENCES,
+    headers=SECRET_REFERENCES,
+)
 class HttpServer(_Server):
     """A server behind a streamable-HTTP URL."""
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
+from nova_workers.contracts.authors.rights import BOUND, CEILING_ENGINE, FREE, PARTS, STEERS, authored
 from nova_workers.contracts.orders.artifacts import TYPED_PAYLOADS
 from nova_workers.contracts.orders.stop_reasons import StopReasonV1
 from nova_workers.contracts.orders.wire import Identifier, WireValue
@@ -40,6 +41,12 @@ _Schema = dict[str, JsonValue]
 _Confidence = Annotated[float, Field(ge=0, le=1)]
 
 
+@authored(
+    engine=CEILING_ENGINE,
+    model=STEERS,
+    provider=STEERS,
+    capabilities=STEERS,
+)
 class ModelChoice(WireValue):
     """A model, with the engine that calls it."""
 
@@ -52,6 +59,10 @@ class ModelChoice(WireValue):
     """What it can do, in the policy's own words; `requiredCapabilities` are compared with them."""
 
 
+@authored(
+    system=STEERS,
+    user=STEERS,
+)
 class PromptTemplate(WireValue):
     """The prompt of a role. ``{{inputs}}`` and its like are replaced by JSON; see `PROMPT_FIELDS`."""
 
@@ -76,6 +87,14 @@ class PromptTemplate(WireValue):
         return fill(self.system), fill(self.user)
 
 
+@authored(
+    name=STEERS,
+    kind=STEERS,
+    models=PARTS,
+    prompt=PARTS,
+    candidates=BOUND,
+    max_output_tokens=BOUND,
+)
 class PolicyRole(WireValue):
     """A role: one model job in each round, or `candidates` of them."""
 
@@ -90,6 +109,13 @@ class PolicyRole(WireValue):
     """Of one model call."""
 
 
+@authored(
+    max_rounds=BOUND,
+    cost_cap_usd=BOUND,
+    max_tokens_total=BOUND,
+    timeout_ms=BOUND,
+    least_output_tokens=BOUND,
+)
 class PolicyCaps(WireValue):
     """Limits that no order exceeds. An order's own constraint applies if it is lower."""
 
@@ -101,6 +127,10 @@ class PolicyCaps(WireValue):
     """A call for which less than this is affordable is not made."""
 
 
+@authored(
+    min_confidence=STEERS,
+    min_approvals=STEERS,
+)
 class PolicySatisfaction(WireValue):
     """When the rounds end before their cap."""
 
@@ -110,6 +140,11 @@ class PolicySatisfaction(WireValue):
     """Reviews that approve; null is all of them."""
 
 
+@authored(
+    stop_reasons=STEERS,
+    below_confidence=STEERS,
+    review_hours=BOUND,
+)
 class PolicyEscalation(WireValue):
     """When a person decides."""
 
@@ -121,6 +156,11 @@ class PolicyEscalation(WireValue):
     """Time for the review; then the order fails."""
 
 
+@authored(
+    modes=STEERS,
+    default=STEERS,
+    max_alternatives=BOUND,
+)
 class PolicyPresentation(WireValue):
     """How a result may show its proposals."""
 
@@ -136,6 +176,11 @@ class PolicyPresentation(WireValue):
         return self
 
 
+@authored(
+    swarm=STEERS,
+    models=STEERS,
+    figures=STEERS,
+)
 class PolicyVisibility(WireValue):
     """What of its execution a customer sees in the result."""
 
@@ -145,6 +190,24 @@ class PolicyVisibility(WireValue):
     """Rounds, calls, tokens and cost."""
 
 
+@authored(
+    id=FREE,
+    version=FREE,
+    description=FREE,
+    tier=FREE,
+    required_capabilities=STEERS,
+    preferred_provider=STEERS,
+    inputs_schema=STEERS,
+    produces=STEERS,
+    artifact_kinds=STEERS,
+    roles=PARTS,
+    caps=PARTS,
+    satisfied=PARTS,
+    escalation=PARTS,
+    presentation=PARTS,
+    hints_override=STEERS,
+    visibility=PARTS,
+)
 class PolicyDocument(WireValue):
     """A version of a policy."""
 

@@ -6,7 +6,7 @@ from nova_workers.contracts.http.orchestration_config import OrchestrationConfig
 from nova_workers.errors import NotFound, VersionMismatch
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["configured_tenants", "get_config", "get_config_version", "list_config_versions", "put_config"]
+__all__ = ["configured_tenants", "get_config", "get_config_version", "list_config_versions", "not_at", "put_config"]
 
 # A version follows the newest one. The primary key lets one of two concurrent writers win; the other's statement
 # returns no row. Equal texts make no version, so that a repeated PUT changes nothing.
@@ -81,15 +81,20 @@ async def put_config(
             return _view(row)
         newest = await get_config(connection, tenant_id)
         if expected is not None and expected != newest.version:
-            raise VersionMismatch(
-                f"The configuration of orchestrations is at version {newest.version} and not at {expected}. "
-                "Read it again, then change it.",
-                version=newest.version,
-                expected=expected,
-            )
+            raise not_at(expected, newest.version)
         if (newest.text, newest.models_text) == (text, models_text):
             return newest
         # Another writer committed this version first; its next one is free.
+
+
+def not_at(expected: int, version: int) -> VersionMismatch:
+    """Return the refusal of a change of another version than the newest."""
+    return VersionMismatch(
+        f"The configuration of orchestrations is at version {version} and not at {expected}. Read it again, then "
+        "change it.",
+        version=version,
+        expected=expected,
+    )
 
 
 async def configured_tenants(connection: Connection) -> list[str]:

@@ -23,6 +23,7 @@ __all__ = [
     "get_version",
     "list_agents",
     "list_versions",
+    "live_specs",
     "lock_agent",
     "parts_in_use",
     "replace_agent",
@@ -92,6 +93,8 @@ SELECT a.*, v.created_by, v.renamed_from
  ORDER BY a.id
  LIMIT :limit
 """
+
+_SPECS = "SELECT id, spec FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL AND renamed_to IS NULL"
 
 _COUNT = "SELECT count(*) FROM agents WHERE tenant_id = :tenant_id AND deleted_at IS NULL"
 
@@ -276,6 +279,12 @@ async def lock_agent(connection: Connection, tenant_id: str, agent_id: str) -> A
 async def list_agents(connection: Connection, tenant_id: str, *, after: str | None, limit: int) -> list[AgentView]:
     """Return agents by id, those after `after`."""
     return [_view(row) for row in await connection.fetch(_LIST, tenant_id=tenant_id, after=after, limit=limit)]
+
+
+async def live_specs(connection: Connection, tenant_id: str) -> dict[str, AgentSpec]:
+    """Return the configurations of all agents of a tenant, by their ids."""
+    rows = await connection.fetch(_SPECS, tenant_id=tenant_id)
+    return {row["id"]: read_stored(AgentSpec.model_validate, row["spec"]) for row in rows}
 
 
 async def count_agents(connection: Connection, tenant_id: str) -> int:

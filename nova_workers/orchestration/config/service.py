@@ -4,24 +4,48 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from nova_workers.config import ToolSettings
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut, OrchestrationConfigView
 from nova_workers.contracts.mcp.servers import McpServerForm
-from nova_workers.errors import InvalidInput
-from nova_workers.ledger.database import Database
+from nova_workers.errors import InvalidInput, VersionMismatch
+from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import configs as ledger
+from nova_workers.ledger.tenants.settings import get_ceilings
+from nova_workers.ledger.workspace.agents import live_specs
 from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.orchestration.config.values import OrchestrationConfig, ResolvedModel
+from nova_workers.orchestration.config.values import BUILT_IN_PROVIDERS, OrchestrationConfig, ResolvedModel
+from nova_workers.workspace.agents.authors import Authored, AuthorRights, Holdings, check_author, holdings_of_agents
+from nova_workers.workspace.agents.ceilings import CeilingRules
+from nova_workers.workspace.agents.entries import GrantForms
 
-__all__ = ["OrchestrationConfigs"]
+__all__ = ["ConfigAuthor", "OrchestrationConfigs"]
+
+
+@dataclass(frozen=True, slots=True)
+class ConfigAuthor:
+    """The author of a configuration.
+
+    Attributes:
+        rights: What the author may give.
+        grants: Reads the configurations of the capabilities of agents that the configuration steers.
+    """
+
+    rights: AuthorRights
+    grants: GrantForms
 
 
 class OrchestrationConfigs:
     """Reads and writes the configuration of orchestrations of all tenants."""
 
     def __init__(
-        self, database: Database, tools: ToolSettings, known_models: Callable[[], Mapping[str, ResolvedModel]]
+        self,
+        database: Database,
+        tools: ToolSettings,
+        known_models: Callable[[], Mapping[str, ResolvedModel]],
+        *,
+        ceilings: CeilingRules,
     ) -> None:
         """Keep what is handed in.
 
@@ -29,31 +53,70 @@ class OrchestrationConfigs:
             database: Where configurations are.
             tools: Which MCP servers the operator permits.
             known_models: Returns the names of models that need no alias. It may block.
+            ceilings: Checks what the operator permits a tenant's agents at most.
         """
         self._database = database
         self._tools = tools
         self._known_models = known_models
+        self._ceilings = ceilings
 
     async def put(
-        self, tenant_id: str, body: OrchestrationConfigPut, *, actor: str, expected: int | None = None
+        self,
+        tenant_id: str,
+        body: OrchestrationConfigPut,
+        *,
+        actor: str,
+        author: ConfigAuthor | None = None,
+        expected: int | None = None,
     ) -> OrchestrationConfigView:
         """Store a configuration as the next version, if it has no errors. An equal one makes no version.
 
+        Every agent of the tenant may have an orchestration, whose agents the configuration steers.
+
+        Args:
+            tenant_id: Whose.
+            body: The configuration.
+            actor: Who writes it, for the version.
+            author: What the author may give; None is the fleet itself.
+            expected: The version that this one follows; None follows the newest.
+
         Raises:
             InvalidInput: It has errors; the message and ``fields['errors']`` name each with its place.
+            Forbidden: It exceeds a ceiling of the tenant, or the author may not write it; names the field.
             VersionMismatch: The newest version is not `expected`.
         """
         config = await self._parse(body.text, body.models_text)
         self._check_servers(config)
-        async with self._database.transaction() as connection:
-            return await ledger.put_config(
-                connection,
-                tenant_id,
-                text=body.text,
-                models_text=body.models_text,
-                created_by=actor,
-                expected=expected,
-            )
+        while True:
+            present = await self.get(tenant_id)
+            if expected not in (None, present.version):
+                raise ledger.not_at(expected, present.version)
+            before = await self._written(present)
+            async with self._database.transaction() as connection:
+                if author is not None:
+                    self._ceilings.check(tenant_id, _own(config), await get_ceilings(connection, tenant_id))
+                    held = await _held_by_agents(connection, tenant_id, author)
+                    check_author(author.rights, Authored(config, before, steers=held))
+                try:
+                    return await ledger.put_config(
+                        connection,
+                        tenant_id,
+                        text=body.text,
+                        models_text=body.models_text,
+                        created_by=actor,
+                        expected=present.version,
+                    )
+                except VersionMismatch:
+                    # Another writer was first. What the author changes is compared with that version.
+                    if expected is not None:
+                        raise
+
+    async def _written(self, present: OrchestrationConfigView) -> OrchestrationConfig:
+        """Return a stored configuration; the defaults, if it names what this version of the fleet has no more."""
+        try:
+            return await self._parse(present.text, present.models_text)
+        except InvalidInput:
+            return OrchestrationConfig()
 
     async def get(self, tenant_id: str) -> OrchestrationConfigView:
         """Return the newest version; version 0 if there is none."""
@@ -91,3 +154,18 @@ class OrchestrationConfigs:
                 "\n".join(error.message for error in refused),
                 errors=[{"field": error.fields.get("field"), "message": error.message} for error in refused],
             )
+
+
+async def _held_by_agents(connection: Connection, tenant_id: str, author: ConfigAuthor) -> Holdings:
+    """Return what the tenant's agents hold. Nothing is read for an author who may give everything."""
+    if not any(author.rights.lacking()):
+        return {}
+    return holdings_of_agents(await live_specs(connection, tenant_id), author.grants)
+
+
+def _own(config: OrchestrationConfig) -> OrchestrationConfig:
+    """Return a configuration without the providers that every one has."""
+    providers = {
+        name: provider for name, provider in config.providers.items() if provider != BUILT_IN_PROVIDERS.get(name)
+    }
+    return config.model_copy(update={"providers": providers})

@@ -9,6 +9,16 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
 
+from nova_workers.contracts.authors.rights import (
+    ALLOWED_COMMANDS,
+    BOUND,
+    CEILING_ENGINE,
+    MODE,
+    PARTS,
+    STEERS,
+    WORKING_DIRECTORY,
+    authored,
+)
 from nova_workers.contracts.mcp.servers import HttpServer, McpServerForm, ServerName, StdioServer
 from nova_workers.errors import ModelNotAvailableError
 from nova_workers.true_numbers import TrueNumbers
@@ -75,6 +85,10 @@ class _Value(TrueNumbers):
     model_config = ConfigDict(frozen=True, extra="forbid", defer_build=True)
 
 
+@authored(
+    whitelist=ALLOWED_COMMANDS,
+    blacklist=STEERS,
+)
 class CommandPolicy(_Value):
     """Which shell commands agents may run. A pattern of the blacklist wins over one of the whitelist."""
 
@@ -84,6 +98,15 @@ class CommandPolicy(_Value):
     """Commands that a person must permit."""
 
 
+@authored(
+    max_agent_depth=BOUND,
+    max_concurrent_agents=BOUND,
+    agent_timeout_seconds=BOUND,
+    tool_call_timeout_seconds=BOUND,
+    master_idle_seconds=BOUND,
+    token_budget=BOUND,
+    command_policy=PARTS,
+)
 class EngineConfig(_Value):
     """Bounds of every orchestration."""
 
@@ -102,6 +125,11 @@ class EngineConfig(_Value):
     command_policy: CommandPolicy = Field(default_factory=CommandPolicy)
 
 
+@authored(
+    engine=CEILING_ENGINE,
+    profile=STEERS,
+    enabled=STEERS,
+)
 class ProviderConfig(_Value):
     """How a provider's models are reached. Keys are settings of the fleet, never part of a configuration."""
 
@@ -131,6 +159,11 @@ BUILT_IN_PROVIDERS: Final[Mapping[str, ProviderConfig]] = {
 """The providers that every configuration has. An entry of the same name takes their place."""
 
 
+@authored(
+    model_id=STEERS,
+    provider=STEERS,
+    reasoning_effort=BOUND,
+)
 class ModelAlias(_Value):
     """What a short name stands for.
 
@@ -152,6 +185,11 @@ class ModelAlias(_Value):
         return value
 
 
+@authored(
+    provider=STEERS,
+    model_id=STEERS,
+    reasoning_effort=BOUND,
+)
 class ResolvedModel(_Value):
     """A model without any alias."""
 
@@ -160,6 +198,14 @@ class ResolvedModel(_Value):
     reasoning_effort: ReasoningEffort | None = None
 
 
+@authored(
+    model=STEERS,
+    cwd=WORKING_DIRECTORY,
+    peer_model=STEERS,
+    peer_models=STEERS,
+    master_model=STEERS,
+    judge_model=STEERS,
+)
 class Defaults(_Value):
     """What an orchestration takes where its request names nothing else."""
 
@@ -175,6 +221,18 @@ class Defaults(_Value):
     """The model that is asked once a day how good models are; None asks none."""
 
 
+@authored(
+    expert_id=STEERS,
+    name=STEERS,
+    description=STEERS,
+    system_prompt=STEERS,
+    tools=STEERS,
+    model=STEERS,
+    permission_mode=MODE,
+    cwd=WORKING_DIRECTORY,
+    mcp_servers=PARTS,
+    exclude_plugins=STEERS,
+)
 class ExpertProfile(_Value):
     """An agent that others may consult."""
 
@@ -196,6 +254,10 @@ class ExpertProfile(_Value):
     """Plugins that it must not have."""
 
 
+@authored(
+    reads=STEERS,
+    tools=STEERS,
+)
 class CapabilityProfile(_Value):
     """Which tools of capabilities agents of a role get, of those that their parent holds."""
 
@@ -213,6 +275,11 @@ _WORKER_TOOLS = ("audio_speak", "browser", "file_send", "memory_save", "note_cre
 """What work needs. Nothing that changes agents, plans work for later or reaches people by itself."""
 
 
+@authored(
+    WORKER=PARTS,
+    EXPERT=PARTS,
+    REVIEWER=PARTS,
+)
 class CapabilityProfiles(_Value):
     """The profiles of all roles that get tools of capabilities."""
 
@@ -233,6 +300,9 @@ class CapabilityProfiles(_Value):
                 return CapabilityProfile(reads=False)
 
 
+@authored(
+    tags=STEERS,
+)
 class _Tagged(_Value):
     tags: _Tags = ()
     """Words of a prompt, or roles, for which the plugin is meant; without tags it is for every agent."""
@@ -250,6 +320,15 @@ Plugin = Annotated[StdioPlugin | HttpPlugin, Field(discriminator="type")]
 """An MCP server that agents may have, with tags."""
 
 
+@authored(
+    provider=STEERS,
+    tier=STEERS,
+    affinities=STEERS,
+    cost_factor=STEERS,
+    speed_factor=STEERS,
+    max_context_window=STEERS,
+    enabled=STEERS,
+)
 class ModelOverride(_Value):
     """What a configuration says about a model, over what is known or can be inferred."""
 
@@ -271,6 +350,10 @@ _Models = Annotated[dict[ModelName, ModelAlias], Field(max_length=_MAX_ENTRIES)]
 _Registry = Annotated[dict[ModelName, ModelOverride], Field(max_length=_MAX_ENTRIES)]
 
 
+@authored(
+    models=PARTS,
+    model_registry=PARTS,
+)
 class ModelsDocument(_Value):
     """A ``models.yaml``: what discovery writes, beside a configuration that takes precedence."""
 
@@ -278,6 +361,14 @@ class ModelsDocument(_Value):
     model_registry: _Registry = Field(default_factory=dict[str, ModelOverride])
 
 
+@authored(
+    engine=PARTS,
+    providers=PARTS,
+    defaults=PARTS,
+    experts=PARTS,
+    plugins=PARTS,
+    capability_profiles=PARTS,
+)
 class ConfigDocument(ModelsDocument):
     """A configuration file, whose aliases are not resolved."""
 
@@ -293,6 +384,16 @@ class ConfigDocument(ModelsDocument):
     capability_profiles: CapabilityProfiles = Field(default_factory=CapabilityProfiles)
 
 
+@authored(
+    engine=PARTS,
+    providers=PARTS,
+    models=PARTS,
+    defaults=PARTS,
+    experts=PARTS,
+    plugins=PARTS,
+    capability_profiles=PARTS,
+    model_registry=PARTS,
+)
 class OrchestrationConfig(_Value):
     """A configuration without errors: aliases resolved, the two files merged.
 

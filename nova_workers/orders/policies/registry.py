@@ -8,7 +8,6 @@ from typing import Final
 
 import structlog
 
-from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyView
 from nova_workers.contracts.orders import PolicyDocument
@@ -19,7 +18,7 @@ from nova_workers.ledger.orders import policies as ledger
 from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.orders.policies.builtin_policies import builtin_policies
 from nova_workers.orders.policies.parsing import parse_policy
-from nova_workers.workspace.agents.ceilings import CeilingRules, exceeds_engines
+from nova_workers.workspace.agents.ceilings import CeilingRules
 
 __all__ = ["LoadedPolicy", "Policies"]
 
@@ -73,18 +72,11 @@ class Policies:
                 field="document.id",
             )
         async with self._database.transaction() as connection:
-            self._check_engines(parsed, await get_ceilings(connection, tenant_id))
+            ceilings = await get_ceilings(connection, tenant_id)
+            self._rules.check(tenant_id, parsed, ceilings, at="document.")
             row = await ledger.put_policy(connection, tenant_id, policy_id, parsed.version, parsed.to_wire())
         _log.info("work_orders.policy_stored", tenant_id=tenant_id, policy_id=policy_id, version=parsed.version)
         return _view_of_row(row)
-
-    def _check_engines(self, policy: PolicyDocument, ceilings: Ceilings | None) -> None:
-        if ceilings is None:
-            return
-        for role_at, role in enumerate(policy.roles):
-            for at, choice in enumerate(role.models):
-                if not self._rules.permits_engine(ceilings, choice.engine):
-                    raise exceeds_engines(f"document.roles.{role_at}.models.{at}.engine", choice.engine, ceilings)
 
     async def delete(self, tenant_id: str, policy_id: str) -> None:
         """Delete a tenant's policy with its versions. A built-in one applies again; open orders keep their version.

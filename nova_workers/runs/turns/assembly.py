@@ -90,7 +90,7 @@ class TurnAssembler:
     def _check_ceilings(self, claim: Claim) -> None:
         cwd = None if claim.place is None else claim.place.cwd
         try:
-            self._ceilings.check(claim.tenant_id, claim.agent, claim.ceilings, cwd=cwd)
+            self._ceilings.check(claim.tenant_id, claim.agent, claim.ceilings, grants=self._capabilities, cwd=cwd)
         except Forbidden as error:
             raise EngineFailure(
                 f"Agent {claim.agent_id!r} has more than its tenant may give it. {error.message}",

@@ -23,6 +23,7 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.native import SHELL_TOOL, native_tools
 from nova_workers.errors import Forbidden
+from nova_workers.workspace.agents.entries import GrantForms
 
 __all__ = ["GrantChecks", "GrantRules", "GrantWish", "check_change", "check_manages", "granted", "inherited"]
 
@@ -32,15 +33,11 @@ GrantWish = Mapping[str, Sequence[str] | None]
 _TRUST_ORDER = ("sandbox", "controlled", "unrestricted")
 
 
-class GrantChecks(Protocol):
+class GrantChecks(GrantForms, Protocol):
     """The registry of capabilities, as far as writing agents is about it."""
 
     def validate(self, spec: AgentSpec) -> None:
         """Raise `InvalidInput` for unknown capabilities, tools and configurations."""
-        ...
-
-    def secret_names(self, spec: AgentSpec) -> Collection[str]:
-        """Return the names of the secrets that an agent's tools may use, or patterns of names."""
         ...
 
 

@@ -18,13 +18,14 @@ from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace import renames
 from nova_workers.ledger.workspace.renames import Rename
-from nova_workers.workspace.agents.ceilings import (
+from nova_workers.workspace.agents.authors import (
+    Authored,
     AuthorRights,
-    CeilingRules,
-    GrantedSecrets,
     check_author,
     check_steers,
+    holdings_of,
 )
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.rights import GrantChecks
 from nova_workers.workspace.agents.rules import check_agent_id, check_engine, check_own_id, check_spec
 from nova_workers.workspace.skills import require_skills
@@ -71,7 +72,8 @@ class Agents:
         """Create an agent.
 
         Args:
-            rights: What the author may give it beside. The same below.
+            rights: What the author may give it beside, if that is a person; an agent gives what it has itself. The same
+                below.
 
         Raises:
             InvalidInput: Its configuration is invalid; names the field.
@@ -83,7 +85,7 @@ class Agents:
         check_own_id(agent_id)
         async with self._database.transaction() as connection:
             await self._check(connection, tenant_id, spec)
-            self._check_author(rights, None, spec)
+            await self._check_author(connection, tenant_id, actor, rights, before=None, after=spec)
             if await ledger.count_agents(connection, tenant_id) >= MAX_AGENTS:
                 raise LimitExceeded(
                     f"There are {MAX_AGENTS} agents already, which is the most. Delete unused ones.",
@@ -112,7 +114,7 @@ class Agents:
         async with self._database.transaction() as connection:
             await self._check(connection, tenant_id, spec)
             before = await ledger.lock_agent(connection, tenant_id, agent_id)
-            self._check_author(rights, before.spec, spec)
+            await self._check_author(connection, tenant_id, actor, rights, before=before.spec, after=spec)
             return await ledger.replace_agent(
                 connection, tenant_id, agent_id, spec, created_by=actor, expected=expected
             )
@@ -134,14 +136,19 @@ class Agents:
         """
 
         async def merge(_: Connection, agent: AgentView) -> AgentSpec:
-            spec = agent.spec.model_copy(update={field: getattr(patch, field) for field in patch.model_fields_set})
-            self._check_author(rights, agent.spec, spec)
-            return spec
+            return agent.spec.model_copy(update={field: getattr(patch, field) for field in patch.model_fields_set})
 
-        return await self.edit(tenant_id, agent_id, merge, actor=actor, expected=expected)
+        return await self.edit(tenant_id, agent_id, merge, actor=actor, rights=rights, expected=expected)
 
     async def edit(
-        self, tenant_id: str, agent_id: str, edit: Edit, *, actor: str, expected: int | None = None
+        self,
+        tenant_id: str,
+        agent_id: str,
+        edit: Edit,
+        *,
+        actor: str,
+        rights: AuthorRights = _NO_RIGHTS,
+        expected: int | None = None,
     ) -> AgentView:
         """Change an agent depending on its current configuration. Of two concurrent edits the second sees the first.
 
@@ -149,13 +156,14 @@ class Agents:
         fleet since does not prevent a change of another field.
 
         Raises:
-            InvalidInput, NotFound, Gone, VersionMismatch: As `replace`; and what `edit` raises.
+            InvalidInput, Forbidden, NotFound, Gone, VersionMismatch: As `replace`; and what `edit` raises.
         """
         async with self._database.transaction() as connection:
             agent = await ledger.lock_agent(connection, tenant_id, agent_id)
             ledger.expect_version(agent, expected)
             spec = await edit(connection, agent)
             await self._check(connection, tenant_id, spec, before=agent.spec)
+            await self._check_author(connection, tenant_id, actor, rights, before=agent.spec, after=spec)
             return await ledger.replace_agent(connection, tenant_id, agent_id, spec, created_by=actor)
 
     async def rollback(
@@ -172,7 +180,7 @@ class Agents:
             earlier = await ledger.get_version(connection, tenant_id, agent_id, version)
             await self._check(connection, tenant_id, earlier.spec)
             before = await ledger.lock_agent(connection, tenant_id, agent_id)
-            self._check_author(rights, before.spec, earlier.spec)
+            await self._check_author(connection, tenant_id, actor, rights, before=before.spec, after=earlier.spec)
             return await ledger.replace_agent(connection, tenant_id, agent_id, earlier.spec, created_by=actor)
 
     async def delete(self, tenant_id: str, agent_id: str, permit: Permit | None = None) -> None:
@@ -225,7 +233,8 @@ class Agents:
                 return done
             agent = await ledger.lock_agent(connection, tenant_id, agent_id)
             ledger.expect_version(agent, expected)
-            check_steers(rights, agent_id, agent.spec, self._grants.secret_names(agent.spec), field="to")
+            held = holdings_of(agent.spec, self._grants)
+            check_steers(rights, held, field="to", what=f"the agent {agent_id!r}")
             rename = Rename(tenant_id, agent_id, to_id)
             await renames.begin_rename(connection, rename, created_by=actor)
             return rename
@@ -253,8 +262,21 @@ class Agents:
         if before is None or (spec.capabilities, spec.subagents) != (before.capabilities, before.subagents):
             self._grants.validate(spec)
         await require_skills(connection, tenant_id, spec.skills, kept=() if before is None else before.skills)
-        self._ceilings.check(tenant_id, spec, await get_ceilings(connection, tenant_id))
+        ceilings = await get_ceilings(connection, tenant_id)
+        self._ceilings.check(tenant_id, spec, ceilings, grants=self._grants)
 
-    def _check_author(self, rights: AuthorRights, before: AgentSpec | None, after: AgentSpec) -> None:
-        known = () if before is None else self._grants.secret_names(before)
-        check_author(rights, before, after, GrantedSecrets(known, self._grants.secret_names(after)))
+    async def _check_author(
+        self,
+        connection: Connection,
+        tenant_id: str,
+        actor: str,
+        rights: AuthorRights,
+        *,
+        before: AgentSpec | None,
+        after: AgentSpec,
+    ) -> None:
+        if actor != PERSON:
+            # An agent gives what it has as it is now, not what was taken from it meanwhile.
+            author = await ledger.get_agent(connection, tenant_id, actor)
+            rights = AuthorRights.of_agent(holdings_of(author.spec, self._grants))
+        check_author(rights, Authored(after, before, self._grants))

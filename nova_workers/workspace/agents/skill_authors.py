@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_workers.contracts.skills import SkillDetail, SkillPut
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.skills import specs_with_skills
-from nova_workers.workspace.agents.ceilings import AuthorRights, check_steers
+from nova_workers.workspace.agents.authors import AuthorRights, check_steers, holdings_of
 from nova_workers.workspace.agents.rights import GrantChecks
 from nova_workers.workspace.skill_format import decode_files
 from nova_workers.workspace.skills import save_skill
@@ -35,5 +35,5 @@ async def put_skill(
         saved = await save_skill(connection, tenant_id, name, given.skill_md, decode_files(given.files))
         # After the write, which waits for changes of agents that hold the skill. A refusal rolls it back.
         for agent_id, spec in (await specs_with_skills(connection, tenant_id, [name])).items():
-            check_steers(rights, agent_id, spec, grants.secret_names(spec), field="skill_md")
+            check_steers(rights, holdings_of(spec, grants), field="skill_md", what=f"the agent {agent_id!r}")
         return saved

@@ -17,7 +17,7 @@ from nova_workers.ledger.archive.tables import KeptTable, load_tables
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.keepalive import kept_awake
 from nova_workers.ledger.workspace.skills import load_skills, specs_with_skills
-from nova_workers.workspace.archive.rows import MAX_TASK_ID, checked_row
+from nova_workers.workspace.archive.rows import MAX_TASK_ID, AgentChecks, checked_row
 from nova_workers.workspace.skill_format import check_files
 
 __all__ = ["import_archive"]
@@ -38,14 +38,14 @@ class _Importer:
         tenant_id: str,
         *,
         merge: bool,
-        validate_agent: Callable[[AgentSpec], None],
+        agents: AgentChecks,
         check_steers: Callable[[str, AgentSpec], None],
         tables: Mapping[str, KeptTable],
     ) -> None:
         self._connection = connection
         self._tenant_id = tenant_id
         self._merge = merge
-        self._validate_agent = validate_agent
+        self._agents = agents
         self._check_steers = check_steers
         self._tables = tables
         self._waiting: dict[str, list[JsonObject]] = {name: [] for name in tables}
@@ -153,8 +153,8 @@ class _Importer:
         try:
             if table == "triggers":
                 # Cron lines take some milliseconds each: not on the loop.
-                return await asyncio.to_thread(checked_row, self._tables[table], row, self._validate_agent)
-            return checked_row(self._tables[table], row, self._validate_agent)
+                return await asyncio.to_thread(checked_row, self._tables[table], row, self._agents)
+            return checked_row(self._tables[table], row, self._agents)
         except InvalidInput as error:
             raise self._wrong(error.message.removesuffix(".")) from error
 
@@ -168,7 +168,7 @@ async def import_archive(
     lines: AsyncIterator[tuple[Any, int]],
     *,
     merge: bool,
-    validate_agent: Callable[[AgentSpec], None],
+    agents: AgentChecks,
     check_steers: Callable[[str, AgentSpec], None],
     with_effects: bool,
 ) -> tuple[ImportResult, bool]:
@@ -177,8 +177,7 @@ async def import_archive(
     Args:
         lines: Each parsed line, and its size.
         merge: Skip rows that exist already, rather than refuse the whole archive.
-        validate_agent: Raises `InvalidInput` for an agent that this fleet cannot run, and `Forbidden` for one with a
-            right that the author of the import lacks.
+        agents: Checks agents and their versions.
         check_steers: Raises `Forbidden` for an agent, and its configuration, whose skills the author may not write.
         with_effects: Queue the effects of imported runs.
 
@@ -196,7 +195,7 @@ async def import_archive(
             connection,
             tenant_id,
             merge=merge,
-            validate_agent=validate_agent,
+            agents=agents,
             check_steers=check_steers,
             tables=tables,
         )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
@@ -25,7 +26,7 @@ from nova_workers.workspace.agents.rules import check_agent_id, check_spec
 from nova_workers.workspace.archive.values import MAX_COUNT, check_values, unreadable, wrong
 from nova_workers.workspace.skill_format import check_files, parse_skill_md
 
-__all__ = ["MAX_TASK_ID", "checked_row"]
+__all__ = ["MAX_TASK_ID", "AgentChecks", "checked_row"]
 
 MAX_TASK_ID: Final = MAX_COUNT
 
@@ -39,7 +40,22 @@ _OTHER_KEYS: Final = frozenset(
 _ENDED: Final = {"runs": ENDED_RUNS, "turns": ENDED_TURNS}
 
 
-def checked_row(kept: KeptTable, row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> JsonObject:
+@dataclass(frozen=True, slots=True)
+class AgentChecks:
+    """Checks of agents beyond their form.
+
+    Attributes:
+        validate: Raises `InvalidInput` for an agent that this fleet cannot run, and `Forbidden` for one that exceeds a
+            ceiling of the tenant.
+        check_author: Raises `Forbidden` for a version with a right that the author of the import lacks. Its first
+            argument names the row.
+    """
+
+    validate: Callable[[AgentSpec], None]
+    check_author: Callable[[str, AgentSpec], None]
+
+
+def checked_row(kept: KeptTable, row: JsonObject, agents: AgentChecks) -> JsonObject:
     """Return a row in the form in which it is written.
 
     Raises:
@@ -56,17 +72,19 @@ def checked_row(kept: KeptTable, row: JsonObject, validate_agent: Callable[[Agen
             raise wrong(f"{table}.{column}", f"{row[column]!r:.80} is no time as RFC 3339 has it")
     if table in _ENDED and row.get("status") not in _ENDED[table]:
         raise wrong(f"{table}.status", f"{row.get('status')!r:.80}; only {table} that ended are imported")
-    checked = _checked_kind(table, row, validate_agent)
+    checked = _checked_kind(table, row, agents)
     check_values(kept, checked)
     return checked
 
 
-def _checked_kind(table: str, row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> JsonObject:
+def _checked_kind(table: str, row: JsonObject, agents: AgentChecks) -> JsonObject:
     match table:
         case "agents":
-            _check_agent(row, validate_agent)
+            _check_agent(row, agents)
         case "agent_versions":
-            _spec(table, row.get("agent_id"), row)
+            # A run that is tried again keeps its version, so a version is as good as an agent.
+            spec = _spec(table, row.get("agent_id"), row)
+            agents.check_author(f"agent_versions.{row.get('agent_id')}.{row.get('version')}.", spec)
         case "skills":
             return _skill(row)
         case "skill_files":
@@ -87,18 +105,18 @@ def _checked_kind(table: str, row: JsonObject, validate_agent: Callable[[AgentSp
     return row
 
 
-def _check_agent(row: JsonObject, validate_agent: Callable[[AgentSpec], None]) -> None:
+def _check_agent(row: JsonObject, agents: AgentChecks) -> None:
     agent_id = row.get("id")
     spec = _spec("agents", agent_id, row)
     # Earlier versions are history, and may name what no longer exists. The current one must be valid.
-    if row.get("deleted_at") is not None:
-        return
-    try:
-        check_agent_id(str(agent_id))
-        check_spec(spec)
-    except InvalidInput as error:
-        raise wrong(f"agents {agent_id!r}", error.message.removesuffix(".")) from error
-    validate_agent(spec)
+    if row.get("deleted_at") is None:
+        try:
+            check_agent_id(str(agent_id))
+            check_spec(spec)
+        except InvalidInput as error:
+            raise wrong(f"agents {agent_id!r}", error.message.removesuffix(".")) from error
+        agents.validate(spec)
+    agents.check_author(f"agents.{agent_id}.", spec)
 
 
 def _spec(table: str, agent_id: object, row: JsonObject) -> AgentSpec:

@@ -17,7 +17,8 @@ from nova_workers.contracts.http.wire import AgentView
 from nova_workers.errors import Gone
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace import agents as ledger
-from nova_workers.workspace.agents.ceilings import AuthorRights, CeilingRules
+from nova_workers.workspace.agents.authors import AuthorRights
+from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.service import PERSON, Agents
 from nova_workers.workspace.skills import save_skill
 from tests.requirements import proves

@@ -14,6 +14,7 @@ from fastapi.routing import APIRoute
 
 from api.app import build_app
 from nova_workers.config import Settings
+from nova_workers.contracts.authors.rights import AuthorScope
 from nova_workers.contracts.http.keys import Scope
 from tests.support.data.documents import ROOT
 
@@ -78,6 +79,8 @@ def _compared_by(name: str, module: ModuleType, seen: set[str]) -> Iterator[str]
     for node in ast.walk(functions[name]):
         if isinstance(node, ast.Attribute) and ast.unparse(node) == "caller.scopes":
             yield _BY_FIELD
+        elif isinstance(node, ast.Attribute) and node.attr == "author" and ast.unparse(node.value).endswith("caller"):
+            yield from get_args(AuthorScope)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in ("caller.need", "caller.may"):
             words = {str(part.value) for part in ast.walk(node.args[0]) if isinstance(part, ast.Constant)}
             named = words & _SCOPES

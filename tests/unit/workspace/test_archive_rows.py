@@ -9,7 +9,7 @@ import pytest
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive.tables import KEPT
-from nova_workers.workspace.archive.rows import checked_row
+from nova_workers.workspace.archive.rows import AgentChecks, checked_row
 from tests.requirements import proves
 from tests.support.data.archive_rows import MOMENT, SKILL, archive_tables, small_row
 
@@ -21,12 +21,12 @@ _TWICE = [{"title": title, "content": ""} for title in ("Mail", "mail")]
 TABLES = archive_tables()
 
 
-def _any_agent(_: AgentSpec) -> None:
-    """Know every capability."""
+def _any_agent(*_: str | AgentSpec) -> None:
+    """Know every capability, and permit every author all."""
 
 
 def _checked(table: str, row: dict[str, Any]) -> dict[str, Any]:
-    return checked_row(TABLES[table], row, _any_agent)
+    return checked_row(TABLES[table], row, AgentChecks(_any_agent, _any_agent))
 
 
 @pytest.mark.parametrize(

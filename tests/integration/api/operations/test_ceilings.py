@@ -38,7 +38,7 @@ async def _write(client: AsyncClient, agent_id: str, **fields: Any) -> tuple[int
     if answer.status_code == 409:
         answer = await client.patch(f"/v1/agents/{agent_id}", json=fields)
     refused = answer.json().get("errors") or [{}]
-    return answer.status_code, refused[0].get("field")
+    return answer.status_code, None if (field := refused[0].get("field")) is None else field.partition(".")[0]
 
 
 async def _import(client: AsyncClient, agent: dict[str, Any]) -> Response:
@@ -58,7 +58,7 @@ async def test_a_new_tenant_is_controlled_within_its_own_directory(api: Api) -> 
     async with api.client(made["key"]["key"]) as own:
         assert await _write(own, "clerk", trust="controlled") == (201, None)
         assert await _write(own, "clerk", trust="unrestricted") == (403, "trust")
-        assert await _write(own, "clerk", directories=["/srv/acme"]) == (403, "directories.0")
+        assert await _write(own, "clerk", directories=["/srv/acme"]) == (403, "directories")
         assert await _write(own, "clerk", engine="scripted") == (403, "engine")
         assert (await own.patch(path, json={"ceilings": None})).status_code == 403
         assert (await own.patch("/v1/tenant", json={"ceilings": None})).status_code == 422

@@ -1,0 +1,1 @@
+"""What an author needs to write the fields of documents that steer agents."""

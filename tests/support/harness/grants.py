@@ -1,0 +1,17 @@
+"""The registry of all capabilities, for tests that read grants and serve none."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+from nova_workers.capabilities import CapabilityRegistry, default_registry
+from nova_workers.clock import SystemClock
+from nova_workers.config import Settings
+
+__all__ = ["all_grants"]
+
+
+def all_grants() -> CapabilityRegistry:
+    """Return a registry for an operator who permits every program. It has no database."""
+    permitted = Settings.model_validate({"tools": {"mcp_commands": ["*"], "mcp_env": ["*"]}})
+    return default_registry(cast(Any, None), permitted, SystemClock())
