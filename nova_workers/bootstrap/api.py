@@ -154,7 +154,7 @@ def build_api(settings: Settings) -> ApiServices:
     scheduled = Scheduled(database, dispatcher, publisher)
     embeddings = query_embeddings(settings.effects)
     capabilities = DeferredRegistry(
-        partial(default_registry, database, settings, clock, embedder=embeddings, dispatcher=dispatcher)
+        partial(default_registry, database, settings, clock, embedder=embeddings, work=work)
     )
     catalog, configs = build_catalog(database, redis, settings), build_configs(database, settings)
     models = RankedModels(catalog)
@@ -198,9 +198,9 @@ def build_api(settings: Settings) -> ApiServices:
         orders=Orders(database, order_keys, order_notifier),
         order_reviews=OrderReviews(database, order_keys, order_notifier),
         order_canceller=OrderCanceller(work, order_keys, order_notifier),
-        tasks=Tasks(database, dispatcher),
-        task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
-        triggers=TriggerFirer(database, dispatcher, metrics, notifier=notifier, planner=starter),
+        tasks=Tasks(work),
+        task_scheduler=TaskScheduler(work, settings.tasks),
+        triggers=TriggerFirer(work, metrics, planner=starter),
         secrets=Secrets(database, vault),
         webhooks=build_webhooks(database, settings),
         history=History(database, embeddings),

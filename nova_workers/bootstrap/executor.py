@@ -65,7 +65,7 @@ def build_capabilities(
         settings,
         clock,
         embedder=embedder,
-        dispatcher=calls.dispatcher,
+        work=calls.work,
         orchestrations=orchestrations,
         serve=tools,
     )

@@ -6,8 +6,7 @@ from nova_workers.bootstrap.model_choice import build_configs
 from nova_workers.capabilities import CapabilityRegistry
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.config import Settings
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher, ShellRunner
-from nova_workers.ledger.database import Database
+from nova_workers.contracts.ports import ShellRunner
 from nova_workers.ledger.work import Work
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.models.choosing import ModelChooser
@@ -27,9 +26,7 @@ def build_orchestrator(
     return OrchestrationCapability(actions, AgentViews(calls.database, models), shell)
 
 
-def build_starter(
-    database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, models: ModelChooser, settings: Settings
-) -> OrchestrationStarter:
+def build_starter(work: Work, models: ModelChooser, settings: Settings) -> OrchestrationStarter:
     """Return what starts orchestrations in a worker."""
-    orchestrations = Orchestrations(database, Work(database, dispatcher, notifier), models)
-    return OrchestrationStarter(orchestrations, build_configs(database, settings))
+    orchestrations = Orchestrations(work.database, work, models)
+    return OrchestrationStarter(orchestrations, build_configs(work.database, settings))

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from nova_workers.config import Settings
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.outbound.requests import Outbound
 from nova_workers.triggers.firing import TriggerTicker
@@ -15,17 +14,9 @@ from nova_workers.triggers.orchestrating import TreePlanner
 __all__ = ["build_trigger_ticker"]
 
 
-def build_trigger_ticker(
-    database: Database,
-    dispatcher: Dispatcher,
-    settings: Settings,
-    metrics: Metrics,
-    *,
-    notifier: CancelNotifier,
-    planner: TreePlanner,
-) -> TriggerTicker:
+def build_trigger_ticker(work: Work, settings: Settings, metrics: Metrics, *, planner: TreePlanner) -> TriggerTicker:
     """Build the ticker that fires triggers. Gates may reach only what agents' tools may fetch."""
     triggers = settings.triggers
     rules = gate_rules(settings.tools, timeout_s=triggers.gate_timeout_s)
-    gates = Gates(database, Outbound(rules), at_once=triggers.gates_at_once)
-    return TriggerTicker(database, dispatcher, triggers, metrics, notifier=notifier, gates=gates, planner=planner)
+    gates = Gates(work.database, Outbound(rules), at_once=triggers.gates_at_once)
+    return TriggerTicker(work, triggers, metrics, gates=gates, planner=planner)

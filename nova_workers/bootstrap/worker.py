@@ -209,10 +209,11 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         dispatcher=dispatcher,
     )
     chooser = build_model_chooser(database, redis, settings)
+    work = Work(database, dispatcher, notifier)
     holds = Holds(database, dispatcher, publisher, settings.runs, clock)
     calls = CallTransactions(database, dispatcher, notifier)
     tools = DeferredToolServer(calls)
-    starter = build_starter(calls.database, calls.dispatcher, calls.notifier, chooser, settings)
+    starter = build_starter(calls.work, chooser, settings)
     capabilities = build_capabilities(
         settings,
         calls,
@@ -249,7 +250,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         settings.runs,
         metrics,
         locks=locks,
-        waiting=Waiting(database, Work(database, dispatcher, notifier)),
+        waiting=Waiting(database, work),
         cancels=notifier,
         scheduled=Scheduled(database, dispatcher, publisher),
         holds=holds,
@@ -301,10 +302,8 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
                 AgentMoves(database, dispatcher).step,
             ),
         ),
-        task_scheduler=TaskScheduler(database, dispatcher, settings.tasks),
-        trigger_ticker=build_trigger_ticker(
-            database, dispatcher, settings, metrics, notifier=notifier, planner=starter
-        ),
+        task_scheduler=TaskScheduler(work, settings.tasks),
+        trigger_ticker=build_trigger_ticker(work, settings, metrics, planner=starter),
         effects=EffectRunner(
             database,
             settings.effects,

@@ -12,8 +12,9 @@ from nova_workers.capabilities.seam import CapabilityParts, DeclaredServer
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import McpServer
-from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
+from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 
 __all__ = ["default_registry"]
 
@@ -24,13 +25,13 @@ def default_registry(
     clock: Clock,
     *,
     embedder: Embedder | None = None,
-    dispatcher: Dispatcher | None = None,
+    work: Work | None = None,
     orchestrations: OrchestrationControl | None = None,
     serve: Callable[[DeclaredServer], Awaitable[McpServer]] | None = None,
 ) -> CapabilityRegistry:
     """Return the registry of all capabilities that ship with the fleet.
 
-    Without `embedder`, message search uses words only; without `dispatcher`, runs that tools queue wait for the
+    Without `embedder`, message search uses words only; without `work`, runs that tools queue wait for the
     reconciler. Without `serve`, capabilities are described and checked, but not served; they then need no
     `orchestrations`.
 
@@ -40,11 +41,11 @@ def default_registry(
     registry = CapabilityRegistry(serve=serve)
     parts = CapabilityParts(
         database=database,
+        work=work or Work(database),
         settings=settings,
         clock=clock,
         grants=registry,
         embedder=embedder,
-        dispatcher=dispatcher,
         orchestrations=orchestrations,
     )
     for module in sorted(module.name for module in iter_modules(catalog.__path__)):

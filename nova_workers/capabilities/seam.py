@@ -16,9 +16,10 @@ from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.orchestration import OrchestrationPlace
-from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
+from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.work import Work
 from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.agents.rights import GrantRules
 
@@ -55,21 +56,21 @@ class CapabilityParts:
     """The dependencies of capabilities, one object per process."""
 
     database: Database
+    work: Work
+    """Begins the units of work of tools."""
     settings: Settings
     clock: Clock
     grants: GrantRules
     """The registry: checks and compares the grants of agents."""
     embedder: Embedder | None = None
     """Makes the vectors of queries; None in a process without it."""
-    dispatcher: Dispatcher | None = None
-    """Rings for runs that tools queue; with None the reconciler does."""
     orchestrations: OrchestrationControl | None = None
     """Starts orchestrations; None in a process that serves no tools."""
 
     def ring_deliveries(self) -> None:
         """Ring for deliveries that a tool added. Without a dispatcher, the next tick finds them."""
-        if self.dispatcher is not None:
-            self.dispatcher.ring_deliveries()
+        if self.work.dispatcher is not None:
+            self.work.dispatcher.ring_deliveries()
 
 
 @dataclass(frozen=True, slots=True)

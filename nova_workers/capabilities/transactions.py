@@ -26,6 +26,7 @@ from nova_workers.ledger.database import Connection, Database, Row, Snapshot
 from nova_workers.ledger.failures import writes
 from nova_workers.ledger.runs.journal import seal_call
 from nova_workers.ledger.runs.resume import find_results
+from nova_workers.ledger.work import Work
 from nova_workers.observability.redaction import hide
 
 __all__ = ["CallTransaction", "CallTransactions"]
@@ -147,6 +148,7 @@ class CallTransactions:
         database: The database for tools.
         dispatcher: The dispatcher for tools.
         notifier: The notifier for tools.
+        work: Begins their units of work, which are parts of the call's.
     """
 
     def __init__(self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier) -> None:
@@ -155,6 +157,7 @@ class CallTransactions:
         self.database: Database = _CallDatabase(database)
         self.dispatcher: Dispatcher = _CallDispatcher(dispatcher)
         self.notifier: CancelNotifier = _CallNotifier(notifier)
+        self.work = Work(self.database, self.dispatcher, self.notifier)
 
     @asynccontextmanager
     async def open(self, context: CapabilityContext) -> AsyncGenerator[CallTransaction]:

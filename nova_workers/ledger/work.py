@@ -78,31 +78,37 @@ class UnitOfWork:
             await self._follow()
 
     async def _follow(self) -> None:
+        dispatcher, notifier = self._work.dispatcher, self._work.notifier
         # News come before doorbells: a worker that answers one announces what its agent does next.
-        for news in self._news:
-            self._work.notifier.announce_tree(news)
-        if self._interrupts:
-            await self._work.settle(self._interrupt())
-        if self._bells:
-            self._work.dispatcher.ring_runs(self._bells)
-        if self._cancels:
-            await self._work.settle(self._work.notifier.apply_requests(self._cancels))
+        if notifier is not None:
+            for news in self._news:
+                notifier.announce_tree(news)
+            if self._interrupts:
+                await self._work.settle(self._interrupt(notifier))
+        if dispatcher is not None and self._bells:
+            dispatcher.ring_runs(self._bells)
+        if notifier is not None and self._cancels:
+            await self._work.settle(notifier.apply_requests(self._cancels))
 
-    async def _interrupt(self) -> None:
+    async def _interrupt(self, notifier: CancelNotifier) -> None:
         for run_id in self._interrupts:
-            await self._work.notifier.apply_interrupt(run_id)
+            await notifier.apply_interrupt(run_id)
 
 
 class Work:
     """Begins units of work. One object per process.
 
     Attributes:
-        dispatcher: Rings for runs.
+        database: The database, for what is only read.
+        dispatcher: Rings for runs and deliveries.
         notifier: Applies cancel requests and interrupts, and publishes.
     """
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier) -> None:
-        self._database = database
+    def __init__(
+        self, database: Database, dispatcher: Dispatcher | None = None, notifier: CancelNotifier | None = None
+    ) -> None:
+        """Keep the ports. Without one, what it would do is left to the reconciler."""
+        self.database = database
         self.dispatcher = dispatcher
         self.notifier = notifier
         self._open: set[asyncio.Task[None]] = set()
@@ -114,11 +120,11 @@ class Work:
             Unavailable: On entry or exit: the database fails, and nothing was written.
             OutcomeUnknown: On exit: the commit is not confirmed.
         """
-        return UnitOfWork(self, self._database.transaction())
+        return UnitOfWork(self, self.database.transaction())
 
     def begin_statement(self) -> UnitOfWork:
         """Begin a unit of work whose one statement that writes commits by itself: a round trip instead of three."""
-        return UnitOfWork(self, self._database.connection())
+        return UnitOfWork(self, self.database.connection())
 
     async def settle(self, following: Coroutine[Any, Any, None]) -> None:
         """Do what may take a while after a commit. Never raises; the caller waits for a moment only."""

@@ -16,16 +16,16 @@ from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.tasks import TaskView
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.contracts.ports import Dispatcher
-from nova_workers.contracts.runs import Accepted, Doorbell, Submission
+from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.errors import IllegalTransition, NotFound, Unavailable, missing
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.ledger.tasks import schedule
 from nova_workers.ledger.tasks.records import find_task, lock_tree
 from nova_workers.ledger.tasks.threads import ensure_thread
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.prompts import work_words
 from nova_workers.workspace.deliveries import MAX_NOTIFICATIONS_PER_RUN, add_to_outbox
 
@@ -37,7 +37,7 @@ _MOST_OF_A_TENANT = 200
 """Invocations that one tick starts for a tenant; the next tick continues."""
 _MOST_OVER = 2_000
 
-_Work = Callable[[Connection, str, TaskView], Awaitable[Doorbell | None]]
+_Step = Callable[[UnitOfWork, str, TaskView], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,9 +51,9 @@ class Ticked:
 class TaskScheduler:
     """Starts invocations, and parks tasks that cannot make progress."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, settings: TaskSettings) -> None:
-        self._database = database
-        self._dispatcher = dispatcher
+    def __init__(self, work: Work, settings: TaskSettings) -> None:
+        self._database = work.database
+        self._work = work
         self._settings = settings
 
     async def tick(self) -> Ticked:
@@ -80,7 +80,8 @@ class TaskScheduler:
             NotFound: There is no such task, or its owner was deleted.
             IllegalTransition: It is not active.
         """
-        async with self._database.transaction() as connection:
+        async with self._work.begin() as tx:
+            connection = tx.connection
             found = await lock_tree(connection, tenant_id, task_id)
             task = await find_task(connection, tenant_id, task_id) if found else None
             if task is None:
@@ -89,35 +90,32 @@ class TaskScheduler:
             run_id = await schedule.invocation_in_flight(connection, tenant_id, task_id)
             if run_id is not None:
                 return await get_run(connection, tenant_id, run_id)
-            accepted = await self._begin(connection, tenant_id, task, requested=True)
+            accepted = await self._begin(tx, tenant_id, task, requested=True)
             if accepted is None:
                 raise NotFound(f"{_gone(task)} Give the task another owner.", kind="agent", id=task.owner_agent_id)
-            run = await get_run(connection, tenant_id, accepted.run_id)
-        self._dispatcher.ring_runs([accepted.doorbell])
-        return run
+            return await get_run(connection, tenant_id, accepted.run_id)
 
-    async def _each(self, tasks: Sequence[tuple[str, int]], work: _Work) -> None:
-        """Process each task in its own transaction. One that fails is left to the next tick."""
+    async def _each(self, tasks: Sequence[tuple[str, int]], step: _Step) -> None:
+        """Process each task in its own unit of work. One that fails is left to the next tick."""
         for tenant_id, task_id in tasks:
             try:
-                bell = await self._alone(tenant_id, task_id, work)
+                await self._alone(tenant_id, task_id, step)
             except Unavailable:
                 raise
             except Exception:
                 _log.exception("task.not_scheduled", tenant_id=tenant_id, task_id=task_id)
-                continue
-            if bell is not None:
-                self._dispatcher.ring_runs([bell])
 
-    async def _alone(self, tenant_id: str, task_id: int, work: _Work) -> Doorbell | None:
-        async with self._database.transaction() as connection:
+    async def _alone(self, tenant_id: str, task_id: int, step: _Step) -> None:
+        async with self._work.begin() as tx:
             # The lock's holder changes the tree, or is another scheduler: the next tick sees the result.
-            if not await lock_tree(connection, tenant_id, task_id, wait=False):
-                return None
-            task = await find_task(connection, tenant_id, task_id)
-            return None if task is None else await work(connection, tenant_id, task)
+            if not await lock_tree(tx.connection, tenant_id, task_id, wait=False):
+                return
+            task = await find_task(tx.connection, tenant_id, task_id)
+            if task is not None:
+                await step(tx, tenant_id, task)
 
-    async def _settle(self, connection: Connection, tenant_id: str, task: TaskView) -> None:
+    async def _settle(self, tx: UnitOfWork, tenant_id: str, task: TaskView) -> None:
+        connection = tx.connection
         settled = await schedule.settle(connection, tenant_id, task.id)
         if settled is None or settled.status != "active":
             return
@@ -131,22 +129,19 @@ class TaskScheduler:
         elif reason := _waits(task):
             await self._park(connection, tenant_id, task, reason)
 
-    async def _begin_due(self, connection: Connection, tenant_id: str, task: TaskView) -> Doorbell | None:
-        if not await schedule.is_due(connection, tenant_id, task.id):
-            return None
+    async def _begin_due(self, tx: UnitOfWork, tenant_id: str, task: TaskView) -> None:
+        if not await schedule.is_due(tx.connection, tenant_id, task.id):
+            return
         if reason := _waits(task):
-            await self._park(connection, tenant_id, task, reason)
-            return None
-        accepted = await self._begin(connection, tenant_id, task)
-        if accepted is None:
-            await self._park(connection, tenant_id, task, _gone(task))
-            return None
-        return accepted.doorbell
+            await self._park(tx.connection, tenant_id, task, reason)
+        elif await self._begin(tx, tenant_id, task) is None:
+            await self._park(tx.connection, tenant_id, task, _gone(task))
 
     async def _begin(
-        self, connection: Connection, tenant_id: str, task: TaskView, *, requested: bool = False
+        self, tx: UnitOfWork, tenant_id: str, task: TaskView, *, requested: bool = False
     ) -> Accepted | None:
         """Queue an invocation on the task's thread. None if the owner was deleted."""
+        connection = tx.connection
         thread_id = await ensure_thread(connection, tenant_id, task)
         if thread_id is None:
             return None
@@ -161,6 +156,7 @@ class TaskScheduler:
         accepted = await insert_run(connection, submission, new_id("run"))
         if accepted is not None:
             await schedule.mark_working(connection, tenant_id, task.id, accepted.run_id, requested=requested)
+            tx.ring([accepted.doorbell])
             _log.info("task.begun", tenant_id=tenant_id, task_id=task.id, run_id=accepted.run_id, requested=requested)
         return accepted
 

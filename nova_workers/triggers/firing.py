@@ -18,17 +18,17 @@ import structlog
 
 from nova_workers.config import TriggerSettings
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.runs import CancelRequest
 from nova_workers.errors import Unavailable
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.delivery.outbox import add_deliveries
 from nova_workers.ledger.runs.cancel import request_cancel
 from nova_workers.ledger.triggers import firing as ledger
 from nova_workers.ledger.triggers.due import DueTrigger, find_orchestrating, take_again, take_due, take_queued
-from nova_workers.ledger.triggers.firing import Begun, NewFiring
+from nova_workers.ledger.triggers.firing import NewFiring
 from nova_workers.ledger.triggers.outcomes import settle, spent_since
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.triggers.gates import Gates
 from nova_workers.triggers.occurrences import Occurrences
@@ -67,8 +67,7 @@ class _Batch:
 
     taken: int = 0
     firings: list[NewFiring] = field(default_factory=list[NewFiring])
-    begun: Begun = field(default_factory=Begun)
-    canceled: list[CancelRequest] = field(default_factory=list[CancelRequest])
+    fired: int = 0
     asking: list[tuple[DueTrigger, Verdict]] = field(default_factory=list[tuple[DueTrigger, Verdict]])
 
 
@@ -77,20 +76,17 @@ class TriggerTicker:
 
     def __init__(
         self,
-        database: Database,
-        dispatcher: Dispatcher,
+        work: Work,
         settings: TriggerSettings,
         metrics: Metrics,
         *,
-        notifier: CancelNotifier,
         gates: Gates,
         planner: TreePlanner,
     ) -> None:
-        self._database = database
-        self._dispatcher = dispatcher
+        self._database = work.database
+        self._work = work
         self._settings = settings
         self._metrics = metrics
-        self._notifier = notifier
         self._gates = gates
         self._planner = planner
         self._occurrences = Occurrences()
@@ -104,16 +100,16 @@ class TriggerTicker:
         began_s = time.monotonic()
         ticked = Ticked(paused=await self._settle())
         plans = await self._plans()
-        await self._follow(await self._begin_queued(self._settings.batch, plans), ticked)
+        self._count(await self._begin_queued(self._settings.batch, plans), ticked)
         asking: list[tuple[DueTrigger, Verdict]] = []
         while len(asking) < _MOST_GATES:
             batch = await self._fire_due(self._settings.batch, plans)
             asking += batch.asking
-            await self._follow(batch, ticked)
+            self._count(batch, ticked)
             if batch.taken < self._settings.batch:
                 break
         if asking:
-            await self._follow(await self._fire_gated(asking, plans), ticked)
+            self._count(await self._fire_gated(asking, plans), ticked)
         self._metrics.trigger_tick_s.observe(time.monotonic() - began_s)
         return ticked
 
@@ -138,7 +134,8 @@ class TriggerTicker:
 
     async def _begin_queued(self, limit: int, plans: Plans) -> _Batch:
         """Begin the oldest queued occurrence of each trigger without an open run; the next tick begins the rest."""
-        async with self._database.transaction() as connection:
+        async with self._work.begin() as tx:
+            connection = tx.connection
             taken = await take_queued(connection, planned=plans.triggers, limit=limit)
             batch = _Batch(taken=len(taken))
             known = await self._look_up(connection, [trigger for trigger, _ in taken], {}, plans)
@@ -149,15 +146,15 @@ class TriggerTicker:
                 if verdict.firing is not None:
                     batch.firings.append(verdict.firing)
             if batch.firings:
-                batch.begun = await ledger.begin_queued(connection, batch.firings, plans.trees)
+                batch.fired = await ledger.begin_queued(tx, batch.firings, plans.trees)
         return batch
 
     async def _fire_due(self, limit: int, plans: Plans) -> _Batch:
         taken: list[DueTrigger] = []
         try:
-            async with self._database.transaction() as connection:
-                taken += await take_due(connection, planned=plans.triggers, limit=limit)
-                return await self._work(connection, taken, {}, plans)
+            async with self._work.begin() as tx:
+                taken += await take_due(tx.connection, planned=plans.triggers, limit=limit)
+                return await self._decide(tx, taken, {}, plans)
         except Unavailable:
             raise
         except Exception:
@@ -177,9 +174,7 @@ class TriggerTicker:
             if not each.taken:
                 break
             whole.firings += each.firings
-            whole.begun.bells += each.begun.bells
-            whole.begun.news += each.begun.news
-            whole.canceled += each.canceled
+            whole.fired += each.fired
             whole.asking += each.asking
         return whole
 
@@ -190,14 +185,14 @@ class TriggerTicker:
             for _, verdict in asking
             if verdict.move.next_fire_at is not None
         ]
-        async with self._database.transaction() as connection:
-            return await self._work(connection, await take_again(connection, leases), answers, plans)
+        async with self._work.begin() as tx:
+            return await self._decide(tx, await take_again(tx.connection, leases), answers, plans)
 
-    async def _work(
-        self, connection: Connection, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer], plans: Plans
+    async def _decide(
+        self, tx: UnitOfWork, triggers: Sequence[DueTrigger], answers: Mapping[str, GateAnswer], plans: Plans
     ) -> _Batch:
         """Decide on locked triggers and write the results."""
-        batch = _Batch(taken=len(triggers))
+        connection, batch = tx.connection, _Batch(taken=len(triggers))
         if not triggers:
             return batch
         known = await self._look_up(connection, triggers, answers, plans)
@@ -207,8 +202,8 @@ class TriggerTicker:
         )
         batch.firings = [firing for verdict in verdicts for firing in verdict.firings]
         if batch.firings:
-            batch.begun = await ledger.insert_firings(connection, batch.firings, plans.trees)
-        batch.canceled = await _cancel(connection, triggers, verdicts)
+            batch.fired = await ledger.insert_firings(tx, batch.firings, plans.trees)
+        tx.cancel(await _cancel(connection, triggers, verdicts))
         await ledger.move_triggers(connection, [verdict.move for verdict in verdicts])
         await add_deliveries(
             connection,
@@ -238,19 +233,12 @@ class TriggerTicker:
             for trigger in triggers
         }
 
-    async def _follow(self, batch: _Batch, ticked: Ticked) -> None:
-        """Ring doorbells, send cancellations and count, after a batch was committed."""
-        # In this order: a worker that answers a doorbell announces what its agent does next.
-        for news in batch.begun.news:
-            self._notifier.announce_tree(news)
-        self._dispatcher.ring_runs(batch.begun.bells)
-        if batch.canceled:
-            await self._notifier.apply_requests(batch.canceled)
-        fired = len(batch.begun.bells)
-        ticked.fired += fired
-        if fired:
-            self._metrics.trigger_firings.labels("fired", "").inc(fired)
-            self._metrics.runs_accepted.labels("background", "trigger").inc(fired)
+    def _count(self, batch: _Batch, ticked: Ticked) -> None:
+        """Count what a committed batch did."""
+        ticked.fired += batch.fired
+        if batch.fired:
+            self._metrics.trigger_firings.labels("fired", "").inc(batch.fired)
+            self._metrics.runs_accepted.labels("background", "trigger").inc(batch.fired)
         for firing in batch.firings:
             if firing.skip_reason is not None:
                 ticked.skipped += 1

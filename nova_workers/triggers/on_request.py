@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nova_workers.contracts.http.triggers import TriggerFiringView
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import Conflict, Gone, LimitExceeded
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.idempotency import RequestKey, take_key
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.orchestrations.spawning import NewTree
@@ -17,8 +16,9 @@ from nova_workers.ledger.runs.submit import find_accepted
 from nova_workers.ledger.triggers import firing as ledger
 from nova_workers.ledger.triggers.definitions import get_trigger
 from nova_workers.ledger.triggers.due import DueTrigger, take_one
-from nova_workers.ledger.triggers.firing import Begun, NewFiring
+from nova_workers.ledger.triggers.firing import NewFiring
 from nova_workers.ledger.triggers.outcomes import find_firing, get_firing, spent_since
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.triggers.orchestrating import TreePlanner
 from nova_workers.triggers.verdicts import day_began, limited, over_limit
@@ -31,17 +31,14 @@ class TriggerFirer:
 
     def __init__(
         self,
-        database: Database,
-        dispatcher: Dispatcher,
+        work: Work,
         metrics: Metrics,
         *,
-        notifier: CancelNotifier,
         planner: TreePlanner,
     ) -> None:
-        self._database = database
-        self._dispatcher = dispatcher
+        self._database = work.database
+        self._work = work
         self._metrics = metrics
-        self._notifier = notifier
         self._planner = planner
 
     async def fire(
@@ -69,18 +66,19 @@ class TriggerFirer:
         firing_id, run_id = new_id("fir"), new_id("run")
 
         async def write() -> _Fired:
-            async with self._database.transaction() as connection:
-                earlier = await take_key(connection, tenant_id, request, firing_id)
+            async with self._work.begin() as tx:
+                earlier = await take_key(tx.connection, tenant_id, request, firing_id)
                 if earlier is not None:
-                    view = await get_firing(connection, tenant_id, earlier)
+                    view = await get_firing(tx.connection, tenant_id, earlier)
                     return _Fired(view, is_replay=earlier != firing_id)
-                return await _fire(connection, tenant_id, trigger_id, trees, firing_id=firing_id, run_id=run_id)
+                return await _fire(tx, tenant_id, trigger_id, trees, firing_id=firing_id, run_id=run_id)
 
         async def find() -> _Fired | None:
-            async with self._database.connection() as connection:
-                view = await find_firing(connection, tenant_id, firing_id)
-                run = await find_accepted(connection, tenant_id, run_id)
-            return None if view is None else _Fired(view, Begun(bells=[] if run is None else [run.doorbell]))
+            async with self._work.begin_statement() as tx:
+                view = await find_firing(tx.connection, tenant_id, firing_id)
+                run = await find_accepted(tx.connection, tenant_id, run_id)
+                tx.ring([] if view is None or run is None else [run.doorbell])
+            return None if view is None else _Fired(view)
 
         fired = await write_once(
             write,
@@ -90,16 +88,9 @@ class TriggerFirer:
             ),
         )
         if not fired.is_replay:
-            self._announce(fired.begun)
+            self._metrics.trigger_firings.labels("fired", "").inc()
+            self._metrics.runs_accepted.labels("background", "trigger").inc()
         return fired.view, fired.is_replay
-
-    def _announce(self, begun: Begun) -> None:
-        # In this order: a worker that answers a doorbell announces what its agent does next.
-        for news in begun.news:
-            self._notifier.announce_tree(news)
-        self._dispatcher.ring_runs(begun.bells)
-        self._metrics.trigger_firings.labels("fired", "").inc()
-        self._metrics.runs_accepted.labels("background", "trigger").inc()
 
     async def _plan(self, tenant_id: str, trigger_id: str) -> dict[str, NewTree]:
         """Return the orchestration that the trigger starts, if it starts one."""
@@ -113,12 +104,11 @@ class TriggerFirer:
 @dataclass(frozen=True, slots=True)
 class _Fired:
     view: TriggerFiringView
-    begun: Begun = field(default_factory=Begun)
     is_replay: bool = False
 
 
 async def _fire(
-    connection: Connection,
+    tx: UnitOfWork,
     tenant_id: str,
     trigger_id: str,
     trees: Mapping[str, NewTree],
@@ -126,6 +116,7 @@ async def _fire(
     firing_id: str,
     run_id: str,
 ) -> _Fired:
+    connection = tx.connection
     trigger = await take_one(connection, tenant_id, trigger_id)
     await _check_fires(connection, trigger)
     fixed, orchestrates = trigger.thread_id, trigger.action == "orchestrate"
@@ -141,10 +132,9 @@ async def _fire(
         new_thread=fixed is None and not orchestrates,
         manual=True,
     )
-    begun = await ledger.insert_firings(connection, [firing], trees)
-    if not begun.bells:
+    if not await ledger.insert_firings(tx, [firing], trees):
         raise Conflict(f"Trigger {trigger_id!r} fired at the same moment. Try again.", trigger_id=trigger_id)
-    return _Fired(await get_firing(connection, tenant_id, firing_id), begun)
+    return _Fired(await get_firing(connection, tenant_id, firing_id))
 
 
 async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:

@@ -304,5 +304,5 @@ def capability(parts: CapabilityParts) -> Capability:
     return ToolCapability(
         "tasks",
         "Work with a goal and a plan of steps, which agents own, share out and finish.",
-        _TaskTools(Tasks(parts.database, parts.dispatcher)).declare(),
+        _TaskTools(Tasks(parts.work)).declare(),
     )

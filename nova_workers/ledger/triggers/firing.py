@@ -10,19 +10,18 @@ Lock order: triggers, then threads by id, then runs.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 
 from nova_workers.contracts.http.triggers import FiringOutcome, SkipReason
-from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.spawning import NewTree, insert_tree
+from nova_workers.ledger.work import UnitOfWork
 
 __all__ = [
-    "Begun",
     "Move",
     "NewFiring",
     "begin_queued",
@@ -146,14 +145,6 @@ class NewFiring:
     manual: bool = False
 
 
-@dataclass(slots=True)
-class Begun:
-    """What follows the commit: doorbells of runs, and events of orchestrations."""
-
-    bells: list[Doorbell] = field(default_factory=list[Doorbell])
-    news: list[TreeNews] = field(default_factory=list[TreeNews])
-
-
 @dataclass(frozen=True, slots=True)
 class Move:
     """The state of a trigger after its occurrences were handled.
@@ -182,40 +173,42 @@ async def lock_threads(connection: Connection, thread_ids: Sequence[str]) -> fro
     return frozenset(row["id"] for row in await connection.fetch(_LOCK_THREADS, thread_ids=sorted(set(thread_ids))))
 
 
-async def insert_firings(connection: Connection, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]) -> Begun:
+async def insert_firings(tx: UnitOfWork, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]) -> int:
     """Record new occurrences of locked triggers, and begin their runs and orchestrations.
 
     Args:
-        connection: In a transaction.
+        tx: Rings for the runs, and announces the orchestrations.
         firings: The occurrences.
         trees: The orchestrations to start, by trigger.
+
+    Returns:
+        How many runs were queued.
     """
-    return await _write(connection, _INSERT, firings, trees)
+    return await _write(tx, _INSERT, firings, trees)
 
 
-async def begin_queued(connection: Connection, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]) -> Begun:
+async def begin_queued(tx: UnitOfWork, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]) -> int:
     """Record outcomes of queued occurrences, and begin their runs and orchestrations, as `insert_firings` does."""
-    return await _write(connection, _BEGIN, firings, trees)
+    return await _write(tx, _BEGIN, firings, trees)
 
 
-async def _write(
-    connection: Connection, statement: str, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]
-) -> Begun:
+async def _write(tx: UnitOfWork, statement: str, firings: Sequence[NewFiring], trees: Mapping[str, NewTree]) -> int:
+    connection = tx.connection
     rows = await connection.fetch(statement, **_columns(NewFiring, firings))
-    begun = Begun([Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows])
+    bells = [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
     starting = {each.id: each for each in firings if each.run_id is not None and each.thread_id is None}
-    if not starting:
-        return begun
-    for row in await connection.fetch(_RECORDED, ids=list(starting), run_ids=[f.run_id for f in starting.values()]):
+    run_ids = [each.run_id for each in starting.values()]
+    for row in await connection.fetch(_RECORDED, ids=list(starting), run_ids=run_ids) if starting else ():
         firing = starting[row["id"]]
         metadata = {"trigger_id": firing.trigger_id, "scheduled_for": row["scheduled_for"]}
         tree = replace(trees[firing.trigger_id], trigger_id=firing.trigger_id, metadata=metadata)
         inserted = await insert_tree(connection, tree, run_id=str(firing.run_id))
         if inserted is not None:
             orchestration_id, _, bell = inserted
-            begun.bells += [bell] if bell is not None else []
-            begun.news.append(await changed_now(connection, orchestration_id))
-    return begun
+            bells += [bell] if bell is not None else []
+            tx.announce(await changed_now(connection, orchestration_id))
+    tx.ring(bells)
+    return len(bells)
 
 
 async def move_triggers(connection: Connection, moves: Sequence[Move]) -> None:

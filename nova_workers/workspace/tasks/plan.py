@@ -19,6 +19,8 @@ from nova_workers.contracts.http.tasks import (
 from nova_workers.errors import Conflict, Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.tasks import plan as ledger
 from nova_workers.ledger.tasks import records as task_ledger
+from nova_workers.ledger.work import Work
+from nova_workers.workspace.tasks.change import TaskChange, change_tasks
 from nova_workers.workspace.tasks.rules import (
     Plan,
     TaskActor,
@@ -27,29 +29,28 @@ from nova_workers.workspace.tasks.rules import (
     check_revision,
     make_plan,
 )
-from nova_workers.workspace.tasks.transaction import TaskTransaction, TaskTransactions
 
 __all__ = ["TaskPlans", "write_new"]
 
 
 class TaskPlans:
-    """Changes steps, subtasks and resources. Each method is one transaction; most return the changed task."""
+    """Changes steps, subtasks and resources. Each method is one unit of work; most return the changed task."""
 
-    def __init__(self, transactions: TaskTransactions) -> None:
-        self._transactions = transactions
+    def __init__(self, work: Work) -> None:
+        self._work = work
 
     async def replace_steps(self, tenant_id: str, actor: TaskActor, task_id: int, given: StepsReplace) -> TaskView:
         """Replace a task's whole plan. An equal one changes nothing.
 
         Raises:
-            NotFound, Forbidden: As `TaskTransaction.take`.
+            NotFound, Forbidden: As `TaskChange.take`.
             Conflict: The task has changed since the revision that is given.
             InvalidInput, IllegalTransition: As `make_plan`; or the task has ended.
         """
-        async with self._transactions.change(tenant_id, actor) as transaction:
-            task = await _take_open(transaction, task_id)
+        async with change_tasks(self._work, tenant_id, actor) as change:
+            task = await _take_open(change, task_id)
             check_revision(task, given.revision)
-            return await _apply(transaction, task, make_plan(task_id, task.steps, given.steps), "steps_replaced")
+            return await _apply(change, task, make_plan(task_id, task.steps, given.steps), "steps_replaced")
 
     async def update_step(
         self, tenant_id: str, actor: TaskActor, task_id: int, step_id: str, given: StepPatch
@@ -61,11 +62,11 @@ class TaskPlans:
             Forbidden: The agent has no part in the task.
             IllegalTransition: The task has ended, or the step follows its subtask.
         """
-        async with self._transactions.change(tenant_id, actor) as transaction:
-            task = await _take_open(transaction, task_id)
+        async with change_tasks(self._work, tenant_id, actor) as change:
+            task = await _take_open(change, task_id)
             _find_step(task, step_id)
             steps = [_merged(step, given if step.id == step_id else StepPatch()) for step in task.steps]
-            return await _apply(transaction, task, make_plan(task_id, task.steps, steps), "step_updated")
+            return await _apply(change, task, make_plan(task_id, task.steps, steps), "step_updated")
 
     async def create_subtask(
         self, tenant_id: str, actor: TaskActor, task_id: int, step_id: str, given: SubtaskCreate
@@ -78,11 +79,11 @@ class TaskPlans:
             IllegalTransition: The task is not active, or the step is done or has a subtask.
             LimitExceeded: The tree has its maximum depth, or there are too many open tasks.
         """
-        async with self._transactions.change(tenant_id, actor) as transaction:
-            task = await transaction.take(task_id)
+        async with change_tasks(self._work, tenant_id, actor) as change:
+            task = await change.take(task_id)
             step = _find_step(task, step_id)
             _check_delegable(actor, task, step)
-            above = await task_ledger.list_ancestors(transaction.connection, tenant_id, task_id)
+            above = await task_ledger.list_ancestors(change.connection, tenant_id, task_id)
             if len(above) + 2 > MAX_TASK_DEPTH:
                 raise LimitExceeded(
                     f"Task {task_id} stands {len(above)} tasks deep; a subtask of it would be deeper than "
@@ -95,10 +96,10 @@ class TaskPlans:
                 status=given.status,
                 steps=given.steps,
             )
-            subtask_id = await write_new(transaction, new, parent=(task_id, step_id))
-            await ledger.link_step(transaction.connection, tenant_id, task_id, step_id, subtask_id)
-            await transaction.record(task_id, "subtask_created", {"step_id": step_id, "subtask_id": subtask_id})
-            return await transaction.read(subtask_id)
+            subtask_id = await write_new(change, new, parent=(task_id, step_id))
+            await ledger.link_step(change.connection, tenant_id, task_id, step_id, subtask_id)
+            await change.record(task_id, "subtask_created", {"step_id": step_id, "subtask_id": subtask_id})
+            return await change.read(subtask_id)
 
     async def add_resource(
         self, tenant_id: str, actor: TaskActor, task_id: int, given: TaskResourceAdd
@@ -106,13 +107,13 @@ class TaskPlans:
         """Add a resource and return it.
 
         Raises:
-            NotFound, Forbidden: As `TaskTransaction.take`.
+            NotFound, Forbidden: As `TaskChange.take`.
             IllegalTransition: The task has ended.
             Conflict: The task has it already.
             LimitExceeded: The task has its maximum of resources.
         """
-        async with self._transactions.change(tenant_id, actor) as transaction:
-            task = await _take_open(transaction, task_id)
+        async with change_tasks(self._work, tenant_id, actor) as change:
+            task = await _take_open(change, task_id)
             known = {resource.value: resource.id for resource in task.resources}
             if given.value in known:
                 raise Conflict(
@@ -122,9 +123,9 @@ class TaskPlans:
                 )
             if len(task.resources) >= MAX_RESOURCES:
                 raise LimitExceeded(f"Task {task_id} has {MAX_RESOURCES} resources, which is the most. Remove some.")
-            resource_id = await _write_resource(transaction, task_id, given)
-            await transaction.record(task_id, "resource_added", {"resource": {"id": resource_id, **given.model_dump()}})
-            found = await transaction.read(task_id)
+            resource_id = await _write_resource(change, task_id, given)
+            await change.record(task_id, "resource_added", {"resource": {"id": resource_id, **given.model_dump()}})
+            found = await change.read(task_id)
             return next(resource for resource in found.resources if resource.id == resource_id)
 
     async def remove_resource(self, tenant_id: str, actor: TaskActor, task_id: int, resource_id: str) -> ResourceView:
@@ -135,19 +136,19 @@ class TaskPlans:
             Forbidden: The agent has no part in the task.
             IllegalTransition: The task has ended.
         """
-        async with self._transactions.change(tenant_id, actor) as transaction:
-            task = await _take_open(transaction, task_id)
+        async with change_tasks(self._work, tenant_id, actor) as change:
+            task = await _take_open(change, task_id)
             found = next((resource for resource in task.resources if resource.id == resource_id), None)
             if found is None:
                 text = f"Task {task_id} has no resource {resource_id!r}."
                 raise NotFound(text, kind="task_resource", id=resource_id, field="resource_id")
-            await ledger.remove_resource(transaction.connection, tenant_id, task_id, resource_id)
+            await ledger.remove_resource(change.connection, tenant_id, task_id, resource_id)
             resource = found.model_dump(include={"id", "kind", "value", "title"})
-            await transaction.record(task_id, "resource_removed", {"resource": resource})
+            await change.record(task_id, "resource_removed", {"resource": resource})
             return found
 
 
-async def write_new(transaction: TaskTransaction, given: TaskCreate, *, parent: tuple[int, str] | None = None) -> int:
+async def write_new(change: TaskChange, given: TaskCreate, *, parent: tuple[int, str] | None = None) -> int:
     """Write a task with its first steps and resources, and return its number.
 
     Raises:
@@ -157,55 +158,55 @@ async def write_new(transaction: TaskTransaction, given: TaskCreate, *, parent: 
         LimitExceeded: There are too many open tasks.
         Forbidden: The agent may not give work to the owner.
     """
-    await transaction.need_agent(given.owner_agent_id)
-    check_may_instruct(transaction.actor, given.owner_agent_id)
+    await change.need_agent(given.owner_agent_id)
+    check_may_instruct(change.actor, given.owner_agent_id)
     values = [resource.value for resource in given.resources]
     if len(set(values)) < len(values):
         twice = next(value for at, value in enumerate(values) if value in values[:at])
         raise Conflict(f"Resource {twice!r} is given twice.", field="resources")
     task_id = await task_ledger.insert_task(
-        transaction.connection,
-        transaction.tenant_id,
+        change.connection,
+        change.tenant_id,
         title=given.title,
         description=given.description,
         owner_agent_id=given.owner_agent_id,
-        created_by=transaction.actor.name,
+        created_by=change.actor.name,
         parent=parent,
     )
     plan = make_plan(task_id, (), given.steps)
-    await ledger.write_steps(transaction.connection, transaction.tenant_id, task_id, plan.written)
+    await ledger.write_steps(change.connection, change.tenant_id, task_id, plan.written)
     for resource in given.resources:
-        await _write_resource(transaction, task_id, resource)
+        await _write_resource(change, task_id, resource)
     if given.status == "active":
-        await task_ledger.set_active(transaction.connection, transaction.tenant_id, task_id)
-        await transaction.bind_thread(await transaction.read(task_id))
+        await task_ledger.set_active(change.connection, change.tenant_id, task_id)
+        await change.bind_thread(await change.read(task_id))
     details = given.model_dump(exclude={"steps"}) | {"steps": plan.details.get("added", [])}
-    await transaction.record(task_id, "created", {name: value for name, value in details.items() if value})
+    await change.record(task_id, "created", {name: value for name, value in details.items() if value})
     return task_id
 
 
-async def _take_open(transaction: TaskTransaction, task_id: int) -> TaskView:
+async def _take_open(change: TaskChange, task_id: int) -> TaskView:
     """Return a task whose plan or resources may change: its owner works by them."""
-    task = await transaction.take(task_id)
+    task = await change.take(task_id)
     check_open(task)
-    check_may_instruct(transaction.actor, task.owner_agent_id)
+    check_may_instruct(change.actor, task.owner_agent_id)
     return task
 
 
-async def _apply(transaction: TaskTransaction, task: TaskView, plan: Plan, kind: str) -> TaskView:
+async def _apply(change: TaskChange, task: TaskView, plan: Plan, kind: str) -> TaskView:
     if not plan.changes:
         return task
     if len(task.steps) - len(plan.dropped) + len(plan.details.get("added", ())) > MAX_STEPS:
         raise LimitExceeded(f"Task {task.id} would have more than {MAX_STEPS} steps.", field="steps")
-    await ledger.drop_steps(transaction.connection, transaction.tenant_id, task.id, plan.dropped)
-    await ledger.write_steps(transaction.connection, transaction.tenant_id, task.id, plan.written)
-    await transaction.record(task.id, kind, plan.details)
-    return await transaction.read(task.id)
+    await ledger.drop_steps(change.connection, change.tenant_id, task.id, plan.dropped)
+    await ledger.write_steps(change.connection, change.tenant_id, task.id, plan.written)
+    await change.record(task.id, kind, plan.details)
+    return await change.read(task.id)
 
 
-async def _write_resource(transaction: TaskTransaction, task_id: int, given: TaskResourceAdd) -> str:
+async def _write_resource(change: TaskChange, task_id: int, given: TaskResourceAdd) -> str:
     return await ledger.add_resource(
-        transaction.connection, transaction.tenant_id, task_id, kind=given.kind, value=given.value, title=given.title
+        change.connection, change.tenant_id, task_id, kind=given.kind, value=given.value, title=given.title
     )
 
 

@@ -16,13 +16,13 @@ from nova_workers.contracts.http.tasks import (
     TaskSummary,
     TaskView,
 )
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.errors import IllegalTransition
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.idempotency import RequestKey, name_made, take_key
 from nova_workers.ledger.tasks import records as ledger
 from nova_workers.ledger.tasks.history import list_changes
 from nova_workers.ledger.tasks.plan import mark_step_done, unlink_steps
+from nova_workers.ledger.work import Work
+from nova_workers.workspace.tasks.change import TaskChange, change_tasks, no_task
 from nova_workers.workspace.tasks.plan import TaskPlans, write_new
 from nova_workers.workspace.tasks.rules import (
     PERSON,
@@ -33,7 +33,6 @@ from nova_workers.workspace.tasks.rules import (
     check_revision,
 )
 from nova_workers.workspace.tasks.section import describe_task, task_section
-from nova_workers.workspace.tasks.transaction import TaskTransaction, TaskTransactions, no_task
 
 __all__ = ["PERSON", "TaskActor", "Tasks", "describe_task", "task_section"]
 
@@ -45,11 +44,10 @@ class Tasks:
         plans: Changes steps, subtasks and resources.
     """
 
-    def __init__(self, database: Database, dispatcher: Dispatcher | None = None) -> None:
-        """Keep the database, and the dispatcher that rings for runs; without it the reconciler rings."""
-        self._database = database
-        self._transactions = TaskTransactions(database, dispatcher)
-        self.plans = TaskPlans(self._transactions)
+    def __init__(self, work: Work) -> None:
+        self._database = work.database
+        self._work = work
+        self.plans = TaskPlans(work)
 
     async def create(self, tenant_id: str, actor: TaskActor, given: TaskCreate) -> TaskView:
         """Create a task.
@@ -73,13 +71,13 @@ class Tasks:
             IdempotencyMismatch: The key was used for another request.
             NovaError: See `create`.
         """
-        async with self._transactions.change(tenant_id, actor) as transaction:
-            earlier = await take_key(transaction.connection, tenant_id, request)
+        async with change_tasks(self._work, tenant_id, actor) as change:
+            earlier = await take_key(change.connection, tenant_id, request)
             if earlier is not None:
-                return await transaction.read(int(earlier)), True
-            task_id = await write_new(transaction, given)
-            await name_made(transaction.connection, tenant_id, request, str(task_id))
-            return await transaction.read(task_id), False
+                return await change.read(int(earlier)), True
+            task_id = await write_new(change, given)
+            await name_made(change.connection, tenant_id, request, str(task_id))
+            return await change.read(task_id), False
 
     async def get(self, tenant_id: str, task_id: int) -> TaskView:
         """Return a task.
@@ -136,16 +134,16 @@ class Tasks:
             Conflict: It has changed since the given revision.
             IllegalTransition: It has ended, or the given status cannot follow its own.
         """
-        async with self._transactions.change(tenant_id, actor) as transaction:
-            task = await transaction.take(task_id)
+        async with change_tasks(self._work, tenant_id, actor) as change:
+            task = await change.take(task_id)
             check_revision(task, given.revision)
             check_may_instruct(actor, given.owner_agent_id or task.owner_agent_id)
             if given.status is not None:
                 check_move(task_id, task.status, given.status)
             if given.model_fields_set - {"status", "revision"}:
                 check_open(task)
-                task = await _describe(transaction, task, given)
-            return task if given.status is None else await _move(transaction, task, given.status, None)
+                task = await _describe(change, task, given)
+            return task if given.status is None else await _move(change, task, given.status, None)
 
     async def activate(self, tenant_id: str, actor: TaskActor, task_id: int) -> TaskView:
         """Activate a draft: it gets a thread of its own, on which its owner works.
@@ -182,25 +180,25 @@ class Tasks:
     async def _end_or_begin(
         self, tenant_id: str, actor: TaskActor, task_id: int, status: TaskStatus, outcome: str | None
     ) -> TaskView:
-        async with self._transactions.change(tenant_id, actor) as transaction:
-            task = await transaction.take(task_id)
+        async with change_tasks(self._work, tenant_id, actor) as change:
+            task = await change.take(task_id)
             check_move(task_id, task.status, status)
-            return await _move(transaction, task, status, outcome)
+            return await _move(change, task, status, outcome)
 
 
-async def _describe(transaction: TaskTransaction, task: TaskView, given: TaskPatch) -> TaskView:
+async def _describe(change: TaskChange, task: TaskView, given: TaskPatch) -> TaskView:
     """Write the given fields that differ. A new owner of an active task gets a thread for it."""
     fields = given.model_dump(include={"title", "description", "owner_agent_id"}, exclude_none=True)
     changed = {name: value for name, value in fields.items() if value != getattr(task, name)}
     if not changed:
         return task
     if "owner_agent_id" in changed:
-        await transaction.need_agent(changed["owner_agent_id"])
+        await change.need_agent(changed["owner_agent_id"])
     details = {name: {"from": getattr(task, name), "to": value} for name, value in changed.items()}
     task = task.model_copy(update=changed)
     await ledger.set_fields(
-        transaction.connection,
-        transaction.tenant_id,
+        change.connection,
+        change.tenant_id,
         task.id,
         title=task.title,
         description=task.description,
@@ -208,22 +206,22 @@ async def _describe(transaction: TaskTransaction, task: TaskView, given: TaskPat
     )
     owner_changes = "owner_agent_id" in changed and task.status == "active"
     if owner_changes:
-        await transaction.stop_work([task.id])
-        await transaction.bind_thread(task)
-    await transaction.record(task.id, "updated", details)
+        await change.stop_work([task.id])
+        await change.bind_thread(task)
+    await change.record(task.id, "updated", details)
     if owner_changes:
-        await transaction.wake(task.id)
-    return await transaction.read(task.id)
+        await change.wake(task.id)
+    return await change.read(task.id)
 
 
-async def _move(transaction: TaskTransaction, task: TaskView, status: TaskStatus, outcome: str | None) -> TaskView:
+async def _move(change: TaskChange, task: TaskView, status: TaskStatus, outcome: str | None) -> TaskView:
     """Apply a legal transition with its consequences."""
     if status == "active":
-        await ledger.set_active(transaction.connection, transaction.tenant_id, task.id)
-        thread_id = await transaction.bind_thread(task)
-        await transaction.record(task.id, "activated", {"thread_id": thread_id})
-        return await transaction.read(task.id)
-    below = await ledger.list_open_descendants(transaction.connection, transaction.tenant_id, task.id)
+        await ledger.set_active(change.connection, change.tenant_id, task.id)
+        thread_id = await change.bind_thread(task)
+        await change.record(task.id, "activated", {"thread_id": thread_id})
+        return await change.read(task.id)
+    below = await ledger.list_open_descendants(change.connection, change.tenant_id, task.id)
     if status == "done" and below:
         raise IllegalTransition(
             f"Task {task.id} cannot go from {task.status!r} to 'done' while subtasks of it are open: "
@@ -233,49 +231,47 @@ async def _move(transaction: TaskTransaction, task: TaskView, status: TaskStatus
             to_status=status,
             open_subtasks=below,
         )
-    await ledger.end_task(
-        transaction.connection, transaction.tenant_id, task.id, status, outcome=outcome, expected=task.status
-    )
-    await transaction.stop_work([task.id, *below])
-    await _record_end(transaction, task, status, outcome, below)
-    ended = await transaction.read(task.id)
-    await _update_parent(transaction, ended)
+    await ledger.end_task(change.connection, change.tenant_id, task.id, status, outcome=outcome, expected=task.status)
+    await change.stop_work([task.id, *below])
+    await _record_end(change, task, status, outcome, below)
+    ended = await change.read(task.id)
+    await _update_parent(change, ended)
     return ended
 
 
 async def _record_end(
-    transaction: TaskTransaction, task: TaskView, status: TaskStatus, outcome: str | None, below: list[int]
+    change: TaskChange, task: TaskView, status: TaskStatus, outcome: str | None, below: list[int]
 ) -> None:
     details: dict[str, Any] = {"outcome": outcome, "canceled_with_it": below}
-    await transaction.record(
+    await change.record(
         task.id,
         "completed" if status == "done" else "canceled",
         {name: value for name, value in details.items() if value},
     )
     if status == "done":
-        await mark_step_done(transaction.connection, transaction.tenant_id, task.id)
+        await mark_step_done(change.connection, change.tenant_id, task.id)
         return
     await ledger.cancel_descendants(
-        transaction.connection,
-        transaction.tenant_id,
+        change.connection,
+        change.tenant_id,
         below,
-        actor=transaction.actor.name,
-        run_id=transaction.actor.run_id,
+        actor=change.actor.name,
+        run_id=change.actor.run_id,
         details={"canceled_with": task.id},
     )
-    await unlink_steps(transaction.connection, transaction.tenant_id, [task.id, *below])
+    await unlink_steps(change.connection, change.tenant_id, [task.id, *below])
 
 
-async def _update_parent(transaction: TaskTransaction, task: TaskView) -> None:
+async def _update_parent(change: TaskChange, task: TaskView) -> None:
     """Record a subtask's end in the task above, and wake that task's owner."""
     if task.parent_task_id is None:
         return
-    parent = await transaction.read(task.parent_task_id)
+    parent = await change.read(task.parent_task_id)
     about = {"subtask_id": task.id, "step_id": task.parent_step_id, "status": task.status}
     kind = "subtask_completed" if task.status == "done" else "subtask_canceled"
-    await transaction.record(parent.id, kind, {name: about[name] for name in ("subtask_id", "step_id")})
+    await change.record(parent.id, kind, {name: about[name] for name in ("subtask_id", "step_id")})
     if parent.status == "active":
-        await transaction.wake_owner(parent, _wake_message(parent, task), about)
+        await change.wake_owner(parent, _wake_message(parent, task), about)
 
 
 def _wake_message(parent: TaskView, task: TaskView) -> str:

@@ -14,6 +14,7 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.control import ControlChannel
@@ -96,8 +97,9 @@ def _ticker(database: Database, redis: Redis) -> TriggerTicker:
     settings, metrics, silence = Settings(), Metrics(CollectorRegistry()), _Silence()
     publisher = EventPublisher(redis, flush_ms=20, clock=SystemClock())
     notifier = CancelApplier(database, ControlChannel(redis), publisher, silence)
-    planner = build_starter(database, silence, notifier, build_model_chooser(database, redis, settings), settings)
-    return build_trigger_ticker(database, silence, settings, metrics, notifier=notifier, planner=planner)
+    work = Work(database, silence, notifier)
+    planner = build_starter(work, build_model_chooser(database, redis, settings), settings)
+    return build_trigger_ticker(work, settings, metrics, planner=planner)
 
 
 async def _timed(ticker: TriggerTicker) -> float:

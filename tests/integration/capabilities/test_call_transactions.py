@@ -169,13 +169,12 @@ class _Hand:
         self.faults = FaultInjector()
         database = FaultInjectingDatabase(harness.database, self.faults)
         calls = self.transactions = CallTransactions(database, harness.bells, harness.notifier)
-        parts = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.registry: CapabilityRegistry = default_registry(
             calls.database,
             harness.settings,
             SystemClock(),
-            dispatcher=calls.dispatcher,
-            orchestrations=build_starter(*parts, harness.settings),
+            work=calls.work,
+            orchestrations=build_starter(calls.work, harness.models, harness.settings),
             serve=ToolServer(calls),
         )
         self.registry.add(build_orchestrator(calls, harness.models, CommandRunner(ShellSettings()), self.registry))

@@ -74,7 +74,7 @@ async def _turn(
 
 
 async def _get(harness: Harness, task_id: int) -> TaskView:
-    return await Tasks(harness.database).get(harness.tenant_id, task_id)
+    return await Tasks(harness.work).get(harness.tenant_id, task_id)
 
 
 async def test_the_model_creates_a_task_works_on_it_and_gets_it_in_the_next_turn(
@@ -105,7 +105,7 @@ async def test_the_model_creates_a_task_works_on_it_and_gets_it_in_the_next_turn
     await _turn(harness, server, "Back", wrong, _says("It does not go."), thread_id=thread_id)
     assert "Task 1 cannot go from 'active' to 'draft'." in _results(server.requests[-1])
 
-    (change, *_) = await Tasks(harness.database).history(harness.tenant_id, 1, limit=5)
+    (change, *_) = await Tasks(harness.work).history(harness.tenant_id, 1, limit=5)
     assert (change.kind, change.actor) == ("step_updated", "chief")
     assert change.run_id == await harness.database.fetchval("SELECT id FROM runs WHERE seq = 2")
 
@@ -154,13 +154,13 @@ async def test_a_task_is_worked_on_without_a_request(harness: Harness, server: M
     given = TaskCreate(
         title="Sort the mail", owner_agent_id="chief", status="active", steps=(StepInput(title="Open it"),)
     )
-    task = await Tasks(harness.database).create(harness.tenant_id, PERSON, given)
+    task = await Tasks(harness.work).create(harness.tenant_id, PERSON, given)
     server.reply(
         _calls("task_update_step", task_id=1, step_id=task.steps[0].id, done=True),
         _calls("task_complete", task_id=1, outcome="Two letters."),
         _says("Done."),
     )
-    await TaskScheduler(harness.database, harness.bells, harness.settings.tasks).tick()
+    await TaskScheduler(harness.work, harness.settings.tasks).tick()
     await harness.settle(*harness.workers)
     first = server.requests[0]
     assert "Work on task 1 now." in str(first["messages"][-1])

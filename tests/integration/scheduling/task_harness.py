@@ -27,12 +27,12 @@ class TaskHarness:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.tenant_id = harness.tenant_id
-        self.tasks = Tasks(harness.database, harness.bells)
+        self.tasks = Tasks(harness.work)
         self.scheduler = self.another()
 
     def another(self) -> TaskScheduler:
         """Return one more scheduler."""
-        return TaskScheduler(self.harness.database, self.harness.bells, self.harness.settings.tasks)
+        return TaskScheduler(self.harness.work, self.harness.settings.tasks)
 
     async def open(self) -> None:
         """Add the owner, with working hours around the clock."""

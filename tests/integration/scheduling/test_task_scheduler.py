@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 from typing import Literal
 
@@ -12,6 +13,7 @@ from nova_workers.contracts.http.tasks import StepPatch, TaskPatch
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.errors import IllegalTransition, NotFound
 from nova_workers.ledger.runs.fleet import Switch, pause, resume
+from nova_workers.ledger.work import Work
 from nova_workers.prompts import work_words
 from nova_workers.runs.waiting import Answer
 from nova_workers.scheduling.tasks import TaskScheduler
@@ -83,17 +85,21 @@ async def test_while_a_run_is_in_flight_no_other_is_begun(task_harness: TaskHarn
 class _SilentDispatcher:
     """The dispatcher of a process that dies before it rings."""
 
-    def ring_runs(self, bells: list[Doorbell]) -> None:
+    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
         raise Crashed
 
     def ring_effects(self) -> None:
+        raise Crashed
+
+    def ring_deliveries(self) -> None:
         raise Crashed
 
 
 @proves("work.crash")
 async def test_a_scheduler_that_dies_before_it_rings_loses_nothing(task_harness: TaskHarness) -> None:
     task = await task_harness.task("Sweep")
-    dying = TaskScheduler(task_harness.harness.database, _SilentDispatcher(), task_harness.harness.settings.tasks)  # pyright: ignore[reportArgumentType] - a sequence is a list here
+    harness = task_harness.harness
+    dying = TaskScheduler(Work(harness.database, _SilentDispatcher()), harness.settings.tasks)
     with pytest.raises(Crashed):
         await dying.tick()
     assert await task_harness.tick() == 0

@@ -8,6 +8,7 @@ from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerPatch, TriggerView
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.triggers.definitions import get_trigger
+from nova_workers.ledger.work import Work
 from nova_workers.outbound.requests import Outbound
 from nova_workers.outbound.rules import OutboundRules
 from nova_workers.triggers import definitions as workspace
@@ -54,16 +55,8 @@ class TriggerHarness:
     def __init__(self, harness: Harness) -> None:
         self.harness = harness
         self.database = harness.database
-        self._planner = build_starter(
-            harness.database, harness.bells, harness.notifier, harness.models, harness.settings
-        )
-        self.firer = TriggerFirer(
-            harness.database,
-            harness.bells,
-            harness.metrics,
-            notifier=harness.notifier,
-            planner=self._planner,
-        )
+        self._planner = build_starter(harness.work, harness.models, harness.settings)
+        self.firer = TriggerFirer(harness.work, harness.metrics, planner=self._planner)
         self._ticker = self.ticker()
 
     def ticker(self, faults: FaultInjector | None = None, **settings: Any) -> TriggerTicker:
@@ -72,11 +65,9 @@ class TriggerHarness:
         database = harness.database if faults is None else FaultInjectingDatabase(harness.database, faults)
         outbound = Outbound(OutboundRules(allow_hosts=("127.0.0.1",), timeout_s=8))
         return TriggerTicker(
-            database,
-            harness.bells,
+            Work(database, harness.bells, harness.notifier),
             harness.settings.triggers.model_copy(update=settings),
             harness.metrics,
-            notifier=harness.notifier,
             gates=Gates(database, outbound, at_once=4),
             planner=self._planner,
         )

@@ -3,6 +3,7 @@
 import pytest
 
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.tasks.service import Tasks
 from tests.integration.capabilities.tool_caller import add_tenants
 from tests.integration.workspace.task_data import RecordedDoorbells
@@ -18,4 +19,4 @@ def bells() -> RecordedDoorbells:
 async def tasks(database: Database, bells: RecordedDoorbells) -> Tasks:
     """The tasks of two tenants, each with the agents `a` and `b`."""
     await add_tenants(database)
-    return Tasks(database, bells)
+    return Tasks(Work(database, bells))

@@ -27,6 +27,7 @@ from nova_workers.contracts.http.tasks import (
 )
 from nova_workers.errors import Rejected
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.tasks.rules import LEGAL_MOVES
 from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 from tests.integration.capabilities.tool_caller import add_tenants
@@ -51,7 +52,7 @@ class _Tree(RuleBasedStateMachine):
         super().__init__()
         self.runner = runner
         self.database = database
-        self.tasks = Tasks(database)
+        self.tasks = Tasks(Work(database))
         self.highest = 0
         self.history: dict[str, Any] = {}
         self.stood: dict[int, TaskStatus] = {}
@@ -192,7 +193,6 @@ def _profile() -> profile:
         derandomize=not _EXAMPLES,
         phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],
         database=None,
-        deadline=None,
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
     )

@@ -109,7 +109,6 @@ class Worker:
         # With the publisher of the runs, as in a process: the events of a run come before what they change in a tree.
         notifier = CancelApplier(database, self._control, self.publisher, harness.bells)
         calls = CallTransactions(database, harness.bells, notifier)
-        tools = (calls.database, calls.dispatcher, calls.notifier, harness.models)
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
         self.holds = _UntimedHolds(database, harness.bells, self.publisher, runs, clock, spread=lambda: 0.5)
@@ -133,7 +132,7 @@ class Worker:
                 calls,
                 DeferredToolServer(calls),
                 partial(build_orchestrator, calls, harness.models, CommandRunner(ShellSettings())),
-                build_starter(*tools, harness.settings),
+                build_starter(calls.work, harness.models, harness.settings),
                 clock=clock,
             ),
             suspects=suspects,

@@ -1,38 +1,42 @@
-"""A change to a task: one transaction under the lock of its tree, and the doorbells after its commit."""
+"""A change to a task: one unit of work under the lock of its tree."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.http.tasks import TaskView
-from nova_workers.contracts.ports import Dispatcher
-from nova_workers.contracts.runs import Doorbell, Submission
+from nova_workers.contracts.runs import Submission
 from nova_workers.errors import NotFound, missing
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.ledger.tasks import records as ledger
 from nova_workers.ledger.tasks import schedule
 from nova_workers.ledger.tasks.history import record_change
 from nova_workers.ledger.tasks.threads import agent_exists, ensure_thread
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.workspace.tasks.rules import TaskActor, check_may_change
 
-__all__ = ["TaskTransaction", "TaskTransactions", "no_task"]
+__all__ = ["TaskChange", "change_tasks", "no_task"]
 
 
 @dataclass(frozen=True, slots=True)
-class TaskTransaction:
-    """The operations of one change, valid for its transaction."""
+class TaskChange:
+    """The operations of one change, valid for its unit of work."""
 
-    connection: Connection
+    tx: UnitOfWork
     tenant_id: str
     actor: TaskActor
-    bells: list[Doorbell] = field(default_factory=list[Doorbell])
+
+    @property
+    def connection(self) -> Connection:
+        """The connection of the transaction."""
+        return self.tx.connection
 
     async def take(self, task_id: int) -> TaskView:
         """Lock the task's tree and return the task, if the actor may change it.
@@ -80,7 +84,7 @@ class TaskTransaction:
     async def stop_work(self, task_ids: Sequence[int]) -> None:
         """Cancel the runs of tasks, except the actor's own run."""
         run_id = self.actor.run_id
-        self.bells.extend(await schedule.stop_work(self.connection, self.tenant_id, task_ids, except_run_id=run_id))
+        self.tx.ring(await schedule.stop_work(self.connection, self.tenant_id, task_ids, except_run_id=run_id))
 
     async def need_agent(self, agent_id: str) -> None:
         """Refuse an owner that does not exist.
@@ -129,25 +133,14 @@ class TaskTransaction:
         accepted = await insert_run(self.connection, submission, new_id("run"))
         if accepted is not None:
             await schedule.mark_working(self.connection, self.tenant_id, task.id, accepted.run_id)
-            self.bells.append(accepted.doorbell)
+            self.tx.ring([accepted.doorbell])
 
 
-class TaskTransactions:
-    """Opens changes to tasks."""
-
-    def __init__(self, database: Database, dispatcher: Dispatcher | None) -> None:
-        """Keep the database, and the dispatcher that rings for runs; without it the reconciler rings."""
-        self.database = database
-        self._dispatcher = dispatcher
-
-    @asynccontextmanager
-    async def change(self, tenant_id: str, actor: TaskActor) -> AsyncGenerator[TaskTransaction]:
-        """Open a transaction. After its commit the doorbells of its runs ring."""
-        async with self.database.transaction() as connection:
-            transaction = TaskTransaction(connection, tenant_id, actor)
-            yield transaction
-        if transaction.bells and self._dispatcher is not None:
-            self._dispatcher.ring_runs(transaction.bells)
+@asynccontextmanager
+async def change_tasks(work: Work, tenant_id: str, actor: TaskActor) -> AsyncGenerator[TaskChange]:
+    """Open a change to tasks. After its commit the doorbells of its runs ring."""
+    async with work.begin() as tx:
+        yield TaskChange(tx, tenant_id, actor)
 
 
 def no_task(task_id: int) -> NotFound:
