@@ -16,6 +16,7 @@ import pytest
 import pytest_asyncio
 import redis
 import structlog
+from hypothesis import settings as hypothesis_settings
 from redis.asyncio import Redis
 from structlog.dev import ConsoleRenderer, plain_traceback
 
@@ -28,6 +29,10 @@ from tests.support.harness.reused_database import ReusedDatabase
 from tests.support.processes.preloaded import shared_fork_server
 from tests.support.processes.xdist_workers import forked_interpreter
 from tests.support.servers.databases import own_database, own_postgres, own_valkey
+
+# The bounds of properties are of what is computed, not of time, which other tests share.
+hypothesis_settings.register_profile("untimed", deadline=None)
+hypothesis_settings.load_profile("untimed")
 
 _RUNNING = pytest.StashKey[ExitStack]()
 _POSTGRES = pytest.StashKey[str]()

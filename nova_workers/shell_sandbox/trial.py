@@ -38,7 +38,7 @@ _PROBE = r"""
 : > mine && [[ -e mine ]] && echo works
 echo "user $EUID"
 echo "limits $(ulimit -d) $(ulimit -u) $(ulimit -n) $(ulimit -f) $(< /proc/self/oom_score_adj)"
-reached() { (eval "$2") > /dev/null 2>&1 < /dev/null && echo "reached $1"; }
+reached() { (eval "${2}") > /dev/null 2>&1 < /dev/null && echo "reached ${1}"; }
 reached other-file "read -r x < $OTHER/note"
 reached fleet-file "read -r x < $FLEET_FILE"
 reached environment "IFS= read -r -d '' x < /proc/$TARGET/environ; [[ \$x == *$TOKEN* ]]"

@@ -40,7 +40,6 @@ from tests.support.servers.asgi import loopback_listener
 
 _SETTINGS = hypothesis_settings(
     max_examples=12,
-    deadline=None,
     derandomize=True,
     suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much],
 )

@@ -88,7 +88,6 @@ def test_any_tree_ends_by_legal_moves_and_within_its_limits(settings: Settings) 
         @profile(
             max_examples=_EXAMPLES or 30,
             derandomize=not _EXAMPLES,
-            deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],
         )

@@ -99,7 +99,6 @@ def test_a_tree_ends_the_same_whatever_statement_its_workers_die_at(
         @profile(
             max_examples=_EXAMPLES or 24,
             derandomize=not _EXAMPLES,
-            deadline=None,
             database=None,
             phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],
         )

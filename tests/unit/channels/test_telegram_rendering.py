@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.channels.telegram.rendering import split_markdown, to_html, units
@@ -34,7 +34,6 @@ def test_markdown_becomes_the_html_of_telegram(markdown: str, html: str) -> None
 
 
 @given(st.lists(_PIECES, max_size=60).map("".join))
-@settings(deadline=None)  # bounds the form of messages and not their time, which varies with the load of the machine
 def test_any_text_becomes_messages_that_telegram_accepts(text: str) -> None:
     for part in split_markdown(text, limit=700):
         assert units(part) <= 700

@@ -139,7 +139,7 @@ def _parse(event: Json) -> BetaRawMessageStreamEvent:
     return construct_type_unchecked(type_=BetaRawMessageStreamEvent, value=event)  # pyright: ignore[reportArgumentType] - a union is a type to the SDK
 
 
-@settings(deadline=None, max_examples=300)
+@settings(max_examples=300)
 @given(blocks=_blocks, usage=_usages, stop_reason=st.sampled_from(["end_turn", "tool_use", "pause_turn", None]))
 def test_it_accumulates_any_stream_like_the_sdk(
     blocks: list[tuple[Json, list[Json]]], usage: Json, stop_reason: str | None

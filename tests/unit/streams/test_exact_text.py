@@ -192,7 +192,7 @@ async def _play(seed: int) -> None:
         assert client.text.closed == expected
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(st.integers(0, 2**32))
 @proves("events.exact")
 def test_a_client_ends_with_exactly_the_text_of_the_ledger_whatever_is_lost(seed: int):

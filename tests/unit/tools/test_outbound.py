@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.errors import OutboundFailed
@@ -101,7 +101,6 @@ async def test_a_name_of_this_machine_is_refused_by_its_addresses(host: str) -> 
     assert "public internet" in await _refused(Outbound(OutboundRules()), f"http://{host}/")
 
 
-@settings(deadline=None)
 @given(
     address=st.sampled_from(PRIVATE_4).map(IPv4Address),
     wrapper=st.sampled_from([None, *WRAPPERS]),

@@ -146,7 +146,6 @@ async def test_a_fuzzed_order_always_gets_a_result_and_no_text_of_it_is_shown(
 
     @hypothesis_settings(
         max_examples=FUZZED,
-        deadline=None,
         database=None,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
     )

@@ -425,7 +425,6 @@ def _profile() -> profile:
         # A failing schedule is shrunk only when a developer looks for one; that takes minutes.
         phases=[Phase.generate, Phase.shrink] if _EXAMPLES else [Phase.generate],
         database=None,
-        deadline=None,
         print_blob=True,
         suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much, HealthCheck.data_too_large],
     )
