@@ -343,6 +343,20 @@ class ToolSettings(Section):
     sandbox: Literal["auto", "bubblewrap", "namespaces", "landlock"] = "auto"
     """What makes the sandbox: the first of the three that works on the worker's machine, or one of them."""
     shell_sandbox_network: bool = True
+    command_memory_bytes: Annotated[int, Field(ge=64 << 20)] = 4 << 30
+    """Most memory of a command in the sandbox: of all its processes together in a cgroup, of each without one. Builds
+    of large programs take 2 GB."""
+    command_processes: Annotated[int, Field(ge=16)] = 512
+    """Most processes and threads of a command in a cgroup. Without one, 4,096 of its user."""
+    command_open_files: Annotated[int, Field(ge=64)] = 4_096
+    """Most open files of each process of a command in the sandbox."""
+    command_file_bytes: Annotated[int, Field(ge=1 << 20)] = 10 << 30
+    """The longest file that a command in the sandbox can write."""
+    command_tmpfs_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
+    """Most that a command can write to /tmp, and to each other directory that is empty and its own. It is memory."""
+    command_cgroup: Path | None = None
+    """A directory of cgroup v2 that is the workers' to divide, without processes, with `memory` and `pids`. Unset, the
+    workers look for one."""
     web_search: bool = True
     """The provider's own search tool. Turn it off for a gateway that does not know it."""
     web_search_max_uses: Count = 8

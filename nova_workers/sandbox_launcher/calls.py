@@ -60,13 +60,14 @@ _OF_ITSELF = ("prlimit64", "sched_setaffinity", "sched_setattr", "sched_setparam
 _SET_MODE_FILTER = 1
 
 
-def program(machine: str, *, network: bool, alone: bool) -> bytes:
+def program(machine: str, *, network: bool, alone: bool, unix: bool = True) -> bytes:
     """Return the filter.
 
     Args:
         machine: The machine that it is for.
         network: Whether commands reach the network. In a network of its own a command may make sockets all the same.
         alone: Whether no namespaces stand beside it.
+        unix: Whether a command may make Unix sockets, if namespaces stand beside it.
 
     Raises:
         ValueError: There is none for this machine.
@@ -83,33 +84,33 @@ def program(machine: str, *, network: bool, alone: bool) -> bytes:
         assembler.deny_bits(known["clone"], 0, _NEW_NAMESPACES & ~0xFF, refused),
         assembler.deny_bits(known["unshare"], 0, _NEW_NAMESPACES, refused),
         assembler.deny_values(known["ioctl"], 1, (_TIOCSTI, _TIOCLINUX), refused),
-        *_sockets(known["socket"], network=network, alone=alone),
+        *_sockets(known["socket"], network=network, alone=alone, unix=unix),
     ]
     if alone:
         blocks += _alone(known)
     return b"".join((*blocks, assembler.allow()))
 
 
-def filter_calls(*, network: bool, alone: bool) -> None:
+def filter_calls(*, network: bool, alone: bool, unix: bool) -> None:
     """Filter the calls of this process and of its children, for ever. It must have given up new privileges.
 
     Raises:
         OSError: The kernel has no filters.
         ValueError: There is no filter for this machine.
     """
-    code = program(os.uname().machine, network=network, alone=alone)
+    code = program(os.uname().machine, network=network, alone=alone, unix=unix)
     buffer = ctypes.create_string_buffer(code, len(code))
     head = struct.pack("@HP", len(code) // 8, ctypes.addressof(buffer))
     call(number("seccomp"), _SET_MODE_FILTER, 0, ctypes.create_string_buffer(head, len(head)))
 
 
-def _sockets(socket: int, *, network: bool, alone: bool) -> list[bytes]:
+def _sockets(socket: int, *, network: bool, alone: bool, unix: bool) -> list[bytes]:
     unknown = assembler.refuse(errno.EAFNOSUPPORT)
     if alone and not network:
         return [assembler.deny(socket, unknown)]
     # Other families have no namespaces, such as those to a hypervisor, or much code and few users. Unix sockets are
     # named by files, and Landlock does not keep a command from connecting to them.
-    families = (_INET, _INET6, _NETLINK, *(() if alone else (_UNIX,)))
+    families = (_INET, _INET6, _NETLINK, *(() if alone or not unix else (_UNIX,)))
     raw = assembler.deny_values(
         socket, 1, (_RAW, _PACKET), assembler.refuse(errno.EPERM), mask=_TYPE_BITS, spared=(0, _NETLINK)
     )

@@ -8,7 +8,7 @@ import struct
 from nova_workers.sandbox_launcher.kernel import call
 from nova_workers.sandbox_launcher.numbers import number
 
-__all__ = ["EVERYTHING", "READ", "WRITE", "WRITE_DEVICES", "Ruleset", "version"]
+__all__ = ["EVERYTHING", "READ", "SCOPES_SINCE", "WRITE", "WRITE_DEVICES", "Ruleset", "version"]
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _MAKE_CHAR, _MAKE_BLOCK = 1 << 6, 1 << 11
@@ -22,7 +22,7 @@ WRITE = (_BASE | _REFER | _TRUNCATE) & ~(_MAKE_CHAR | _MAKE_BLOCK)
 WRITE_DEVICES = WRITE | _IOCTL_DEV
 EVERYTHING = _BASE | _REFER | _TRUNCATE | _IOCTL_DEV
 
-_NETWORK_SINCE, _SCOPES_SINCE = 4, 6
+_NETWORK_SINCE, SCOPES_SINCE = 4, 6
 _BIND_AND_CONNECT = 3
 _ABSTRACT_SOCKETS_AND_SIGNALS = 3
 _ASK_VERSION = 1
@@ -33,30 +33,31 @@ def version() -> int:
     """Return the version of Landlock in this kernel; 0 if it has none, or it is off."""
     try:
         return call(number("landlock_create_ruleset"), None, 0, _ASK_VERSION)
-    except (OSError, KeyError):
+    except (OSError, KeyError, ValueError):
         return 0
 
 
 class Ruleset:
     """What is permitted. Everything else that this kernel's Landlock knows is denied once it is enforced."""
 
-    def __init__(self, *, network: bool, signals: bool = False) -> None:
+    def __init__(self, *, network: bool, signals: bool = False, files: bool = True) -> None:
         """Begin with nothing permitted. Tracing and the memory of processes outside are denied whatever is permitted.
 
         Args:
             network: Whether TCP is left alone, in place of denied.
             signals: Whether signals and abstract sockets are.
+            files: Whether files are denied; if not, mounts stay permitted too.
 
         Raises:
             OSError: The kernel has no Landlock.
         """
         known = version()
-        self._handled = _BASE | sum(right for since, right in _SINCE if known >= since)
+        self._handled = (_BASE | sum(right for since, right in _SINCE if known >= since)) if files else 0
         tcp = _BIND_AND_CONNECT if known >= _NETWORK_SINCE and not network else 0
-        scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if known >= _SCOPES_SINCE and not signals else 0
+        scopes = _ABSTRACT_SOCKETS_AND_SIGNALS if known >= SCOPES_SINCE and not signals else 0
         fields = (self._handled, tcp, scopes)
         # Older kernels refuse a structure with fields that they do not know.
-        count = 3 if known >= _SCOPES_SINCE else 2 if known >= _NETWORK_SINCE else 1
+        count = 3 if known >= SCOPES_SINCE else 2 if known >= _NETWORK_SINCE else 1
         attributes = struct.pack(f"={count}Q", *fields[:count])
         buffer = ctypes.create_string_buffer(attributes, len(attributes))
         self._descriptor = call(number("landlock_create_ruleset"), buffer, len(attributes), 0)

@@ -9,16 +9,19 @@ from nova_workers import child_supervisor
 from nova_workers.sandbox_launcher import mounts
 from nova_workers.sandbox_launcher.calls import filter_calls
 from nova_workers.sandbox_launcher.kernel import prctl, unshare
-from nova_workers.sandbox_launcher.network import open_loopback
+from nova_workers.sandbox_launcher.landlock import SCOPES_SINCE
+from nova_workers.sandbox_launcher.landlock import version as landlock_version
+from nova_workers.sandbox_launcher.network import open_loopback, send_listener
 from nova_workers.sandbox_launcher.privileges import (
     become,
     drop_bounds,
     drop_capabilities,
     forbid_new_privileges,
+    join_cgroup,
     limit,
 )
-from nova_workers.sandbox_launcher.rules import is_below, ruleset_of
-from nova_workers.sandbox_launcher.walls import NEW_PROCESSES, NEW_USERS, Walls
+from nova_workers.sandbox_launcher.rules import is_below, ruleset_of, scopes
+from nova_workers.sandbox_launcher.walls import NEW_NETWORK, NEW_PROCESSES, NEW_USERS, Walls
 
 __all__ = ["main"]
 
@@ -40,6 +43,12 @@ def main() -> None:
 
 
 def _confine(walls: Walls) -> None:
+    if walls.cgroup is not None:
+        # While it is known by this path.
+        join_cgroup(walls.cgroup)
+    if walls.in_front:
+        _stand_in_front(walls)
+        return
     has_processes = walls.separate & NEW_PROCESSES and not walls.landlock_only
     _end_with_parent()
     if not walls.landlock_only:
@@ -49,11 +58,28 @@ def _confine(walls: Walls) -> None:
             _continue_in_child()
         if not walls.network:
             open_loopback()
+            if walls.listener >= 0:
+                send_listener(walls.listener)
         mounts.enter(walls.operations)
     _give_up(walls)
     if has_processes:
         # The first process of a namespace ignores signals, and reaps what others leave: no work for the command.
         _continue_in_child()
+
+
+def _stand_in_front(walls: Walls) -> None:
+    """Put around bubblewrap what it has not itself. What it mounts must stay permitted."""
+    _end_with_parent()
+    if walls.listener >= 0:
+        # Bubblewrap makes its other namespaces inside.
+        _separate(NEW_NETWORK)
+        open_loopback()
+        send_listener(walls.listener)
+    limit(walls.limits)
+    rules = scopes()
+    if rules is not None:
+        forbid_new_privileges()
+        rules.enforce()
 
 
 def _separate(namespaces: int) -> None:
@@ -76,7 +102,7 @@ def _give_up(walls: Walls) -> None:
     dropped = None if walls.drop_all else walls.dropped
     drop_bounds(dropped)
     if walls.guard:
-        limit()
+        limit(walls.limits)
     if walls.uid is not None:
         become(walls.uid)
     drop_capabilities(dropped)
@@ -90,7 +116,12 @@ def _give_up(walls: Walls) -> None:
     if rules is not None:
         rules.enforce()
     if walls.guard:
-        filter_calls(network=walls.network, alone=walls.landlock_only)
+        # Without scopes a command would reach abstract sockets of the machine, whose network it has.
+        filter_calls(
+            network=walls.network,
+            alone=walls.landlock_only,
+            unix=not walls.network or landlock_version() >= SCOPES_SINCE,
+        )
 
 
 def _end_with_parent() -> None:

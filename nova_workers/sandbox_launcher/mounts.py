@@ -26,6 +26,7 @@ _DEVICE_LINKS = (
     ("ptmx", "pts/ptmx"),
 )
 _ANY = 0o1777
+_BYTES_A_NAME = 4096
 
 
 def enter(operations: Sequence[Operation]) -> None:
@@ -96,7 +97,15 @@ def _restrict(target: str, attributes: int) -> None:
 def _tmpfs(operation: Operation) -> None:
     target = _NEW + operation.target
     _make_folders(target)
-    mount("tmpfs", target, "tmpfs", _NOSUID | _NODEV, f"mode={operation.mode:o}")
+    # Names without content take memory too.
+    bounds = f",size={operation.size},nr_inodes={max(operation.size // _BYTES_A_NAME, 1)}" if operation.size else ""
+    mount("tmpfs", target, "tmpfs", _NOSUID | _NODEV, f"mode={operation.mode:o}{bounds}")
+
+
+def _remount_ro(operation: Operation) -> None:
+    packed = struct.pack("=4Q", _SET_READ_ONLY, 0, 0, 0)
+    buffer = ctypes.create_string_buffer(packed, len(packed))
+    call(number("mount_setattr"), _AT_FDCWD, _word(_NEW + operation.target), 0, buffer, len(packed))
 
 
 def _dir(operation: Operation) -> None:
@@ -131,6 +140,7 @@ _STEPS = {
     "tmpfs": _tmpfs,
     "dir": _dir,
     "proc": _proc,
+    "remount-ro": _remount_ro,
     "dev": _dev,
 }
 

@@ -8,7 +8,7 @@ import struct
 from nova_workers.sandbox_launcher.kernel import Buffer, call, prctl
 from nova_workers.sandbox_launcher.numbers import number
 
-__all__ = ["become", "drop_bounds", "drop_capabilities", "forbid_new_privileges", "limit"]
+__all__ = ["become", "drop_bounds", "drop_capabilities", "forbid_new_privileges", "join_cgroup", "limit"]
 
 _PR_SET_DUMPABLE, _PR_CAPBSET_DROP, _PR_SET_NO_NEW_PRIVS, _PR_CAP_AMBIENT, _CLEAR_ALL = 4, 24, 38, 47, 4
 _VERSION_3 = 0x2008_0522
@@ -24,6 +24,13 @@ _NUMBERS = {
 _MOST = 64
 _PROCESSES = 4096
 """Of one user: a bomb of processes ends before the machine does, and builds with many do not."""
+_KINDS = {
+    # Counts what is writable, and not the gigabytes of addresses that engines of scripts only reserve.
+    "memory": resource.RLIMIT_DATA,
+    "file-size": resource.RLIMIT_FSIZE,
+    "open-files": resource.RLIMIT_NOFILE,
+}
+_FIRST_TO_END = b"1000"
 
 
 def become(uid: int) -> None:
@@ -63,12 +70,30 @@ def forbid_new_privileges() -> None:
     prctl(_PR_SET_DUMPABLE, 0)
 
 
-def limit() -> None:
-    """Bound what the command may take of the machine."""
+def limit(bounds: dict[str, int]) -> None:
+    """Bound what the command may take of the machine. If memory runs short, the kernel ends it first.
+
+    Args:
+        bounds: ``memory``, ``file-size`` and ``open-files``.
+    """
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    _, most = resource.getrlimit(resource.RLIMIT_NPROC)
-    bound = _PROCESSES if most == resource.RLIM_INFINITY else min(most, _PROCESSES)
-    resource.setrlimit(resource.RLIMIT_NPROC, (bound, bound))
+    for kind, wanted in ((resource.RLIMIT_NPROC, _PROCESSES), *((_KINDS[name], bounds[name]) for name in bounds)):
+        _, most = resource.getrlimit(kind)
+        bound = wanted if most == resource.RLIM_INFINITY else min(most, wanted)
+        resource.setrlimit(kind, (bound, bound))
+    try:
+        # In bytes: the files of Python may be out of reach by now.
+        with open("/proc/self/oom_score_adj", "wb", buffering=0) as file:
+            file.write(_FIRST_TO_END)
+    except OSError:
+        # A worker that is to end first itself has lowered nothing, and the walls stand without it.
+        return
+
+
+def join_cgroup(path: str) -> None:
+    """Move into a cgroup. Raises OSError."""
+    with open(f"{path}/cgroup.procs", "wb", buffering=0) as file:
+        file.write(b"0")
 
 
 def _buffer(content: bytes) -> Buffer:

@@ -3,10 +3,18 @@
 import os
 from collections.abc import Iterator, Sequence
 
-from nova_workers.sandbox_launcher.landlock import EVERYTHING, READ, WRITE, WRITE_DEVICES, Ruleset, version
+from nova_workers.sandbox_launcher.landlock import (
+    EVERYTHING,
+    READ,
+    SCOPES_SINCE,
+    WRITE,
+    WRITE_DEVICES,
+    Ruleset,
+    version,
+)
 from nova_workers.sandbox_launcher.walls import Operation, Walls
 
-__all__ = ["LEAST_ALONE", "ruleset_of"]
+__all__ = ["LEAST_ALONE", "ruleset_of", "scopes"]
 
 LEAST_ALONE = 6
 """The first version of Landlock that can stand without namespaces: it keeps signals inside (Linux 6.12)."""
@@ -19,6 +27,11 @@ _OF_THE_MACHINE = tuple(
 """Without processes: which of them a command could see is not for Landlock to say."""
 _DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 _OF_THE_KERNEL = ("/proc", "/sys")
+
+
+def scopes() -> Ruleset | None:
+    """Return rules that keep signals and abstract sockets inside, and nothing else; None if the kernel has none."""
+    return Ruleset(network=True, files=False) if version() >= SCOPES_SINCE else None
 
 
 def ruleset_of(walls: Walls) -> Ruleset | None:

@@ -13,7 +13,7 @@ import nova_workers
 from nova_workers.errors import ConfigurationError
 from nova_workers.sandbox_launcher.calls import program
 
-__all__ = ["WHY_NOT", "SandboxChoice", "SandboxKind", "call_filter", "find_program"]
+__all__ = ["WHY_NOT", "SandboxChoice", "SandboxKind", "call_filter", "find_program", "launcher"]
 
 SandboxKind = Literal["bubblewrap", "namespaces", "landlock"]
 """``bubblewrap``; the same walls built by our launcher, with Landlock beside them; Landlock alone, where the machine
@@ -39,9 +39,7 @@ def find_program(kind: SandboxKind) -> tuple[str, ...]:
         ConfigurationError: A program is missing.
     """
     if kind != "bubblewrap":
-        # The folder of this package, where a Python without packages does not look.
-        folder = str(Path(nova_workers.__path__[0]).parent)
-        return (sys.executable, "-I", "-S", "-c", _LAUNCH, folder)
+        return launcher()
     bubblewrap = shutil.which("bwrap")
     if bubblewrap is None:
         raise ConfigurationError(
@@ -56,10 +54,21 @@ def find_program(kind: SandboxKind) -> tuple[str, ...]:
     return (bubblewrap,)
 
 
+def launcher() -> tuple[str, ...]:
+    """Return the words that start our own launcher."""
+    # The folder of this package, where a Python without packages does not look.
+    folder = str(Path(nova_workers.__path__[0]).parent)
+    return (sys.executable, "-I", "-S", "-c", _LAUNCH, folder)
+
+
 @functools.cache
-def call_filter() -> bytes | None:
-    """Return the filter of system calls that stands beside namespaces; None on machines that there is none for."""
+def call_filter(*, unix: bool = True) -> bytes | None:
+    """Return the filter of system calls that stands beside namespaces; None on machines that there is none for.
+
+    Args:
+        unix: Whether it permits Unix sockets.
+    """
     try:
-        return program(os.uname().machine, network=True, alone=False)
+        return program(os.uname().machine, network=True, alone=False, unix=unix)
     except ValueError:
         return None

@@ -17,15 +17,18 @@ from __future__ import annotations
 import os
 from collections.abc import Generator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.http.fleet import SandboxTrial
+from nova_workers.sandbox_launcher.landlock import SCOPES_SINCE
 from nova_workers.sandbox_launcher.landlock import version as landlock_version
+from nova_workers.shell_sandbox.bounds import CommandBounds
+from nova_workers.shell_sandbox.cgroups import CommandCgroups
 from nova_workers.shell_sandbox.owners import SANDBOX_UID
-from nova_workers.shell_sandbox.programs import SandboxKind, call_filter
+from nova_workers.shell_sandbox.programs import SandboxKind, call_filter, launcher
 
 __all__ = ["Enclosed", "ShellSandbox"]
 
@@ -70,6 +73,9 @@ class ShellSandbox:
         private: The fleet's own files.
         kind: What confines.
         trial: What a command reached in it on this machine; None before the trial.
+        bounds: What a command may use up.
+        cgroups: Makes a cgroup for each command; None bounds each process by itself.
+        launcher: The words that start our launcher, which also stands in front of bubblewrap.
     """
 
     program: tuple[str, ...]
@@ -78,11 +84,15 @@ class ShellSandbox:
     private: PrivateFiles | None = None
     kind: SandboxKind = "bubblewrap"
     trial: SandboxTrial | None = None
+    bounds: CommandBounds = field(default_factory=CommandBounds)
+    cgroups: CommandCgroups | None = None
+    launcher: tuple[str, ...] = field(default_factory=launcher)
 
     @property
     def landlock(self) -> int:
         """The version of Landlock that stands beside the sandbox or is it; 0 without."""
-        return 0 if self.kind == "bubblewrap" else landlock_version()
+        known = landlock_version()
+        return 0 if self.kind == "bubblewrap" and known < SCOPES_SINCE else known
 
     @contextmanager
     def wrap(self, command: Sequence[str], cwd: str, writable: Sequence[str]) -> Generator[Enclosed]:
@@ -94,7 +104,7 @@ class ShellSandbox:
         for path in writable:
             inside += ["--bind-try", path, path]
         with ExitStack() as stack:
-            start, descriptors = self._guarded(stack)
+            start, descriptors = self._guarded(stack, network=self.network)
             yield Enclosed([*start, *inside, "--chdir", cwd, "--", *command], descriptors)
 
     @contextmanager
@@ -143,7 +153,7 @@ class ShellSandbox:
             inside += ["--bind", path, path]
         confinement = Confinement(("/",), within=enclosure.roots, private=self.private)
         with ExitStack() as stack:
-            start, descriptors = self._guarded(stack)
+            start, descriptors = self._guarded(stack, network=network)
             for path in dict.fromkeys(writable):
                 target = confinement.resolve(path)
                 directory = confinement.open_place(target)
@@ -168,7 +178,15 @@ class ShellSandbox:
         else:
             inside += ["--dev-bind", "/", "/"]
         if self.kind != "landlock" and private is not None and private.home.is_dir():
-            inside += ["--tmpfs", str(private.home), "--bind-try", str(private.workspace), str(private.workspace)]
+            inside += [
+                "--size",
+                str(self.bounds.tmpfs_bytes),
+                "--tmpfs",
+                str(private.home),
+                "--bind-try",
+                str(private.workspace),
+                str(private.workspace),
+            ]
             # The worker's own directory, in which a server without one starts, may be what is hidden.
             cwd = "/" if private.has(Path(cwd).resolve()) else cwd
         for capability in _TO_UNHIDE:
@@ -179,11 +197,14 @@ class ShellSandbox:
         return [*inside, "--chdir", cwd, "--", *command]
 
     def _system(self, *, network: bool) -> list[str]:
+        size = str(self.bounds.tmpfs_bytes)
         inside = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
+        # The rest of /dev has no size of its own.
+        inside += ["--perms", "1777", "--size", size, "--tmpfs", "/dev/shm", "--remount-ro", "/dev"]  # noqa: S108
         for path in _KERNEL:
             inside += ["--ro-bind-try", path, path]
         for path in self._hidden():
-            inside += ["--perms", "1777", "--tmpfs", path]
+            inside += ["--perms", "1777", "--size", size, "--tmpfs", path]
         if network:
             # Often a link to a file below /run, without which DNS would not work.
             servers = os.path.realpath(_NAME_SERVERS)
@@ -203,18 +224,26 @@ class ShellSandbox:
         folders = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
         return [path for path in map(os.path.realpath, folders) if path != "/" and Path(path).is_dir()]
 
-    def _guarded(self, stack: ExitStack) -> tuple[list[str], tuple[int, ...]]:
+    def _guarded(self, stack: ExitStack, *, network: bool) -> tuple[list[str], tuple[int, ...]]:
         """Return the start of a command line, with what stands beside the mounts; `stack` closes its descriptors."""
+        beside = [*self.bounds.options()]
+        if self.cgroups is not None:
+            cgroup = self.cgroups.make()
+            stack.callback(self.cgroups.remove, cgroup)
+            beside += ["--cgroup", str(cgroup)]
         if self.kind != "bubblewrap":
-            return [*self.program, "--guard", *(("--landlock-only",) if self.kind == "landlock" else ())], ()
-        code = call_filter()
+            alone = ("--landlock-only",) if self.kind == "landlock" else ()
+            return [*self.program, "--guard", *alone, *beside], ()
+        start = [*self.launcher, "--in-front", *beside, "--", *self.program]
+        # Without scopes a command would reach abstract sockets of the machine, whose network it has.
+        code = call_filter(unix=not network or landlock_version() >= SCOPES_SINCE)
         if code is None:
-            return [*self.program], ()
+            return start, ()
         file = os.memfd_create("filter")
         stack.callback(os.close, file)
         os.write(file, code)
         os.lseek(file, 0, os.SEEK_SET)
-        return [*self.program, "--seccomp", str(file)], (file,)
+        return [*start, "--seccomp", str(file)], (file,)
 
 
 def _capability_to_enter() -> list[str]:

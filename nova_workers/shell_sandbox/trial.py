@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,7 +23,6 @@ from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.errors import ConfigurationError
-from nova_workers.shell_sandbox.features import missing_features
 from nova_workers.shell_sandbox.owners import SANDBOX_UID, make_private
 from nova_workers.shell_sandbox.programs import WHY_NOT
 from nova_workers.shell_sandbox.sandbox import Enclosed, ShellSandbox
@@ -43,12 +42,14 @@ reached other-file "read -r x < $OTHER/note"
 reached fleet-file "read -r x < $FLEET_FILE"
 reached environment "IFS= read -r -d '' x < /proc/$TARGET/environ; [[ \$x == *$TOKEN* ]]"
 reached network ": <> /dev/tcp/127.0.0.1/$PORT"
-"$PYTHON" -I -S -c pass 2> /dev/null && echo python
-reached abstract-socket "\"$PYTHON\" -I -S -c 'import _socket; _socket.socket(1).connect(chr(0) + \"$NAME\")'"
+for python in "$PYTHON" /usr/bin/python3 /usr/local/bin/python3; do "$python" -I -S -c pass && break; done 2> /dev/null
+reached abstract-socket "\"$python\" -I -S -c 'import _socket; _socket.socket(1).connect(chr(0) + \"$NAME\")'"
 for path in $WRITES; do (: > "$path") 2> /dev/null; done
 kill -9 "$TARGET" 2> /dev/null
 true
 """
+_LIMITS = (("memory_bytes", 1024), ("processes", 1), ("open_files", 1), ("file_bytes", 1024))
+"""In the order in which the probe tells them, with their units."""
 _WORDS = {
     "other-file": "files of another tenant",
     "fleet-file": "files of NOVA_HOME",
@@ -77,7 +78,7 @@ class _Stage:
     target: subprocess.Popen[bytes]
 
 
-def try_out(sandbox: ShellSandbox, *, every_tenant: bool = False) -> SandboxTrial:
+def try_out(sandbox: ShellSandbox, missing: Sequence[str], *, every_tenant: bool = False) -> SandboxTrial:
     """Run commands in the sandbox, and return what they reached. Blocks for some 100 ms.
 
     Raises:
@@ -100,8 +101,21 @@ def try_out(sandbox: ShellSandbox, *, every_tenant: bool = False) -> SandboxTria
     _run(sandbox, lambda: _hidden(sandbox), {})
     facts = {words[0]: words[1:] for words in told}
     return SandboxTrial(
-        user=int(facts["user"][0]), reached=[], missing=list(missing_features()), landlock=sandbox.landlock
+        user=int(facts["user"][0]),
+        landlock=sandbox.landlock,
+        limits=_limits(sandbox, facts["limits"]),
+        cgroup=sandbox.cgroups is not None,
+        missing=list(missing),
     )
+
+
+def _limits(sandbox: ShellSandbox, told: list[str]) -> dict[str, int]:
+    """Return the limits that the command had, of what it said. Raises ConfigurationError if one is missing."""
+    if "unlimited" in told[: len(_LIMITS)]:
+        raise _unusable(sandbox, "a command has no limit of memory, processes, open files or the length of a file")
+    limits = {name: int(value) * unit for (name, unit), value in zip(_LIMITS, told, strict=False)}
+    # Where the command may not read it, it is what the launcher wrote all the same.
+    return limits | ({"oom_score_adj": int(told[-1])} if len(told) > len(_LIMITS) else {})
 
 
 @contextmanager
@@ -188,7 +202,6 @@ def _enclosed(sandbox: ShellSandbox, stage: _Stage) -> Generator[Enclosed]:
         Enclosure((str(stage.own.parent),)),
         cwd=own,
         writable=(own,),
-        readable=(sys.base_prefix,) if sys.base_prefix != "/usr" else (),
         network=False,
     ) as line:
         yield line

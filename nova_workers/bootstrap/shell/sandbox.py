@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from nova_workers.config import Settings
 from nova_workers.confined import PrivateFiles
-from nova_workers.shell_sandbox import ShellSandbox, find_sandbox
+from nova_workers.shell_sandbox import CommandBounds, ShellSandbox, find_sandbox
 
 __all__ = ["sandbox_of"]
 
@@ -23,4 +23,12 @@ def sandbox_of(settings: Settings) -> ShellSandbox:
         private=private,
         choice=tools.sandbox,
         every_tenant=tools.shell_sandbox,
+        bounds=CommandBounds(
+            memory_bytes=tools.command_memory_bytes,
+            processes=tools.command_processes,
+            open_files=tools.command_open_files,
+            file_bytes=tools.command_file_bytes,
+            tmpfs_bytes=tools.command_tmpfs_bytes,
+        ),
+        cgroup=tools.command_cgroup,
     )

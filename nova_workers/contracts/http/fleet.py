@@ -63,6 +63,11 @@ class SandboxTrial(View):
     """The user that it had."""
     reached: list[str] = Field(default_factory=list[str])
     """What it reached and must not. A sandbox with any of these is not used."""
+    limits: dict[str, int] = Field(default_factory=dict[str, int])
+    """Most that each process of it may use: `memory_bytes`, `open_files`, `file_bytes`; `processes` of its user; and
+    `oom_score_adj`, by which the kernel chooses what to end when memory runs short."""
+    cgroup: bool = False
+    """Whether a cgroup bounds the memory and the number of its processes together."""
     landlock: int = 0
     """The version of Landlock that stands beside the sandbox or is it; 0 is none."""
     missing: list[str] = Field(default_factory=list[str])

@@ -73,6 +73,8 @@ def test_the_filter_answers_each_call_on_each_machine(machine: str) -> None:
     assert answers("socket", _INET, _RAW | _NONBLOCK) == (_EPERM, _EPERM, _FAMILY)
     assert answers("socket", _NETLINK, _RAW) == (None, None, _FAMILY)
     assert answers("socket", _VSOCK, _STREAM) == (_FAMILY,) * 3
+    scopeless = program(machine, network=True, alone=False, unix=False)
+    assert _verdict(scopeless, architecture, calls["socket"], (_UNIX, _STREAM)) == _FAMILY
     assert answers("fchmodat", 0, 1) == (None, 0, 0)
     assert answers("fchownat") == answers("setxattr") == answers("shmget") == (None, _EPERM, _EPERM)
     assert answers("utimensat", 3, 0) == (None, 0, 0)

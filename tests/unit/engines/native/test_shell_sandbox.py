@@ -23,7 +23,8 @@ from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.errors import ConfigurationError
-from nova_workers.shell_sandbox import SANDBOX_UID, SandboxKind, ShellSandbox, find_sandbox, make_private
+from nova_workers.shell_sandbox import SANDBOX_UID, CommandBounds, SandboxKind, ShellSandbox, find_sandbox, make_private
+from nova_workers.shell_sandbox.cgroups import CommandCgroups
 from tests.requirements import proves
 from tests.support.processes import hostile_command
 from tests.support.processes.key_holder import key_holder
@@ -210,14 +211,15 @@ def public() -> Iterator[Path]:
 
 @pytest.mark.skipif(os.geteuid() != 0 or shutil.which("setpriv") is None, reason="Only root can switch the user")
 def test_a_worker_that_is_not_root_confines_likewise(sandbox: ShellSandbox, public: Path) -> None:
-    if sandbox.kind != "bubblewrap":
-        if _PYTHON is None:
-            pytest.skip("Needs a Python that other users may run")
-        _, *options, folder = sandbox.program
-        # The folder of the tests may be one that only root enters.
-        for copied in ("__init__.py", "child_supervisor.py", "sandbox_launcher"):
-            subprocess.run(["cp", "-r", f"{folder}/nova_workers/{copied}", public], check=True)
-        sandbox = replace(sandbox, program=(_PYTHON, *options, str(public.parent)))
+    if _PYTHON is None:
+        pytest.skip("Needs a Python that other users may run")
+    _, *options, folder = sandbox.launcher
+    # The folder of the tests may be one that only root enters.
+    for copied in ("__init__.py", "child_supervisor.py", "sandbox_launcher"):
+        subprocess.run(["cp", "-r", f"{folder}/nova_workers/{copied}", public], check=True)
+    launcher = (_PYTHON, *options, str(public.parent))
+    program = sandbox.program if sandbox.kind == "bubblewrap" else launcher
+    sandbox = replace(sandbox, program=program, launcher=launcher)
     script = "id -u; umount /tmp; touch /etc/x; unshare -Urm umount /tmp"
     become = ["setpriv", "--reuid=65534", "--regid=65534", "--clear-groups"]
     with replace(sandbox, network=False).wrap(["/bin/sh", "-c", script], "/", ()) as line:
@@ -369,9 +371,58 @@ async def test_a_command_reaches_no_process_and_no_socket_of_the_workers_user(
         told = await caller.call("Bash", command=f"{_PYTHON} hostile.py {holder} {path}")
     caller.native.close()
     succeeded = {name for name, error in json.loads(told).items() if error is None}
-    # Bubblewrap with the machine's network has its abstract sockets: Landlock alone knows these.
-    assert succeeded <= ({"abstract socket"} if sandbox.kind == "bubblewrap" else set())
+    assert succeeded == set()
     assert psutil.pid_exists(holder)
+
+
+@proves("sandbox.bounds")
+async def test_a_command_is_bounded_in_what_it_uses_up(sandbox: ShellSandbox, fleet_home: Path) -> None:
+    bounds = CommandBounds(memory_bytes=48 << 20, open_files=64, file_bytes=2 << 20, tmpfs_bytes=1 << 20)
+    caller = _enclosed(replace(sandbox, bounds=bounds), fleet_home)
+    tries = {
+        "memory": "x=$(head -c 64000000 /dev/zero | tr '\\0' x); [ ${#x} = 64000000 ]",
+        "file": "head -c 3000000 /dev/zero > long",
+        "files": 'for fd in {11..80}; do eval "exec $fd< /dev/null" || exit 1; done',
+        "limits": "ulimit -d unlimited || ulimit -f unlimited || ulimit -n 4096 || ulimit -c unlimited",
+    }
+    if sandbox.kind != "landlock":
+        tries |= {
+            "tmp": "head -c 1500000 /dev/zero > /tmp/x",
+            "shm": "head -c 1500000 /dev/zero > /dev/shm/x",
+            "dev": "echo > /dev/x",
+            "order": "[ $(< /proc/self/oom_score_adj) != 1000 ]",
+        }
+    line = "; ".join(f"({command}) && echo undone {name}" for name, command in tries.items())
+    assert await caller.call("Bash", command=f"exec 2> /dev/null; {line}; echo tried all") == "tried all"
+    assert (caller.workdir / "long").stat().st_size == 2 << 20
+    caller.native.close()
+
+
+@proves("sandbox.bounds")
+async def test_a_command_is_in_a_cgroup_of_its_own_where_there_can_be_one(
+    sandbox: ShellSandbox, fleet_home: Path, tmp_path: Path
+) -> None:
+    """The files are a stand-in: a kernel whose controllers belong to cgroups of version 1 has none to give."""
+    parent = tmp_path / "delegated"
+    parent.mkdir()
+    (parent / "cgroup.controllers").write_text("cpu memory pids\n")
+    (parent / "cgroup.subtree_control").write_text("memory pids\n")
+    cgroups = CommandCgroups.find(parent, CommandBounds(memory_bytes=1_000_000, processes=20))
+    made: list[dict[str, str]] = []
+
+    class Watched(CommandCgroups):
+        def remove(self, path: Path) -> None:
+            made.append({file.name: file.read_text() for file in path.iterdir()})
+            shutil.rmtree(path)
+
+    cgroups.__class__ = Watched
+    caller = _enclosed(replace(sandbox, cgroups=cgroups), fleet_home)
+    assert await caller.call("Bash", command="echo ran") == "ran"
+    assert made == [{"memory.max": "1000000", "memory.oom.group": "1", "pids.max": "20", "cgroup.procs": "0"}]
+    caller.native.close()
+    (parent / "cgroup.controllers").write_text("hugetlb\n")
+    with pytest.raises(ConfigurationError, match="cgroup v2 with memory and pids"):
+        CommandCgroups.find(parent, CommandBounds())
 
 
 @proves("ceilings.sandbox")
