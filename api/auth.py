@@ -26,6 +26,7 @@ __all__ = [
     "SecretsCaller",
     "SubmittingCaller",
     "WorkspaceCaller",
+    "caller_of",
     "keep_caller",
 ]
 
@@ -39,6 +40,7 @@ class Caller:
     """The authenticated caller. Every query is restricted to `tenant_id`."""
 
     key_id: str
+    key_name: str
     tenant_id: str
     scopes: frozenset[str]
     address: str | None
@@ -53,6 +55,17 @@ class Caller:
         """What it may give as the author of a document that steers agents."""
         return AuthorRights(trust=self.may("trust"), secrets=self.may("secrets"))
 
+    def actor(self) -> Actor:
+        """Return it as the audit log names it."""
+        return Actor(
+            "key",
+            self.key_id,
+            self.tenant_id,
+            name=self.key_name,
+            address=self.address,
+            trace_id=current_trace_id(),
+        )
+
     def need(self, scope: Scope) -> None:
         """Refuse unless the key has a scope.
 
@@ -64,6 +77,11 @@ class Caller:
                 f"This needs a key with the scope {scope!r}; yours has {', '.join(sorted(self.scopes)) or 'none'}.",
                 needed=scope,
             )
+
+
+def caller_of(scope: ASGIScope) -> Caller | None:
+    """Return who makes a request; None before the guard has authenticated it, and where it needs no key."""
+    return scope.get(_CALLER)
 
 
 def keep_caller(scope: ASGIScope, caller: Caller) -> None:
@@ -90,12 +108,8 @@ class _KeyCheck(SecurityBase):
         for scope in needed.scopes:
             caller.need(scope)  # pyright: ignore[reportArgumentType] - FastAPI types them as plain strings
         if self._audited and request.method not in _READING:
-            act_as(_actor(caller))
+            act_as(caller.actor())
         return caller
-
-
-def _actor(caller: Caller) -> Actor:
-    return Actor("key", caller.key_id, caller.tenant_id, address=caller.address, trace_id=current_trace_id())
 
 
 _check = _KeyCheck(audited=True)

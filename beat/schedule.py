@@ -10,6 +10,7 @@ from nova_workers.broker.task_names import (
     TASK_RANK_MODELS,
     TASK_RECONCILE,
     TASK_RETENTION,
+    TASK_SEAL_AUDIT,
     TASK_SWEEP_ORCHESTRATIONS,
     TASK_UPKEEP,
     TASK_WORK_TASKS,
@@ -22,6 +23,8 @@ _PROBE_S = 30.0
 """How old the report on providers may be, by which models are chosen: a quarter of its life in Redis."""
 _RANK_S = 3_600.0
 """More often than rankings are computed, once a day: a schedule without a file starts again with each beat process."""
+_SEAL_S = 2.0
+"""A record of the audit log is in its chain within five seconds, also where a tick waits for others."""
 _SWEEP_S = 5.0
 """Open orchestrations: lost reports, deadlocks, time budgets."""
 _UPKEEP_S = 600.0
@@ -45,6 +48,7 @@ def beat_schedule(settings: Settings) -> dict[str, dict[str, Any]]:
         "rank_models": _tick(TASK_RANK_MODELS, _RANK_S),
         "reconcile": _tick(TASK_RECONCILE, reconcile_s),
         "retention": _tick(TASK_RETENTION, retention_s),
+        "seal_audit": _tick(TASK_SEAL_AUDIT, _SEAL_S),
         "sweep_orchestrations": _tick(TASK_SWEEP_ORCHESTRATIONS, _SWEEP_S),
         "upkeep": _tick(TASK_UPKEEP, _UPKEEP_S),
         "work_tasks": _tick(TASK_WORK_TASKS, work_s),

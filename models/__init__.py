@@ -12,6 +12,7 @@ from models.order_policies import WorkOrderPolicy, WorkOrderSecret
 from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from models.rankings import ModelJudgement, ModelRanking
 from models.rights.audit import AuditEvent
+from models.rights.audit_chain import AuditChain
 from models.rights.row_security import protect
 from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
 from models.schedule import Trigger, TriggerFiring
@@ -28,6 +29,7 @@ __all__ = [
     "Agent",
     "AgentVersion",
     "ApiKey",
+    "AuditChain",
     "AuditEvent",
     "Compaction",
     "Delivery",

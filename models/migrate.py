@@ -15,6 +15,8 @@ from sqlalchemy import Connection, text
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncEngine, create_async_engine
 from sqlalchemy.pool import NullPool
 
+from models.rights.audit_chain import own_audit
+
 __all__ = ["OLDEST_PROCESSES", "PoolerBetween", "current", "downgrade", "engine_for", "head", "upgrade"]
 
 OLDEST_PROCESSES = "0012"
@@ -99,6 +101,9 @@ async def upgrade(url: str, revision: str = "head") -> None:
         # Only what is new: the user of a command that finds nothing to do need not own the tables.
         if revision == "head" and connection.scalar(_RECORDED_OLDEST) != OLDEST_PROCESSES:
             connection.execute(_RECORD_OLDEST)
+        if revision == "head":
+            # An administrator may have made the role since.
+            connection.exec_driver_sql(own_audit())
         connection.commit()
 
     await _under_lock(url, run)

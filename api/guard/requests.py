@@ -79,7 +79,7 @@ class RequestGuard:
         key = await self._find(secret, group) if len(secret) <= _MAX_KEY_CHARS else None
         if key is None:
             raise Unauthenticated("The API key is not known, was revoked or has expired. `nova keys create` makes one.")
-        return Caller(key_id=key.key_id, tenant_id=key.tenant_id, scopes=key.scopes, address=address)
+        return Caller(key_id=key.key_id, key_name=key.name, tenant_id=key.tenant_id, scopes=key.scopes, address=address)
 
     async def _find(self, secret: str, group: str) -> AuthenticatedKey | None:
         digest = hash_secret(secret)

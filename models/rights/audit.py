@@ -3,21 +3,23 @@
 Sessions have the setting ``nova.actor`` (`nova_workers/ledger/auditing.py`). Where it is empty, as for the fleet's own
 bookkeeping, nothing is recorded. A record has names of changed columns, and never a value.
 
-Roles of the fleet's processes only read records; the trigger's function adds them with the rights of the owner. The
-role of workers, which operators' requests have too, may also delete: for retention and the end of a tenant.
+Roles of the fleet's processes only read records; functions add, seal and delete them with the rights of the log's owner
+(`models/rights/audit_chain.py`).
 """
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from dataclasses import field as attribute
 from datetime import datetime
 from typing import Any, Final
 
-from sqlalchemy import Connection, Index, MetaData, event
+from sqlalchemy import Column, Connection, Index, LargeBinary, MetaData, event, text
+from sqlmodel import Field
 
 from models.base import Table, metadata
-from models.columns import id_ref, pk, string, time, words
-from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from models.columns import big, count, id_ref, pk, string, time, words
+from models.rights.audit_chain import chain_functions, make_audit_role, own_audit, restrict_audit
 
 __all__ = [
     "AUDITED",
@@ -25,14 +27,14 @@ __all__ = [
     "AuditEvent",
     "AuditRule",
     "audit",
+    "audit_answers",
     "deliver_audit",
-    "record_clearings",
-    "restrict_audit",
+    "record_acts",
 ]
 
 
 class AuditEvent(Table, table=True):
-    """One change that a key, an agent or a command made: who, what, which thing, from where. Never updated."""
+    """What a key, an agent or a command did: who, what, which thing, from where. Sealed once, and never changed."""
 
     __tablename__ = "audit_events"
     __table_args__ = (
@@ -40,6 +42,8 @@ class AuditEvent(Table, table=True):
         Index("ix_audit_events__target", "tenant_id", "target_kind", "target_id", "id"),
         Index("ix_audit_events__actor", "tenant_id", "actor_id", "id"),
         Index(None, "at"),
+        Index("ix_audit_events__chain", "tenant_id", "seq"),
+        Index("ix_audit_events__unsealed", "id", postgresql_where=text("seq IS NULL")),
     )
 
     id: str = pk()
@@ -54,6 +58,13 @@ class AuditEvent(Table, table=True):
     target_kind: str = string()
     target_id: str = string()
     fields: list[str] = words(comment="Names of columns that an update changed; never their values")
+    actor_name: str | None = string(null=True, comment="Of the key at that time; of an agent or a command its id")
+    arguments_hash: str | None = string(null=True, comment="SHA-256 of what was decided, given or asked for, in hex")
+    times: int = count(default=1, comment="How often, where equal ones are one record")
+    seq: int | None = big(null=True, default=None, comment="Number in the tenant's chain; null until it is sealed")
+    hash: bytes | None = Field(
+        default=None, sa_column=Column(LargeBinary, nullable=True, comment="Over this record and the hash before")
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +87,7 @@ class AuditRule:
     marks: Sequence[tuple[str, str]] = ()
     bookkeeping: Sequence[str] = ()
     documents: Sequence[str] = ()
-    unless: Mapping[str, str] = field(default_factory=dict[str, str])
+    unless: Mapping[str, str] = attribute(default_factory=dict[str, str])
     operations: str = "INSERT OR UPDATE OR DELETE"
     tenant: str = "tenant_id"
 
@@ -146,20 +157,26 @@ AUDITED: Final[Mapping[str, AuditRule]] = {
 """The tables of things that people and agents manage. A change here needs `audit` in a migration; a table that is not
 here is named with its reason in tests/integration/test_audit.py."""
 
-RECORD_AUDIT = """
+_NEW_ID = (
+    "'aud_' || lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint), 14, '0')"
+    " || left(replace(gen_random_uuid()::text, '-', ''), 12)"
+)
+"""Begins with its time, like other ids."""
+
+RECORD_AUDIT = f"""
 CREATE OR REPLACE FUNCTION record_audit() RETURNS trigger
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
 DECLARE
     rule jsonb := TG_ARGV[0];
     actor jsonb := current_setting('nova.actor');
-    before jsonb := CASE WHEN TG_OP = 'INSERT' THEN '{}' ELSE to_jsonb(OLD) END;
-    after jsonb := CASE WHEN TG_OP = 'DELETE' THEN '{}' ELSE to_jsonb(NEW) END;
+    before jsonb := CASE WHEN TG_OP = 'INSERT' THEN '{{}}' ELSE to_jsonb(OLD) END;
+    after jsonb := CASE WHEN TG_OP = 'DELETE' THEN '{{}}' ELSE to_jsonb(NEW) END;
     thing jsonb := CASE WHEN TG_OP = 'DELETE' THEN before ELSE after END;
     verb text;
-    changed text[] := '{}';
+    changed text[] := '{{}}';
 BEGIN
-    IF rule -> 'unless' <> '{}' AND thing @> (rule -> 'unless') THEN
+    IF rule -> 'unless' <> '{{}}' AND thing @> (rule -> 'unless') THEN
         RETURN NULL;
     END IF;
     SELECT m.mark ->> 1 INTO verb FROM jsonb_array_elements(rule -> 'marks') WITH ORDINALITY AS m (mark, place)
@@ -173,7 +190,7 @@ BEGIN
             SELECT a.key || COALESCE('.' || part.key, '') AS name
               FROM (SELECT rule -> 'documents' ? a.key AND jsonb_typeof(a.value) = 'object'
                        AND jsonb_typeof(before -> a.key) = 'object' AS in_parts) d
-              LEFT JOIN LATERAL jsonb_each(CASE WHEN in_parts THEN (before -> a.key) || a.value ELSE '{}' END) part
+              LEFT JOIN LATERAL jsonb_each(CASE WHEN in_parts THEN (before -> a.key) || a.value ELSE '{{}}' END) part
                 ON true
              WHERE NOT in_parts
                 OR NULLIF(a.value -> part.key, 'null') IS DISTINCT FROM NULLIF(before -> a.key -> part.key, 'null')
@@ -184,12 +201,12 @@ BEGIN
         END IF;
     END IF;
     verb := COALESCE(verb, CASE TG_OP WHEN 'INSERT' THEN 'created' WHEN 'DELETE' THEN 'deleted' ELSE 'updated' END);
-    INSERT INTO audit_events (id, tenant_id, actor_kind, actor_id, address, trace_id, run_id,
+    INSERT INTO audit_events (id, tenant_id, actor_kind, actor_id, actor_name, address, trace_id, run_id,
                               action, target_kind, target_id, fields)
-    VALUES ('aud_' || lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint), 14, '0')
-                   || left(replace(gen_random_uuid()::text, '-', ''), 12),
+    VALUES ({_NEW_ID},
             COALESCE(NULLIF(thing ->> (rule ->> 'tenant'), ''), actor ->> 'tenant_id'),
-            actor ->> 'kind', actor ->> 'id', actor ->> 'address', actor ->> 'trace_id', actor ->> 'run_id',
+            actor ->> 'kind', actor ->> 'id', actor ->> 'name', actor ->> 'address', actor ->> 'trace_id',
+            actor ->> 'run_id',
             (rule ->> 'kind') || '.' || verb, rule ->> 'kind',
             (SELECT string_agg(thing ->> i.name, '/' ORDER BY i.place)
                FROM jsonb_array_elements_text(rule -> 'id') WITH ORDINALITY AS i (name, place)),
@@ -198,28 +215,47 @@ BEGIN
 END
 $$
 """
-"""Adds one record for a row that a statement changed. Its id begins with its time, like other ids. Of a document, a
+"""Adds one record for a row that a statement changed. Of a document, a
 field that is null is equal to one that is left out: releases differ in which of them they store.
 
 A pause of the fleet has no tenant: its record is the actor's."""
 
-_RECORD_CLEARING = """
-CREATE OR REPLACE FUNCTION record_clearing(name text) RETURNS void
+_RECORD_ACT = f"""
+CREATE OR REPLACE FUNCTION record_act(
+    done text, kind text, target text, arguments text, of_tenant text DEFAULT NULL, repeated int DEFAULT 1
+) RETURNS void
 LANGUAGE sql SECURITY DEFINER SET search_path = public, pg_temp
 AS $$
-    INSERT INTO audit_events (id, tenant_id, actor_kind, actor_id, address, trace_id, run_id,
-                              action, target_kind, target_id)
-    SELECT 'aud_' || lpad(to_hex((extract(epoch FROM clock_timestamp()) * 1000000)::bigint), 14, '0')
-                  || left(replace(gen_random_uuid()::text, '-', ''), 12),
-           actor ->> 'tenant_id', actor ->> 'kind', actor ->> 'id', actor ->> 'address', actor ->> 'trace_id',
-           actor ->> 'run_id', 'provider.cleared', 'provider', COALESCE(name, '*')
+    INSERT INTO audit_events (id, tenant_id, actor_kind, actor_id, actor_name, address, trace_id, run_id,
+                              action, target_kind, target_id, arguments_hash, times)
+    SELECT {_NEW_ID}, COALESCE(of_tenant, actor ->> 'tenant_id'), actor ->> 'kind', actor ->> 'id', actor ->> 'name',
+           actor ->> 'address', actor ->> 'trace_id', actor ->> 'run_id', done, kind, target, arguments, repeated
       FROM (SELECT NULLIF(current_setting('nova.actor', true), '')::jsonb) AS of_session (actor)
      WHERE actor IS NOT NULL
 $$
 """
-"""Records that an actor cleared what workers know of a provider, a model or a key: that is in Redis, beyond triggers.
+"""Records what an actor did that changes no audited row, in the transaction of the caller: an export, a sign-in, a
+refused request.
 
-The record is the actor's tenant's, in the transaction of the caller."""
+The record is the actor's tenant's, unless another one is given."""
+
+_RECORD_ANSWER = """
+CREATE OR REPLACE FUNCTION record_answer() RETURNS trigger
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = public, pg_temp
+AS $$
+BEGIN
+    PERFORM record_act(
+        CASE WHEN NEW.kind = 'user' THEN 'question.answered'
+             WHEN (NEW.answer ->> 'approve')::boolean THEN 'approval.granted'
+             ELSE 'approval.refused' END,
+        'run', NEW.run_id || '/' || NEW.id,
+        encode(sha256(convert_to(
+            jsonb_build_object('request', NEW.request, 'answer', NEW.answer)::text, 'UTF8')), 'hex'));
+    RETURN NULL;
+END
+$$
+"""
+"""Records who answered a question or decided on a tool call. The hash is over both, so it shows which call it was."""
 
 _DELIVER_FUNCTION = """
 CREATE OR REPLACE FUNCTION deliver_audit() RETURNS trigger
@@ -265,13 +301,18 @@ def deliver_audit() -> list[str]:
     return [_DELIVER_FUNCTION, _DELIVER_TRIGGER]
 
 
-def record_clearings() -> list[str]:
-    """Return the statements that make the function by which the API records a clearing. They may be repeated."""
-    return [
-        _RECORD_CLEARING,
-        "REVOKE ALL ON FUNCTION record_clearing FROM PUBLIC",
-        f"GRANT EXECUTE ON FUNCTION record_clearing TO {FLEET_ROLE}",
-    ]
+def record_acts() -> list[str]:
+    """Return the statements that make the functions for what changes no audited row. They may be repeated."""
+    return [_RECORD_ACT, _RECORD_ANSWER]
+
+
+def audit_answers() -> str:
+    """Return the statement that makes the trigger of answers. It may be repeated."""
+    return (
+        "CREATE OR REPLACE TRIGGER audit AFTER UPDATE OF answer ON run_waits FOR EACH ROW "
+        "WHEN (NEW.status = 'resolved' AND OLD.status = 'open' AND NEW.kind IN ('user', 'approval') "
+        "AND current_setting('nova.actor', true) <> '') EXECUTE FUNCTION record_answer()"
+    )
 
 
 def audit(tables: Iterable[str]) -> list[str]:
@@ -286,19 +327,12 @@ def audit(tables: Iterable[str]) -> list[str]:
     ]
 
 
-def restrict_audit() -> list[str]:
-    """Return the statements that make records append-only for the roles of the fleet's processes."""
-    return [
-        f"REVOKE ALL ON audit_events FROM {FLEET_ROLE}, {TENANT_ROLE}",
-        f"GRANT SELECT ON audit_events TO {FLEET_ROLE}, {TENANT_ROLE}",
-        f"GRANT DELETE ON audit_events TO {FLEET_ROLE}",
-    ]
-
-
 @event.listens_for(metadata, "after_create")
 def _audit_created(_: MetaData, connection: Connection, *, tables: Sequence[Any], **__: object) -> None:
     """Do for tables made from the metadata what the migrations did."""
     made = {table.name for table in tables}
     # A colon in a rule is no parameter.
-    for statement in (RECORD_AUDIT, *restrict_audit(), *audit(made), *deliver_audit(), *record_clearings()):
+    functions = (RECORD_AUDIT, *record_acts(), *deliver_audit(), *chain_functions())
+    rights = (*restrict_audit("audit_events"), *restrict_audit("audit_chains"), make_audit_role(), own_audit())
+    for statement in (*functions, *audit(made), audit_answers(), *rights):
         connection.exec_driver_sql(statement)

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
+from models.rights.audit_chain import make_audit_role
 from models.rights.row_security import DEFAULT_RIGHTS, make_roles
 
 __all__ = ["create_database", "drop_database", "finish_schema", "prepare_server"]
@@ -29,7 +30,7 @@ async def drop_database(url: str, name: str) -> None:
 
 async def prepare_server(url: str) -> None:
     """Make the roles that the rights of a restored database name. Idempotent."""
-    await _execute(url, make_roles())
+    await _execute(url, [*make_roles(), make_audit_role()])
 
 
 async def finish_schema(url: str, revision: str) -> None:

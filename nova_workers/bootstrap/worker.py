@@ -65,6 +65,7 @@ from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
 from nova_workers.triggers.firing import TriggerTicker
 from nova_workers.upkeep.agent_moves import AgentMoves
+from nova_workers.upkeep.audit_seals import AuditSeals
 from nova_workers.upkeep.backfill import Backfill
 from nova_workers.upkeep.retention import Retention
 from nova_workers.upkeep.schema_watch import SchemaWatch
@@ -104,6 +105,7 @@ class WorkerServices:
     orders: OrderTicker
     backfill: Backfill
     retention: Retention
+    audit_seals: AuditSeals
     effects: EffectRunner
     deliveries: DeliverySender
     engines: Mapping[str, Engine]
@@ -302,6 +304,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
                 AgentMoves(database, dispatcher).step,
             ),
         ),
+        audit_seals=AuditSeals(database),
         task_scheduler=TaskScheduler(work, settings.tasks),
         trigger_ticker=build_trigger_ticker(work, settings, metrics, planner=starter),
         effects=EffectRunner(

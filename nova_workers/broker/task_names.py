@@ -12,6 +12,7 @@ __all__ = [
     "TASK_RETENTION",
     "TASK_RUN_AGENT",
     "TASK_RUN_EFFECTS",
+    "TASK_SEAL_AUDIT",
     "TASK_SWEEP_ORCHESTRATIONS",
     "TASK_UPKEEP",
     "TASK_WORK_TASKS",
@@ -26,6 +27,7 @@ TASK_BACKFILL: Final = "nova.backfill"
 TASK_RETENTION: Final = "nova.retention"
 TASK_PROBE_PROVIDERS: Final = "nova.probe_providers"
 TASK_RANK_MODELS: Final = "nova.rank_models"
+TASK_SEAL_AUDIT: Final = "nova.seal_audit"
 TASK_SWEEP_ORCHESTRATIONS: Final = "nova.sweep_orchestrations"
 TASK_WORK_TASKS: Final = "nova.work_tasks"
 TASK_FIRE_TRIGGERS: Final = "nova.fire_triggers"

@@ -8,6 +8,7 @@ from nova_workers.contracts.bodies import View
 from nova_workers.vocabulary import DeliveryKind, DeliveryStatus
 
 __all__ = [
+    "AUDIT_HEAD",
     "INBOX",
     "DeliveryItem",
     "DeliveryKind",
@@ -18,6 +19,9 @@ __all__ = [
     "SentFileView",
 ]
 
+
+AUDIT_HEAD = "head"
+"""In the payload of a delivery of the audit log: the head of the chain over its records."""
 
 INBOX = "user"
 """The target of deliveries to the person. Any other target is a webhook's id, or the name of a channel."""
@@ -97,7 +101,7 @@ class DeliveryView(View):
     text, cut), params_truncated, due_at. `POST /v1/runs/{run_id}/answers` answers these two.
     `run_completed`: status, stop_reason, source, text, text_truncated, error, created_at, finished_at.
     `work_order_completed`: trace_id, policy_id, scope, trace, result. `work_order_review`: the same without result.
-    `audit_recorded`: ids; the request has the records."""
+    `audit_recorded`: ids; the request has the records. Or head: seq, hash, sealed_at; the request has them too."""
     webhook_id: str | None = None
     attempts: int = 0
     """Delivery attempts so far. Deliveries to the inbox have none."""

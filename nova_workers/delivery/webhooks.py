@@ -6,7 +6,7 @@ from http import HTTPStatus
 
 import orjson
 
-from nova_workers.contracts.deliveries import DeliveryItem, DeliveryKind
+from nova_workers.contracts.deliveries import AUDIT_HEAD, DeliveryItem, DeliveryKind
 from nova_workers.delivery.channels import WEBHOOKS
 from nova_workers.errors import DeliveryFailed, InvalidInput, OutboundFailed
 from nova_workers.ledger.database import Database
@@ -31,6 +31,9 @@ EVENT_TYPES: Mapping[DeliveryKind, str] = {
     "test": "webhook.test",
 }
 """The event's ``type``, by kind."""
+
+_SEALED = "audit.sealed"
+"""The ``type`` of a delivery of the audit log with the head of its chain instead of records."""
 
 
 class WebhookChannel:
@@ -88,6 +91,8 @@ class WebhookChannel:
         if item.kind not in endpoint.kinds:
             # Since it was queued. Its address may be by a key that may not read the audit log.
             raise DeliveryFailed("The webhook no longer subscribes to the audit log.", retryable=False)
+        if AUDIT_HEAD in item.payload:
+            return item
         async with self._database.connection() as connection:
             records = await get_audit_events(connection, item.tenant_id, item.payload["ids"])
         return replace(item, payload={"records": [record.model_dump(mode="json") for record in records]})
@@ -115,7 +120,9 @@ def body_of(item: DeliveryItem) -> bytes:
         "thread_id": item.thread_id,
         "run_id": item.run_id,
     }
-    event = {"type": EVENT_TYPES[item.kind], "timestamp": item.created_at, "data": about | item.payload}
+    head = item.payload.get(AUDIT_HEAD) if item.kind == "audit_recorded" else None
+    kind, data = (EVENT_TYPES[item.kind], item.payload) if head is None else (_SEALED, head)
+    event = {"type": kind, "timestamp": item.created_at, "data": about | data}
     return orjson.dumps(event, option=orjson.OPT_UTC_Z)
 
 

@@ -30,6 +30,7 @@ class Actor:
         kind: What it is. A command is one that changes the database itself, without the API.
         id: Of the key or the agent; the command.
         tenant_id: Its tenant.
+        name: Of the key, for people. An agent and a command are known by their ids.
         address: Of the client whose request it is; of a command the machine.
         trace_id: Of the request.
         run_id: The run whose agent it is.
@@ -38,6 +39,7 @@ class Actor:
     kind: ActorKind
     id: str
     tenant_id: str
+    name: str | None = None
     address: str | None = None
     trace_id: str | None = None
     run_id: str | None = None
@@ -64,4 +66,5 @@ def current_actor() -> str:
 
 
 def _document(actor: Actor) -> str:
-    return orjson.dumps(asdict(actor)).decode()
+    name = actor.name if actor.kind == "key" else actor.id
+    return orjson.dumps(asdict(actor) | {"name": name}).decode()

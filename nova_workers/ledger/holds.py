@@ -139,7 +139,7 @@ WITH named AS (
 ), due AS (
     UPDATE runs r SET held_until = now() FROM named WHERE r.id = named.id
 )
-SELECT record_clearing(:name)
+SELECT record_act('provider.cleared', 'provider', COALESCE(:name, '*'), NULL)
 """
 
 # Of the runs whose next try is due, one for each provider and model is released, another one each time: the others wait

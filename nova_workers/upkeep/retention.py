@@ -18,6 +18,7 @@ from nova_workers.clock import Clock
 from nova_workers.config import RetentionSettings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.threads import purge as thread_purge
+from nova_workers.ledger.upkeep import audit_chains
 from nova_workers.ledger.upkeep import cursors as upkeep_cursors
 from nova_workers.ledger.upkeep import retention as ledger
 from nova_workers.ledger.upkeep.cursors import Cursor
@@ -43,7 +44,6 @@ _METRIC: Final[dict[Aged, str]] = {
     "inbox": "deliveries",
     "firings": "firings",
     "work_orders": "work_orders",
-    "audit": "audit_events",
 }
 
 _log = structlog.get_logger(__name__)
@@ -122,9 +122,10 @@ class Retention:
             "inbox": self._settings.inbox_days,
             "firings": self._settings.firings_days,
             "work_orders": self._settings.work_orders_days,
-            "audit": self._settings.audit_days,
         }
         duties: list[Duty] = [partial(self._aged, tick, what, days) for what, days in kept.items() if days]
+        if self._settings.audit_days:
+            duties.append(partial(self._shorten_audit, tick))
         if self._settings.deleted_threads_days:
             duties.append(self._mark)
         # What the policy of an agent says, the operator's settings do not take back.
@@ -134,6 +135,12 @@ class Retention:
         async with self._database.connection() as connection:
             rows = await ledger.delete_aged(connection, what, days=days, limit=_ROWS)
         tick.add(_METRIC[what], rows)
+        return rows == _ROWS
+
+    async def _shorten_audit(self, tick: _Tick) -> bool:
+        async with self._database.connection() as connection:
+            rows = await audit_chains.delete_audit(connection, days=self._settings.audit_days, limit=_ROWS)
+        tick.add("audit_events", rows)
         return rows == _ROWS
 
     async def _mark(self) -> bool:

@@ -22,6 +22,7 @@ from nova_workers.broker.task_names import (
     TASK_RETENTION,
     TASK_RUN_AGENT,
     TASK_RUN_EFFECTS,
+    TASK_SEAL_AUDIT,
     TASK_SWEEP_ORCHESTRATIONS,
     TASK_UPKEEP,
     TASK_WORK_TASKS,
@@ -55,6 +56,7 @@ def create_app(settings: Settings) -> Celery:
     celery.conf.worker_consumer = CONSUMER
     celery.conf.worker_pool = loop_pool(process.thread, takes_work=process.takes_work)
     _add_tasks(celery, process)
+    _add_upkeep(celery, process)
     _add_ticks(celery, process)
     _connect_signals(settings, process)
     return celery
@@ -75,10 +77,10 @@ def _add_tasks(celery: Celery, process: WorkerProcess) -> None:
         await process.execute(process.services.run_deliveries())
 
 
-def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
-    @celery.task(name=TASK_RECONCILE)
-    async def reconcile() -> None:
-        await process.execute(process.services.reconciler.reconcile())
+def _add_upkeep(celery: Celery, process: WorkerProcess) -> None:
+    @celery.task(name=TASK_SEAL_AUDIT)
+    async def seal_audit() -> None:
+        await process.execute(process.services.audit_seals.tick())
 
     @celery.task(name=TASK_BACKFILL)
     async def backfill() -> None:
@@ -91,6 +93,12 @@ def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
     @celery.task(name=TASK_UPKEEP)
     async def upkeep() -> None:
         await process.execute(process.services.reconciler.upkeep())
+
+
+def _add_ticks(celery: Celery, process: WorkerProcess) -> None:
+    @celery.task(name=TASK_RECONCILE)
+    async def reconcile() -> None:
+        await process.execute(process.services.reconciler.reconcile())
 
     @celery.task(name=TASK_RANK_MODELS)
     async def rank_models() -> None:

@@ -119,6 +119,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/attention",
             "GET /v1/activity runs",
             "GET /v1/audit keys",
+            "GET /v1/audit/chain keys",
             "GET /v1/audit/export keys",
             "GET /v1/tenant",
             "PATCH /v1/tenant",

@@ -1,13 +1,13 @@
 """``/v1/audit``: what was changed, and by whom."""
 
 from contextlib import ExitStack
-from dataclasses import astuple
+from dataclasses import asdict, astuple
 from typing import Annotated
 
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response, StreamingResponse
 
-from api.auth import KeysCaller
+from api.auth import Caller, KeysCaller
 from api.guard.archives import ArchiveResponse
 from api.json_body import StrictRoute
 from api.openapi import json_lines, problems
@@ -15,8 +15,9 @@ from api.pagination import Cursor, Limit, Pager
 from api.state import State
 from nova_workers.contracts.bodies import Moment, Page
 from nova_workers.contracts.http.archive import MEDIA_TYPE
-from nova_workers.contracts.http.overview.audit import AuditEventView
-from nova_workers.ledger.overview.audit import AuditFilter, list_audit
+from nova_workers.contracts.http.overview.audit import AuditChainView, AuditEventView
+from nova_workers.ledger.auditing import acting_as
+from nova_workers.ledger.overview.audit import AuditFilter, get_audit_chain, list_audit, record_act
 from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.workspace.archive.audit import export_audit
 
@@ -58,15 +59,20 @@ async def list_audit_events(
     limit: Limit = 50,
 ) -> Page[AuditEventView]:
     """List what was changed, newest first: by whom, which thing, and from where."""
-    tenant_id = tenant or caller.tenant_id
-    if tenant_id != caller.tenant_id:
-        caller.need("operator")
-        see_all_tenants()
+    tenant_id = _readable(caller, tenant)
     pager = Pager(caller.tenant_id, "audit", (str,), (tenant_id, *astuple(which)))
     before = pager.read_text(cursor)
     async with state.services.database.connection() as connection:
         rows = await list_audit(connection, tenant_id, which, before=before, limit=limit + 1)
     return pager.page(rows, limit, lambda event: [event.id])
+
+
+@router.get("/chain", responses=problems(422))
+async def get_chain(caller: KeysCaller, state: State, tenant: TenantQuery = None) -> AuditChainView:
+    """Get where the chain over the records begins and ends. A head kept elsewhere proves that none was changed."""
+    tenant_id = _readable(caller, tenant)
+    async with state.services.database.connection() as connection:
+        return await get_audit_chain(connection, tenant_id)
 
 
 @router.get(
@@ -77,18 +83,27 @@ async def list_audit_events(
 async def export_audit_events(
     *, caller: KeysCaller, state: State, which: Which, tenant: TenantQuery = None
 ) -> Response:
-    """Export the log as of one moment, in lines of JSON, oldest first.
+    """Export the log as of one moment, in lines of JSON, in the order of its chain; the export itself is recorded.
 
     One that is cut breaks its connection, in the middle of a chunked body: it never looks complete.
     """
-    tenant_id = tenant or caller.tenant_id
-    if tenant_id != caller.tenant_id:
-        caller.need("operator")
-        see_all_tenants()
+    tenant_id = _readable(caller, tenant)
     services = state.services
     with ExitStack() as held:
         held.enter_context(state.archives.hold(caller.tenant_id))
+        with acting_as(caller.actor()):
+            async with services.database.connection() as connection:
+                await record_act(connection, "audit.exported", "audit", tenant_id, asdict(which), tenant_id=tenant_id)
         lines = export_audit(services.archive_database, tenant_id, which)
         # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
         first = await anext(lines, b"")
         return ArchiveResponse(first, lines, held=held.pop_all(), settings=services.settings.api)
+
+
+def _readable(caller: Caller, tenant: str | None) -> str:
+    """Return the tenant whose log is read: the caller's, or for operators another one."""
+    tenant_id = tenant or caller.tenant_id
+    if tenant_id != caller.tenant_id:
+        caller.need("operator")
+        see_all_tenants()
+    return tenant_id

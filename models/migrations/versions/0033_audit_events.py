@@ -4,7 +4,8 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from models.rights.audit import RECORD_AUDIT, restrict_audit
+from models.rights.audit import RECORD_AUDIT
+from models.rights.audit_chain import restrict_audit
 from models.rights.row_security import protect
 
 revision = "0033"
@@ -41,7 +42,7 @@ def upgrade() -> None:
     op.create_index("ix_audit_events__target", "audit_events", ["tenant_id", "target_kind", "target_id", "id"])
     op.create_index("ix_audit_events__actor", "audit_events", ["tenant_id", "actor_id", "id"])
     op.create_index("ix_audit_events__at", "audit_events", ["at"])
-    for statement in (*protect("audit_events"), *restrict_audit()):
+    for statement in (*protect("audit_events"), *restrict_audit("audit_events")):
         op.execute(statement)
     op.get_bind().exec_driver_sql(RECORD_AUDIT)
 

@@ -1,8 +1,7 @@
-"""The audit log: that an operator cleared a model provider, which changes no row."""
+"""The audit log: that an operator cleared a model provider, which changes no row.
 
-from alembic import op
-
-from models.rights.audit import record_clearings
+The function that recorded it is one for all such acts now; a later migration makes it.
+"""
 
 revision = "0048"
 down_revision = "0047"
@@ -11,9 +10,8 @@ depends_on = None
 
 
 def upgrade() -> None:
-    for statement in record_clearings():
-        op.get_bind().exec_driver_sql(statement)
+    """Make nothing: what this made before, the later migration drops."""
 
 
 def downgrade() -> None:
-    op.execute("DROP FUNCTION record_clearing")
+    """Leave nothing behind."""

@@ -1,44 +1,67 @@
 """`nova audit`: what was changed, and by whom."""
 
+import re
 import uuid
 from collections.abc import AsyncIterable, Generator
 from contextlib import aclosing, contextmanager
+from dataclasses import asdict
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Annotated, TextIO
+from typing import Annotated, Any, TextIO
 
 import typer
+from typer.core import TyperGroup
 
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Column, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
+from nova_workers.client.audit_chain import check_chain
 from nova_workers.contracts.http.overview.audit import AuditEventView
 from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 
-app = typer.Typer(add_completion=False, rich_markup_mode=None)
 
+class _ListsByDefault(TyperGroup):
+    """Takes `nova audit --kind agent` for `nova audit list --kind agent`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Put the command in front, unless there is one."""
+        return super().parse_args(ctx, self._with_command(args))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """Find the command in arguments that were not parsed here."""
+        return super().resolve_command(ctx, self._with_command(args))
+
+    def _with_command(self, args: list[str]) -> list[str]:
+        return args if args and (args[0] in self.commands or args[0] == "--help") else ["list", *args]
+
+
+app = typer.Typer(
+    cls=_ListsByDefault, add_completion=False, rich_markup_mode=None, help="See what was changed, and by whom."
+)
+
+TenantOption = Annotated[str | None, typer.Option(help="Another tenant's log; needs the scope operator.")]
 _COLUMNS: tuple[Column, ...] = ("at", ("who", "text"), "action", ("thing", "text"), ("fields", "spare"), "from")
 _STDOUT = "-"
 _PRIVATE = 0o600
 
 
-@remote(app, "audit")
-async def audit(
+@remote(app, "list")
+async def list_audit(
     session: Session,
     actor: Annotated[str | None, typer.Option(help="Only what this key or agent did: its id.")] = None,
     action: Annotated[str | None, typer.Option(help="Only this, such as agent.updated.")] = None,
     kind: Annotated[str | None, typer.Option(help="Only things of this kind, such as agent.")] = None,
     target: Annotated[str | None, typer.Option(help="Only the things with this id.")] = None,
     days: Annotated[float | None, typer.Option(min=0.0, max=3_650.0, help="Only the last days.")] = None,
-    tenant: Annotated[str | None, typer.Option(help="Another tenant's log; needs the scope operator.")] = None,
+    tenant: TenantOption = None,
     export: Annotated[
         Path | None,
         typer.Option(
             metavar="FILE",
-            help="Write all records to a new file, one JSON object a line, oldest first; - is standard output. "
-            "Takes the filters above.",
+            help="Write all records to a new file, one JSON object a line, in the order of their chain; - is standard "
+            "output. Takes the filters above.",
         ),
     ] = None,
     limit: LimitOption = 50,
@@ -63,6 +86,48 @@ async def audit(
         cursor=cursor,
     )
     show_page(session.out, page, _COLUMNS, _row, nothing="Nothing was changed.")
+
+
+@remote(app, "verify")
+async def verify(
+    session: Session,
+    tenant: TenantOption = None,
+    head: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SEQ:HASH", help="A head that was kept elsewhere, such as from a webhook: it must be in the chain."
+        ),
+    ] = None,
+) -> None:
+    """Check the chain over all records, and name the first one that does not fit. Exits with 1 if there is one.
+
+    Every hash is computed here, from the records themselves.
+    """
+    kept = None if head is None else _read_head(head)
+    log = session.client.audit
+    while True:
+        chain = await log.chain(tenant=tenant)
+        records = log.export(tenant=tenant)
+        async with aclosing(records):
+            checked = await check_chain(chain, records, kept)
+        # Retention may shorten the chain between the two requests, which is no fault.
+        if checked.problem is None or (await log.chain(tenant=tenant)).anchor_seq == chain.anchor_seq:
+            break
+    if session.out.json:
+        session.out.document(asdict(checked))
+    elif checked.problem is None:
+        session.out.note(f"{checked.sentence} Its head is {checked.seq}:{checked.hash}")
+    if checked.problem is not None:
+        raise InvalidInput(checked.problem)
+
+
+def _read_head(text: str) -> tuple[int, str]:
+    found = re.fullmatch(r"([0-9]{1,18}):([0-9a-f]{64})", text)
+    if found is None:
+        raise InvalidInput(
+            f"{text!r} is no head of a chain, which has the form 312:9f86d081… (64 digits).", field="head"
+        )
+    return int(found[1]), found[2]
 
 
 async def _write(session: Session, file: Path, records: AsyncIterable[AuditEventView]) -> None:

@@ -7,6 +7,7 @@ from typing import cast
 
 import asyncpg
 
+from models.rights.audit_chain import AUDIT_ROLE
 from nova_workers.cli.operations.clocks import skew
 from nova_workers.cli.operations.findings import Finding, isolated, words
 from nova_workers.ledger.database import Connection
@@ -41,6 +42,7 @@ async def check_database(url: str | None) -> list[Finding]:
         ("search index", _check_search),
         ("clock of postgres", _check_clock),
         ("schema", _check_schema),
+        ("audit log", _check_audit),
     )
     try:
         return [finding for name, check in checks for finding in await isolated(name, _one(connection, check))]
@@ -124,3 +126,35 @@ async def _check_schema(connection: asyncpg.Connection) -> Finding:
 
 def _release(version: str) -> tuple[int, ...]:
     return tuple(int(part) for part in re.findall(r"\d+", version)[:2])
+
+
+# The user of the URL, and not a role that it takes on.
+_AUDIT_RIGHTS = """
+SELECT session_user::text AS name, r.rolsuper AS is_superuser,
+       pg_has_role(session_user, t.relowner, 'MEMBER') AS owns_tables,
+       pg_has_role(session_user, a.relowner, 'MEMBER') AS owns_log, a.relowner::regrole::text AS owner,
+       t.relowner::regrole::text AS tables_owner
+  FROM pg_roles r, pg_class t, pg_class a
+ WHERE r.rolname = session_user AND t.oid = to_regclass('tenants') AND a.oid = to_regclass('audit_chains')
+"""
+
+
+async def _check_audit(connection: asyncpg.Connection) -> Finding | None:
+    """Check who could change the audit log: the user of this URL, or the owner of all other tables."""
+    row = await connection.fetchrow(_AUDIT_RIGHTS)
+    if row is None:
+        return None  # the schema has a check of its own
+    if row["is_superuser"] or row["owns_tables"] or row["owns_log"]:
+        why = "is a superuser" if row["is_superuser"] else "owns the tables"
+        fix = (
+            "give API and workers a user of their own in NOVA_DATABASE_URL, and `nova migrate` the owner's in "
+            "NOVA_DATABASE_OWNER_URL (docs/security.md#audit-log)"
+        )
+        return Finding("audit log", "warn", f"{row['name']!r} {why}, and so can change it", fix)
+    if row["owner"] != AUDIT_ROLE:
+        fix = (
+            f"as an administrator of Postgres: CREATE ROLE {AUDIT_ROLE}; GRANT {AUDIT_ROLE} TO {row['owner']}; then "
+            "run `nova migrate` again"
+        )
+        return Finding("audit log", "warn", f"no role of its own owns it, but {row['owner']!r}, as all tables", fix)
+    return Finding("audit log", "ok", f"{row['name']!r} reads it, and {row['owner']!r} owns it")

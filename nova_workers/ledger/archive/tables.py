@@ -163,6 +163,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "run_attempts": "name workers of this fleet",
     "worker_sessions": "are those of this fleet's workers",
     "audit_events": "what keys and agents did in this fleet",
+    "audit_chains": "with its records",
     "effects": "made again by the import",
     "embeddings": "made again after the import",
     "message_texts": "made again after the import",

@@ -10,6 +10,7 @@ from __future__ import annotations
 from typing import Final
 
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.upkeep.audit_chains import delete_audit_of
 
 __all__ = [
     "SWEPT",
@@ -106,15 +107,20 @@ SWEPT: Final = (
     "idempotency_keys",
     "deliveries",
     "audit_events",
+    "audit_chains",
 )
 """Tables whose rows are deleted by tenant, children first. Other tables lose theirs with the threads; a test compares
 with the models."""
+
+_AUDIT: Final = frozenset({"audit_events", "audit_chains"})
+"""Are not the fleet's to delete."""
 
 _SWEEP: Final = {
     table: f"""
 DELETE FROM {table} WHERE ctid = ANY(ARRAY(SELECT ctid FROM {table} WHERE tenant_id = :tenant_id LIMIT :limit))
 """
     for table in SWEPT
+    if table not in _AUDIT
 }
 
 
@@ -158,6 +164,8 @@ async def has_threads(connection: Connection, tenant_id: str) -> bool:
 
 async def sweep(connection: Connection, tenant_id: str, table: str, *, limit: int) -> int:
     """Delete rows of a tenant from one of `SWEPT`, at most `limit`, and return how many."""
+    if table in _AUDIT:
+        return await delete_audit_of(connection, tenant_id, limit=limit)
     return int((await connection.execute(_SWEEP[table], tenant_id=tenant_id, limit=limit)).rpartition(" ")[2])
 
 

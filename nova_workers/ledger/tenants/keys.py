@@ -43,7 +43,7 @@ RETURNING {_COLUMNS}
 
 # One probe of the unique index; the server's clock decides what has expired.
 _FIND = """
-SELECT id, tenant_id, scopes, expires_at FROM api_keys
+SELECT id, tenant_id, name, scopes, expires_at FROM api_keys
  WHERE hash = :secret_hash AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > now())
 """
 
@@ -96,6 +96,7 @@ class AuthenticatedKey:
 
     key_id: str
     tenant_id: str
+    name: str
     scopes: frozenset[str]
     expires_at: datetime | None
 
@@ -141,7 +142,7 @@ async def find_key(connection: Connection, secret_hash: bytes) -> AuthenticatedK
     row = await connection.fetchrow(_FIND, secret_hash=secret_hash)
     if row is None:
         return None
-    return AuthenticatedKey(row["id"], row["tenant_id"], frozenset(row["scopes"]), row["expires_at"])
+    return AuthenticatedKey(row["id"], row["tenant_id"], row["name"], frozenset(row["scopes"]), row["expires_at"])
 
 
 async def note_uses(connection: Connection, uses: Sequence[KeyUse]) -> None:

@@ -1,7 +1,7 @@
 """Deletes rows by age, in bounded batches.
 
-Each batch is found on a small index, oldest first. Locked rows are skipped, so any number of processes share the work
-(records of the audit log are not locked).
+Each batch is found on a small index, oldest first. Locked rows are skipped, so any number of processes share the work.
+The audit log is shortened by a function of its own (`audit_chains`).
 What each table keeps, and for how long: docs/operations.md.
 """
 
@@ -18,7 +18,7 @@ from nova_workers.vocabulary import OPEN_RUNS, OPEN_TASKS, KeptTurns, sql_list
 
 __all__ = ["AGED", "Aged", "ThreadPolicy", "WalkedThread", "delete_aged", "thread_policy", "walk_threads"]
 
-Aged = Literal["done_effects", "failed_effects", "deliveries", "inbox", "firings", "work_orders", "audit"]
+Aged = Literal["done_effects", "failed_effects", "deliveries", "inbox", "firings", "work_orders"]
 
 _EFFECTS = """
 DELETE FROM effects
@@ -77,15 +77,6 @@ WITH old AS (
 DELETE FROM work_orders WHERE id = ANY(ARRAY(SELECT id FROM old))
 """
 
-# Without locks, which need the right to update a record; two workers may delete the same batch.
-_AUDIT = """
-DELETE FROM audit_events
- WHERE id = ANY(ARRAY(SELECT id FROM audit_events
-                       WHERE at < now() - make_interval(days => :days)
-                       ORDER BY at
-                       LIMIT :limit))
-"""
-
 AGED: Final[dict[Aged, str]] = {
     "done_effects": _EFFECTS.format(status="done"),
     "failed_effects": _EFFECTS.format(status="failed"),
@@ -93,7 +84,6 @@ AGED: Final[dict[Aged, str]] = {
     "inbox": _INBOX,
     "firings": _FIRINGS,
     "work_orders": _WORK_ORDERS,
-    "audit": _AUDIT,
 }
 """Kinds of rows that are deleted by age alone, and their statements."""
 

@@ -392,6 +392,14 @@ def test_a_key_is_shown_once_and_ends_when_revoked(nova: Nova, tmp_path: Path) -
     revoked = nova.good("audit", "--kind", "key", "--target", made["id"], "--days", "1").out.splitlines()[1:]
     assert [("key.revoked" in line, "key.created" in line) for line in revoked] == [(True, False), (False, True)]
     assert all(made["id"] in line and "127.0.0.1" in line for line in revoked)
+    wait_for(lambda: "wait for the next seal" not in nova.good("audit", "verify").err, what="the seal")
+    verified = json.loads(nova.good("audit", "verify", "--json").out)
+    assert (verified["problem"], verified["records"]) == (None, verified["seq"])
+    kept = f"{verified['seq']}:{verified['hash']}"
+    nova.good("audit", "verify", "--head", kept)
+    forged = nova("audit", "verify", "--head", f"1:{64 * 'a'}")
+    assert (forged.code, "Record 1 is not the one whose hash was kept" in forged.err) == (1, True)
+    assert nova("audit", "verify", "--head", "1").code == 1
     file = tmp_path / "audit.ndjson"
     assert "2 records" in nova.good("audit", "--target", made["id"], "--export", str(file)).err
     assert [json.loads(line)["action"] for line in file.read_text().splitlines()] == ["key.created", "key.revoked"]

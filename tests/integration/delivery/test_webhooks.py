@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 
 import pytest
+from dirty_equals import IsPartialDict, IsStr
 
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch
@@ -13,8 +14,10 @@ from nova_workers.delivery.webhooks import WebhookChannel
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.delivery.webhook_secrets import fetch_endpoint
+from nova_workers.ledger.overview.audit import get_audit_chain
 from nova_workers.outbound.requests import Outbound
 from nova_workers.outbound.rules import OutboundRules
+from nova_workers.upkeep.audit_seals import AuditSeals
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks
@@ -76,6 +79,24 @@ async def test_changes_of_a_transaction_reach_a_webhook_of_the_audit_log_in_batc
     assert {(record["actor_id"], record["address"]) for record in records} == {("key_1", "192.0.2.7")}
     # Neither sending nor what became of it is a change of an actor.
     assert await deliveries.database.fetchval("SELECT count(*) FROM audit_events") == 251
+
+
+@proves("audit.head")
+async def test_the_head_of_the_chain_reaches_a_webhook_of_the_audit_log(deliveries: DeliveryHarness) -> None:
+    made = await deliveries.webhook("/log", kinds=("audit_recorded",), may_audit=True)
+    await deliveries.webhook("/all")
+    database = deliveries.database
+    with acting_as(Actor("key", "key_1", deliveries.tenant_id)):
+        await database.execute("UPDATE tenants SET weight = 2 WHERE id = :id", id=deliveries.tenant_id)
+    assert await AuditSeals(database).tick() == 1
+    assert await AuditSeals(database).tick() == 0
+    while await deliveries.sender.run_due():
+        await deliveries.pass_time()
+    heads = [got for got in deliveries.receiver.got if got.event["type"] == "audit.sealed"]
+    assert [(got.path, signed_by(made.secret, got)) for got in heads] == [("/log", True)]
+    async with database.connection() as connection:
+        chain = await get_audit_chain(connection, deliveries.tenant_id)
+    assert heads[0].event["data"] == IsPartialDict(seq=1, hash=chain.hash, sealed_at=IsStr())
 
 
 @proves("webhooks.wanted")

@@ -114,7 +114,7 @@ async def _shown(database: Database, tenant_id: str, thread_id: str) -> list[str
 
 
 async def _age_rows(database: Database, many: int) -> None:
-    """Insert effects, deliveries, firings, audit events and work orders, half of them old."""
+    """Insert effects, deliveries, firings and work orders, half of them old."""
     (tenant_id, thread_id), runs = await old_thread(database, 1)
     await database.execute(
         "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content)"
@@ -149,13 +149,6 @@ async def _age_rows(database: Database, many: int) -> None:
     await database.execute(
         f"INSERT INTO trigger_firings (id, tenant_id, trigger_id, scheduled_for, fired_at, outcome)"
         f" SELECT 'fir_' || n, :tenant_id, 'trg_1', now() - n * interval '1 minute', {age}, 'fired'"
-        f"   FROM generate_series(1, :many) n",
-        tenant_id=tenant_id,
-        many=many,
-    )
-    await database.execute(
-        f"INSERT INTO audit_events (id, tenant_id, at, actor_kind, actor_id, action, target_kind, target_id)"
-        f" SELECT 'aud_' || n, :tenant_id, {age}, 'key', 'key_1', 'note.created', 'note', 'note_' || n"
         f"   FROM generate_series(1, :many) n",
         tenant_id=tenant_id,
         many=many,
@@ -231,7 +224,7 @@ async def test_zero_days_keep_rows_for_ever(database: Database) -> None:
 @pytest.mark.parametrize("what", list(ledger.AGED))
 async def test_a_batch_is_bounded_and_read_from_an_index(database: Database, what: ledger.Aged) -> None:
     await _age_rows(database, 6000)
-    for table in ("effects", "deliveries", "trigger_firings", "audit_events", "work_orders"):
+    for table in ("effects", "deliveries", "trigger_firings", "work_orders"):
         await database.execute(f"ANALYZE {table}")
     if what == "inbox":
         await database.execute("UPDATE deliveries SET target = 'user', routed = true")

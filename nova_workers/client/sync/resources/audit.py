@@ -9,7 +9,7 @@ from nova_workers.client.sync.connection import lines_of
 from nova_workers.client.sync.transport import Params, Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.archive import MEDIA_TYPE
-from nova_workers.contracts.http.overview.audit import AuditEventView
+from nova_workers.contracts.http.overview.audit import AuditChainView, AuditEventView
 
 __all__ = ["AuditLog"]
 
@@ -51,6 +51,14 @@ class AuditLog:
             Page[AuditEventView], "GET", "/v1/audit", params={**params, "limit": limit, "cursor": cursor}
         )
 
+    def chain(self, *, tenant: str | None = None) -> AuditChainView:
+        """Return where the chain over the records begins and ends.
+
+        Args:
+            tenant: Another tenant's log; needs the scope `operator`.
+        """
+        return self._transport.fetch(AuditChainView, "GET", "/v1/audit/chain", params={"tenant": tenant})
+
     def export(
         self,
         *,
@@ -62,7 +70,7 @@ class AuditLog:
         until: datetime | None = None,
         tenant: str | None = None,
     ) -> Generator[AuditEventView]:
-        """Yield all records, oldest first. Filters are those of `list`.
+        """Yield all records in the order of their chain. Filters are those of `list`.
 
         Raises:
             Unavailable: The connection broke, so the export is incomplete.

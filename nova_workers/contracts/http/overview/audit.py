@@ -1,23 +1,32 @@
-"""The HTTP contract of the audit log."""
+"""The HTTP contract of the audit log, and the chain over its records, which any reader can check."""
 
-from datetime import datetime
+import json
+from datetime import UTC, datetime, timedelta
+from hashlib import sha256
+from typing import Final
 
 from nova_workers.contracts.bodies import View
 from nova_workers.vocabulary import ActorKind
 
-__all__ = ["AuditEventView"]
+__all__ = ["NO_HASH", "AuditChainView", "AuditEventView"]
+
+NO_HASH: Final = 64 * "0"
+"""To which the first record of a chain is chained."""
+
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class AuditEventView(View):
-    """One change that a key, an agent or a command made."""
+    """What a key, an agent or a command did."""
 
     id: str
+    tenant_id: str
     at: datetime
     actor_kind: ActorKind
     actor_id: str
     """Of the key or the agent; of a command its name."""
     actor_name: str | None
-    """The key's name; null for a key of another tenant, or one that is gone, and for an agent."""
+    """The key's name at that time; of an agent or a command its id."""
     address: str | None
     """Of the client whose request it was; of a command the name of its machine."""
     trace_id: str | None
@@ -30,3 +39,40 @@ class AuditEventView(View):
     target_id: str
     fields: list[str]
     """Names of what an update changed, such as `spec.trust`; never values."""
+    arguments_hash: str | None = None
+    """SHA-256, in hex, of what was decided, given or asked for; null for changes of what people and agents manage."""
+    times: int = 1
+    """How often, where equal ones are one record: requests that were refused."""
+    seq: int | None = None
+    """Its number in the tenant's chain; null until it is sealed, some seconds after its transaction was committed."""
+    hash: str | None = None
+    """SHA-256, in hex, over the hash of the record before and this one."""
+
+    def chained(self, before: str) -> str:
+        """Return the hash that this record has after a record with the hash `before`.
+
+        It is the SHA-256 of the 32 bytes of that hash, and of a JSON array of what the record holds, in the form of
+        Postgres' own text of JSON: separators with a space, and all letters as they are.
+        """
+        holds = [
+            *(self.seq, self.id, self.tenant_id, (self.at - _EPOCH) // timedelta(microseconds=1)),
+            *(self.actor_kind, self.actor_id, self.actor_name, self.address, self.trace_id, self.run_id),
+            *(self.action, self.target_kind, self.target_id, self.fields, self.arguments_hash, self.times),
+        ]
+        return sha256(bytes.fromhex(before) + json.dumps(holds, ensure_ascii=False).encode()).hexdigest()
+
+
+class AuditChainView(View):
+    """The chain over a tenant's records: where it begins and ends."""
+
+    seq: int
+    """Number of the last record that was sealed; 0 for none."""
+    hash: str
+    """Of that record. One that is kept elsewhere proves that no record up to it was changed."""
+    sealed_at: datetime | None
+    anchor_seq: int
+    """Number of the last record that retention deleted; 0 for none."""
+    anchor_hash: str
+    """Of that record, to which the first one that is left is chained."""
+    unsealed: int
+    """Records that are not in the chain yet."""

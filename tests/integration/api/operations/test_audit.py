@@ -5,6 +5,7 @@ from typing import Any
 
 import orjson
 import pytest
+from dirty_equals import IsPartialDict
 
 from api.guard.key_uses import KeyUses
 from nova_workers.client.client import NovaClient
@@ -13,6 +14,8 @@ from nova_workers.config import Settings
 from nova_workers.errors import Unavailable
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.visibility import all_tenants
+from nova_workers.upkeep.audit_seals import AuditSeals
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
@@ -78,25 +81,33 @@ async def test_only_an_operator_reads_the_log_of_another_tenant(api: Api, databa
     assert await _items(api, tenant=new_id("ten")) == []
 
 
-@proves("audit.export")
-async def test_the_log_is_exported_as_lines_oldest_first(api: Api, database: Database) -> None:
-    assert (await api.http.get("/v1/audit/export")).content == b""
+@proves("audit.export", "audit.acts")
+async def test_the_log_is_exported_as_lines_in_the_order_of_its_chain(api: Api, database: Database) -> None:
+    [first] = [orjson.loads(line) for line in (await api.http.get("/v1/audit/export")).content.splitlines()]
+    assert (first["action"], first["target_id"], first["actor_name"]) == ("audit.exported", api.tenant.id, "test")
     for title in ("one", "two", "three"):
         await api.http.post("/v1/notes", json={"agent_id": "nova", "title": title})
     await api.http.patch("/v1/agents/nova", json={"description": "mine"})
-    listed = await _items(api)
+    with all_tenants():
+        assert await AuditSeals(database).tick() == 5
     exported = await api.http.get("/v1/audit/export")
     assert exported.headers["content-type"].startswith("application/x-ndjson")
-    assert [orjson.loads(line) for line in exported.content.splitlines()] == listed[::-1]
-    notes = await api.http.get("/v1/audit/export", params={"target_kind": "note", "until": listed[1]["at"]})
-    assert [orjson.loads(line)["id"] for line in notes.content.splitlines()] == [listed[3]["id"], listed[2]["id"]]
+    listed = await _items(api)
+    lines = [orjson.loads(line) for line in exported.content.splitlines()]
+    assert lines == listed[::-1]
+    assert [line["seq"] for line in lines] == [1, 2, 3, 4, 5, None]
+    chain = (await api.http.get("/v1/audit/chain")).json()
+    assert chain == IsPartialDict(seq=5, hash=lines[4]["hash"], anchor_seq=0, unsealed=1)
+    notes = await api.http.get("/v1/audit/export", params={"target_kind": "note", "until": listed[2]["at"]})
+    assert [orjson.loads(line)["id"] for line in notes.content.splitlines()] == [listed[4]["id"], listed[3]["id"]]
     other = await make_tenant(database, scopes=["keys", "workspace"])
     async with api.client(other.key) as client:
-        assert (await client.get("/v1/audit/export")).content == b""
+        assert len((await client.get("/v1/audit/export")).content.splitlines()) == 1
         assert (await client.get("/v1/audit/export", params={"tenant": api.tenant.id})).status_code == 403
-        await client.post("/v1/notes", json={"agent_id": "nova", "title": "theirs"})
+        assert (await client.get("/v1/audit/chain", params={"tenant": api.tenant.id})).status_code == 403
     theirs = await api.http.get("/v1/audit/export", params={"tenant": other.id})
-    assert [orjson.loads(line)["actor_id"] for line in theirs.content.splitlines()] == [other.key_id]
+    # Who read another tenant's log is in that log.
+    assert [orjson.loads(line)["actor_id"] for line in theirs.content.splitlines()][-1] == api.tenant.key_id
     with api.state.archives.hold(api.tenant.id):
         assert (await api.http.get("/v1/audit/export")).json()["code"] == "too_many_archives"
 
