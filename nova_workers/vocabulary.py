@@ -18,6 +18,7 @@ __all__ = [
     "ENDED_AGENTS",
     "ENDED_RUNS",
     "ENDED_TURNS",
+    "ENGINE_NAMES",
     "LIVE_QUEUES",
     "MODEL_TIERS",
     "OPEN_EFFECTS",
@@ -44,6 +45,7 @@ __all__ = [
     "EffectStatus",
     "EndedRunStatus",
     "EndedWaitStatus",
+    "EngineName",
     "FinishStatus",
     "FiringOutcome",
     "HeadMove",
@@ -103,6 +105,12 @@ __all__ = [
     "sql_list",
     "words_of",
 ]
+
+# Engines
+
+EngineName = Literal["anthropic", "claude_agent", "codex", "gemini", "openai", "scripted"]
+"""Engines that a worker may have, depending on what is installed, and on its settings and environment."""
+ENGINE_NAMES: Final[tuple[str, ...]] = get_args(EngineName)
 
 # Runs
 

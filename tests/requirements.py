@@ -280,6 +280,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "upgrade.unfit": "A process reports an unfit schema once and refuses work; a later schema is not migrated.",
     "upgrade.newer": "What a later release stores is read if it changes nothing, and else left to that release.",
     # backups
+    "start.refused": "A start with a wrong setting names it and changes nothing; the corrected one works.",
     "celery.nodes": "Each worker process is a node of its own in Celery and Flower, whatever its name and host.",
     "celery.commands": "Inspections of Celery and pages of Flower work; other commands are refused with what to do.",
     "doctor.isolated": "A check of `nova doctor` that raises or hangs is a finding, and harms no other check.",

@@ -4,7 +4,8 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from nova_workers.config.sections import Seconds, Section
+from nova_workers.config.forms import Host, Seconds
+from nova_workers.config.sections import Section
 
 __all__ = ["ConsoleSettings"]
 
@@ -14,7 +15,7 @@ class ConsoleSettings(Section):
 
     enabled: bool = True
     """Whether `nova up` starts it."""
-    host: str = "127.0.0.1"
+    host: Host = "127.0.0.1"
     """Loopback by default: a new console is reachable from this machine only."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8765
     public_url: Annotated[str, StringConstraints(pattern=r"^https?://[^/\s]+$")] | None = None

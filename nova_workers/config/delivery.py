@@ -2,7 +2,8 @@
 
 from pydantic import Field
 
-from nova_workers.config.sections import Count, Seconds, Section
+from nova_workers.config.forms import Count, Seconds
+from nova_workers.config.sections import Section
 
 __all__ = ["DeliverySettings"]
 

@@ -5,7 +5,8 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr
 
-from nova_workers.config.sections import Count, Seconds, Section
+from nova_workers.config.forms import Count, OptionalHttpUrl, Seconds
+from nova_workers.config.sections import Section
 
 __all__ = ["ClaudeAgentSettings", "ModelPriceSetting", "ModelProfile", "ModelRateLimit", "ModelSettings"]
 
@@ -16,7 +17,7 @@ class ModelProfile(Section):
     name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$")]
     """For logs, messages and metrics."""
     api_key: SecretStr
-    base_url: str | None = None
+    base_url: OptionalHttpUrl = None
     """None takes the section's."""
 
 
@@ -46,7 +47,7 @@ class ModelSettings(Section):
 
     api_key: SecretStr | None = None
     """Falls back to ANTHROPIC_API_KEY."""
-    base_url: str | None = None
+    base_url: OptionalHttpUrl = None
     """Falls back to ANTHROPIC_BASE_URL, then to the SDK's own."""
     profiles: tuple[ModelProfile, ...] = ()
     """Several keys, in order of preference, instead of `api_key`. One that is refused or over its limit rests, and the

@@ -1,6 +1,7 @@
 """The settings of orchestrations."""
 
-from nova_workers.config.sections import Count, Seconds, Section
+from nova_workers.config.forms import Count, Seconds
+from nova_workers.config.sections import Section
 
 __all__ = ["OrchestrationSettings"]
 

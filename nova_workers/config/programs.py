@@ -5,8 +5,9 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field, SecretStr
 
+from nova_workers.config.forms import Count
 from nova_workers.config.models import ModelPriceSetting
-from nova_workers.config.sections import Count, Section
+from nova_workers.config.sections import Section
 
 __all__ = ["VendorProgramSettings"]
 

@@ -4,27 +4,24 @@ import binascii
 import re
 from base64 import b64decode
 from ipaddress import ip_network
-from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, SecretStr
+from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
+from nova_workers.config.forms import Count, Folder, Host, OptionalHttpUrl, OptionalSecret, Seconds, SecondsOrNone
 from nova_workers.true_numbers import TrueNumbers
 from nova_workers.vocabulary import QUEUES, RUN_QUEUES, Queue
 
 __all__ = [
     "ApiSettings",
     "AudioSettings",
-    "Count",
     "Days",
     "EffectSettings",
-    "OptionalSecret",
     "PromptSettings",
     "RetentionSettings",
     "RunSettings",
-    "Seconds",
     "SecretSettings",
     "Section",
     "StreamSettings",
@@ -36,19 +33,8 @@ __all__ = [
     "WorkerSettings",
 ]
 
-Seconds = Annotated[float, Field(gt=0)]
-Count = Annotated[int, Field(gt=0)]
 Days = Annotated[int, Field(ge=0, le=36_500)]
 """0 keeps rows for ever."""
-
-
-def _empty_is_unset(value: object) -> object:
-    # Deployments set each variable of a secret, also of a server or a bot that is not there.
-    return value or None
-
-
-OptionalSecret = Annotated[SecretStr | None, BeforeValidator(_empty_is_unset)]
-OptionalText = Annotated[str | None, BeforeValidator(_empty_is_unset)]
 
 
 def _known_timezone(name: str) -> str:
@@ -84,13 +70,13 @@ def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
 class Section(TrueNumbers):
     """Base of a part of the settings. Unknown names are an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 class ApiSettings(Section):
     """The HTTP API."""
 
-    host: str = "127.0.0.1"
+    host: Host = "127.0.0.1"
     """Loopback by default: a new fleet is reachable from this machine only."""
     port: Annotated[int, Field(ge=0, le=65535)] = 8700
     max_body_bytes: Count = 4 * 1024 * 1024
@@ -158,19 +144,32 @@ class WorkerSettings(Section):
     """After SIGTERM: time for runs to reach a step boundary before they are stopped in mid-step."""
     drain_deadline_s: Seconds = 28.0
     """After SIGTERM: the watchdog ends the process. Below Kubernetes' default 30 s."""
-    heartbeat_dir: Path | None = None
+    heartbeat_dir: Folder | None = None
     """Folder of files for probes (touched by Celery's hub, by the asyncio loop, and while all servers serve); none if
     unset."""
     metrics_port: Annotated[int, Field(ge=0, le=65535)] = 0
     """Prometheus port of the worker; 0 turns it off."""
-    metrics_host: str = "127.0.0.1"
+    metrics_host: Host = "127.0.0.1"
     """Its address. Loopback by default: the metrics show how much is spent on which model."""
+
+    @model_validator(mode="after")
+    def _drains_in_time(self) -> Self:
+        if self.drain_grace_s > self.drain_deadline_s:
+            raise ValueError(
+                f"NOVA_WORKER__DRAIN_GRACE_S ({self.drain_grace_s:g}) is above NOVA_WORKER__DRAIN_DEADLINE_S "
+                f"({self.drain_deadline_s:g}), at which the process ends"
+            )
+        return self
 
     def consumed_queues(self) -> tuple[str, ...]:
         """Return the names of the broker's queues that it consumes. A pool has those of runs only."""
         if self.pool is None:
             return self.queues
         return tuple(f"{queue}.{self.pool}" for queue in self.queues if queue in RUN_QUEUES)
+
+
+_FENCED_AT = 2 / 3
+"""Share of a lease after which a worker that could not renew it stops the run."""
 
 
 class RunSettings(Section):
@@ -184,10 +183,10 @@ class RunSettings(Section):
     rering_after_s: Seconds = 10.0
     """A queued run whose doorbell is older than this is rung again by the reconciler."""
     idempotency_ttl_s: Seconds = 86_400.0
-    provider_patience_interactive_s: Annotated[float, Field(ge=0)] = 60.0
+    provider_patience_interactive_s: SecondsOrNone = 60.0
     """How long an interactive run waits for a model provider that cannot be used, before it fails: a person waits. 0 is
     not at all."""
-    provider_patience_background_s: Annotated[float, Field(ge=0)] = 86_400.0
+    provider_patience_background_s: SecondsOrNone = 86_400.0
     """The same for background runs: over a night and a day, in which an operator sees it."""
     reconcile_every_s: Seconds = 5.0
     lost_workers_every_s: Seconds = 1.0
@@ -198,6 +197,15 @@ class RunSettings(Section):
     """Most time in total that a turn waits for its model; tools do not count."""
     tool_timeout_s: Seconds = 7200.0
     """Most time of one tool call."""
+
+    @model_validator(mode="after")
+    def _renews_in_time(self) -> Self:
+        if self.lease_renew_s >= self.lease_ttl_s * _FENCED_AT:
+            raise ValueError(
+                f"NOVA_RUNS__LEASE_RENEW_S ({self.lease_renew_s:g}) is not below two thirds of NOVA_RUNS__LEASE_TTL_S "
+                f"({self.lease_ttl_s:g}), at which a worker stops its runs"
+            )
+        return self
 
 
 class TaskSettings(Section):
@@ -284,7 +292,7 @@ class EffectSettings(Section):
     enabled: bool = True
     embedding_provider: Literal["local", "openai", "off"] = "local"
     """`local` is all-MiniLM-L6-v2 in int8 from a wheel; `openai` any server with POST /v1/embeddings."""
-    embedding_base_url: str | None = None
+    embedding_base_url: OptionalHttpUrl = None
     embedding_api_key: SecretStr | None = None
     embedding_model: str = "all-MiniLM-L6-v2-onnx-int8"
     embedding_batch: Count = 32
@@ -322,7 +330,7 @@ class RetentionSettings(Section):
 class ToolSettings(Section):
     """The native tools: files, search, web and shell. An agent's trust decides which it has."""
 
-    workspace_root: Path | None = None
+    workspace_root: Folder | None = None
     """Agent directories, `<tenant>/<agent>`; `<home>/workspace` when unset. Workers on several machines need a shared
     one, because a run may continue on any of them."""
     deny_commands: tuple[str, ...] = ()
@@ -385,7 +393,7 @@ class ToolSettings(Section):
 class AudioSettings(Section):
     """Speech to text and text to speech, for agents with the capability `audio`."""
 
-    transcription_url: OptionalText = None
+    transcription_url: OptionalHttpUrl = None
     """A server with POST /v1/audio/transcriptions, without that path; it is preferred to installed programs."""
     transcription_api_key: OptionalSecret = None
     transcription_model: str = "base"
@@ -404,7 +412,7 @@ class TelemetrySettings(Section):
 
     log_format: Literal["console", "json"] = "console"
     log_level: Literal["debug", "info", "warning", "error"] = "info"
-    otlp_endpoint: str | None = None
+    otlp_endpoint: OptionalHttpUrl = None
     """OTLP/HTTP collector, e.g. http://127.0.0.1:4318. Traces are off when unset."""
     service_name: str = "nova-workers"
     trace_content: bool = False

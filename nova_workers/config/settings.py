@@ -5,16 +5,20 @@ Read from environment variables with the prefix ``NOVA_``; a nested value has a 
 """
 
 import difflib
+import json
+import os
+import types
 from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
-from typing import Literal, Self
+from typing import Annotated, Literal, Self, Union, get_args, get_origin
 
-from pydantic import BaseModel, Field, SecretStr, ValidationError, model_validator
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, Field, ValidationError, model_validator
+from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 
 from nova_workers.config.console import ConsoleSettings
 from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.flower import FlowerSettings
+from nova_workers.config.forms import Count, DatabaseUrl, Folder, RedisUrl
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAISettings
 from nova_workers.config.orchestration import OrchestrationSettings
@@ -22,7 +26,6 @@ from nova_workers.config.programs import VendorProgramSettings
 from nova_workers.config.sections import (
     ApiSettings,
     AudioSettings,
-    Count,
     EffectSettings,
     PromptSettings,
     RetentionSettings,
@@ -39,6 +42,7 @@ from nova_workers.config.sections import (
 from nova_workers.config.telegram import TelegramSettings
 from nova_workers.errors import ConfigurationError
 from nova_workers.validation import problem_of
+from nova_workers.vocabulary import EngineName
 
 __all__ = ["CLIENT_VARIABLES", "Settings", "load_settings", "unknown_variables"]
 
@@ -60,19 +64,19 @@ class Settings(BaseSettings):
     )
 
     environment: Literal["development", "production"] = "development"
-    home: Path = Field(default_factory=lambda: Path.home() / ".nova")
+    home: Folder = Field(default_factory=lambda: Path.home() / ".nova")
     """Data of the embedded stack, its state file and the first API key."""
-    database_url: SecretStr | None = None
+    database_url: DatabaseUrl = None
     """postgresql://user:password@host/database. `nova up` sets it for its children."""
-    database_owner_url: SecretStr | None = None
+    database_owner_url: DatabaseUrl = None
     """The owner of the tables, for `nova migrate` alone: then the user of `database_url` need not, and cannot, change
     tables. Unset: `database_url`."""
     database_pool: Count = 12
-    redis_url: SecretStr | None = None
+    redis_url: RedisUrl = None
     """redis://host:port/db or unix:///path?db=0. Give the fleet a database of its own: the names
     of Celery's remote control and events are those of every application."""
     default_model: str = "sonnet"
-    default_engine: str = "anthropic"
+    default_engine: EngineName = "anthropic"
     timezone: Timezone = "UTC"
     """The zone of days in usage reports, and of triggers that name none. Agents get the time in their tenant's zone."""
 
@@ -153,12 +157,39 @@ def load_settings() -> Settings:
     """
     try:
         return Settings()
+    except SettingsError as error:
+        # It names the section only.
+        names = ", ".join(_unreadable(os.environ)) or "A list or a map"
+        raise ConfigurationError(
+            f"The environment has settings that cannot be used: {names}: lists and maps are JSON, such as "
+            '["a", "b"] and {"a": "b"}'
+        ) from error
     except ValidationError as error:
         problems = "; ".join(
             f"NOVA_{'__'.join(str(part).upper() for part in item['loc'])}: {problem_of(item, Settings)}"
             for item in error.errors()
         )
         raise ConfigurationError(f"The environment has settings that cannot be used: {problems}") from error
+
+
+def _unreadable(environ: Mapping[str, str]) -> list[str]:
+    """Return the variables whose values are no JSON although their settings are lists, maps or sections."""
+    of_json = {name for name, annotation in _fields(Settings, _PREFIX) if not _is_plain(annotation)}
+    found: list[str] = []
+    for name in sorted(environ):
+        if name.upper() in of_json:
+            try:
+                json.loads(environ[name])
+            except ValueError:
+                found.append(name.upper())
+    return found
+
+
+def _is_plain(annotation: object) -> bool:
+    """Return whether a setting is written as it is, and not as JSON."""
+    kinds = get_args(annotation) or (annotation,)
+    plain = get_origin(annotation) in (None, Literal, Union, types.UnionType, Annotated)
+    return plain and not any(isinstance(kind, type) and issubclass(kind, BaseModel) for kind in kinds)
 
 
 def unknown_variables(environ: Mapping[str, str]) -> list[str]:
@@ -185,11 +216,17 @@ def _is_item(name: str, maps: Collection[str]) -> bool:
 
 
 def _names(model: type[BaseModel], prefix: str) -> Iterator[str]:
+    for name, _ in _fields(model, prefix):
+        yield name
+
+
+def _fields(model: type[BaseModel], prefix: str) -> Iterator[tuple[str, object]]:
+    """Yield each setting and section: its variable and its type."""
     for name, field in model.model_fields.items():
         variable = prefix + name.upper()
-        yield variable
+        yield variable, field.annotation
         if isinstance(field.annotation, type) and issubclass(field.annotation, BaseModel):
-            yield from _names(field.annotation, f"{variable}__")
+            yield from _fields(field.annotation, f"{variable}__")
 
 
 _SECTIONS = frozenset(

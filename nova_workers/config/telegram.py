@@ -2,9 +2,10 @@
 
 from typing import Annotated
 
-from pydantic import Field, SecretStr
+from pydantic import BeforeValidator, Field
 
-from nova_workers.config.sections import OptionalSecret, Seconds, Section
+from nova_workers.config.forms import BotToken, Host, Seconds, empty_is_unset
+from nova_workers.config.sections import Section
 
 __all__ = ["TelegramBotSettings", "TelegramSettings"]
 
@@ -14,7 +15,7 @@ _WebUrl = Annotated[str, Field(pattern=r"^https?://")]
 class TelegramBotSettings(Section):
     """The bot of one agent."""
 
-    token: SecretStr
+    token: BotToken
     users: tuple[int, ...] = ()
     """Ids of the people who may write; empty: those of the global bot."""
     deliveries_to: int | None = None
@@ -24,7 +25,7 @@ class TelegramBotSettings(Section):
 class TelegramSettings(Section):
     """The Telegram channel: a global bot, and bots of single agents."""
 
-    token: OptionalSecret = None
+    token: Annotated[BotToken | None, BeforeValidator(empty_is_unset)] = None
     """The token of the global bot, through which people reach every agent."""
     users: tuple[int, ...] = ()
     """Ids of the people who may write. Without one, the bot refuses everyone and tells them their id."""
@@ -39,7 +40,7 @@ class TelegramSettings(Section):
     """Of the Bot API: another one for a server of your own."""
     webhook_url: _WebUrl | None = None
     """The public address that a proxy passes on to the channel; unset: the channel polls."""
-    webhook_host: str = "127.0.0.1"
+    webhook_host: Host = "127.0.0.1"
     webhook_port: Annotated[int, Field(ge=0, le=65535)] = 8730
 
     lease_ttl_s: Annotated[Seconds, Field(le=600)] = 15.0

@@ -22,7 +22,6 @@ from nova_workers.vocabulary import KeptTurns, TrustLevel
 
 __all__ = [
     "AGENT_ID_PATTERN",
-    "ENGINE_NAMES",
     "MAX_RESPONSIBILITIES",
     "TRUST_ORDER",
     "AgentId",
@@ -41,9 +40,6 @@ __all__ = [
 ]
 
 AGENT_ID_PATTERN = r"^[a-z0-9][a-z0-9-]*$"
-
-ENGINE_NAMES = ("anthropic", "claude_agent", "codex", "gemini", "openai", "scripted")
-"""Engines that a worker may have, depending on what is installed, and on its settings and environment."""
 
 MAX_RESPONSIBILITIES = 100
 """Every prompt of the agent contains all of them."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
-from importlib.util import find_spec
 
 import httpx2
 
@@ -14,7 +13,6 @@ from nova_workers.devstack.commands import api_command, beat_command, console_co
 from nova_workers.devstack.environments import environment_for, system_environment
 from nova_workers.devstack.home import flower_password
 from nova_workers.devstack.process import ProcessSpec
-from nova_workers.errors import ConfigurationError
 
 __all__ = [
     "LOCAL_MODEL_APP",
@@ -137,18 +135,9 @@ def flower_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapp
 
 
 def telegram_spec(settings: Settings, *, url: str, key: str) -> ProcessSpec | None:
-    """Return the process of the Telegram channel; None if no bot is configured.
-
-    Raises:
-        ConfigurationError: Its library is not installed.
-    """
+    """Return the process of the Telegram channel; None if no bot is configured."""
     if settings.telegram.token is None and not settings.telegram.bots:
         return None
-    if find_spec("aiogram") is None:
-        raise ConfigurationError(
-            "A Telegram bot is configured, and aiogram is not installed: pip install 'nova-workers[telegram]', or "
-            "unset NOVA_TELEGRAM__TOKEN and NOVA_TELEGRAM__BOTS."
-        )
     command = (sys.executable, "-m", "nova_workers.channels", "telegram")
     env = {"NOVA_API_URL": url, "NOVA_API_KEY": key, "PYTHONUNBUFFERED": "1"}
     inherited = environment_for("channel", os.environ, settings)

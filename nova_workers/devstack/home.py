@@ -6,7 +6,7 @@ import fcntl
 import os
 import secrets
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from pathlib import Path
 
@@ -68,24 +68,50 @@ def lock_home(home: Path) -> Generator[None]:
         AlreadyRunning: Another process holds it.
         ConfigurationError: The home cannot be written.
     """
+    is_new = not home.exists()
+    file = _take_lock(home)
+    try:
+        os.ftruncate(file, 0)
+        os.write(file, str(os.getpid()).encode())
+        yield
+    finally:
+        if is_new:
+            _remove_unused(home)
+        os.close(file)
+
+
+def _take_lock(home: Path) -> int:
+    while True:
+        file = _open_lock(home)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            pid = os.read(file, 32).decode(errors="replace").strip()
+            os.close(file)
+            raise _already_running(home, pid) from None
+        with suppress(FileNotFoundError):
+            # Else another start was refused meanwhile, and has removed the file.
+            if os.path.samestat(os.fstat(file), (home / _LOCK_FILE).stat()):
+                return file
+        os.close(file)
+
+
+def _open_lock(home: Path) -> int:
     try:
         home.mkdir(mode=0o700, parents=True, exist_ok=True)
-        file = os.open(home / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
+        return os.open(home / _LOCK_FILE, os.O_RDWR | os.O_CREAT, 0o600)
     except OSError as error:
         raise ConfigurationError(
             f"NOVA_HOME is {str(home)!r}, which cannot be used ({error.strerror}). "
             "Set it to a folder that this user may write."
         ) from error
-    try:
-        try:
-            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            raise _already_running(home, os.read(file, 32).decode(errors="replace").strip()) from None
-        os.ftruncate(file, 0)
-        os.write(file, str(os.getpid()).encode())
-        yield
-    finally:
-        os.close(file)
+
+
+def _remove_unused(home: Path) -> None:
+    """Remove a home that was made for a start that was refused; its only file is the lock."""
+    if [path.name for path in home.iterdir()] == [_LOCK_FILE]:
+        (home / _LOCK_FILE).unlink()
+        home.rmdir()
 
 
 def read_state(home: Path) -> StackState | None:

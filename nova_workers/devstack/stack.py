@@ -26,6 +26,7 @@ from nova_workers.devstack.fleet_specs import (
 )
 from nova_workers.devstack.home import FLOWER_PASSWORD_FILE, StackState, remove_state, write_state
 from nova_workers.devstack.log_lines import LineSink
+from nova_workers.devstack.preflight import check_start
 from nova_workers.devstack.process import ProcessSpec
 from nova_workers.devstack.servers.ports import Ports
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
@@ -105,6 +106,8 @@ class Stack:
             ProcessGaveUp: A process failed too often.
         """
         settings, count = self._settings, self._options.workers
+        # Before anything is made: no folder, no table and no key of a start that fails.
+        await check_start(settings)
         host, port = settings.api.host, self._api_port()
         api_url = f"http://{_reachable(host)}:{port}"
         flower_port = self._port_or_free("Flower", _LOOPBACK, _FLOWER_PORT)

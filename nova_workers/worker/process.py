@@ -13,7 +13,7 @@ import structlog
 
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.config import Settings
-from nova_workers.errors import Unavailable
+from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.observability.lines import write_lines_at_once
 from nova_workers.observability.metrics import Metrics
 from nova_workers.program import exclude_from_collections
@@ -101,6 +101,13 @@ class WorkerProcess:
         self.thread.stop(_CLOSE_S)
 
     async def _open(self, node: str, queues: tuple[str, ...], slots: int) -> None:
+        try:
+            touch(self._settings.worker.heartbeat_dir, "loop")
+        except OSError as error:
+            raise ConfigurationError(
+                f"NOVA_WORKER__HEARTBEAT_DIR is {str(self._settings.worker.heartbeat_dir)!r}, where no file can be "
+                f"written ({error.strerror}). Set it to a folder that this user may write."
+            ) from error
         services = build_worker(self._settings, self._metrics)
         self._services = services
         services.executor.slots = services.effects.slots = slots

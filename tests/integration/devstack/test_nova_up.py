@@ -134,8 +134,12 @@ def nova_up(home: Path, **env: str) -> Generator[tuple[subprocess.Popen[bytes], 
 
 
 @pytest.mark.begins_first
-@proves("secrets.placed", "tenants.second-wall")
+@proves("secrets.placed", "tenants.second-wall", "start.refused")
 def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_none_behind(home: Path) -> None:
+    wrong = {**environment(home), "NOVA_REDIS_URL": "redis://127.0.0.1:9/0"}
+    refused = subprocess.run(COMMAND, env=wrong, capture_output=True, text=True, timeout=START_S, check=False)
+    assert (refused.returncode, home.exists()) == (1, False)
+    assert "NOVA_REDIS_URL names a Redis that refuses" in refused.stdout + refused.stderr
     with nova_up(home, **BOT) as (process, state, log):
         key_file = home / "api_key"
         assert stat.S_IMODE(key_file.stat().st_mode) == 0o600
@@ -223,7 +227,7 @@ def test_a_taken_port_is_reported_with_what_to_do(home: Path) -> None:
     assert done.returncode == 1
     assert f"Port {port} on 127.0.0.1 is taken" in done.stdout
     assert "--port 0" in done.stdout
-    assert not (home / "postgres").exists()
+    assert not home.exists()
 
 
 def answers(url: str) -> bool:

@@ -1,0 +1,99 @@
+"""The forms of single settings that pydantic does not know: addresses, folders, tokens. Errors never quote a secret."""
+
+import re
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, BeforeValidator, Field, SecretStr
+
+__all__ = [
+    "BotToken",
+    "Count",
+    "DatabaseUrl",
+    "Folder",
+    "Host",
+    "OptionalHttpUrl",
+    "OptionalSecret",
+    "OptionalText",
+    "RedisUrl",
+    "Seconds",
+    "SecondsOrNone",
+    "empty_is_unset",
+]
+
+_LONGEST_S = 1e9
+"""Thirty years: what is longer does not fit into the intervals of Postgres and the timers of the kernel."""
+_MOST = 2**31 - 1
+"""Of a 32-bit column."""
+
+Seconds = Annotated[float, Field(gt=0, le=_LONGEST_S)]
+SecondsOrNone = Annotated[float, Field(ge=0, le=_LONGEST_S)]
+"""0 is none at all."""
+Count = Annotated[int, Field(gt=0, le=_MOST)]
+
+_DATABASE = re.compile(r"postgres(ql)?://\S+")
+_REDIS_SCHEMES = frozenset({"redis", "rediss"})
+_HOST = re.compile(r"[^\s/\[\]@]*")
+_TOKEN = re.compile(r"\d+:\S+")
+
+
+def empty_is_unset(value: object) -> object:
+    """Return None for an empty value: deployments set each variable, also of a server or a bot that is not there."""
+    return value or None
+
+
+def _database(url: SecretStr) -> SecretStr:
+    if _DATABASE.fullmatch(url.get_secret_value()) is None:
+        raise ValueError("give an address of Postgres, as postgresql://user:password@host/database is")
+    return url
+
+
+def _redis(url: SecretStr) -> SecretStr:
+    text = url.get_secret_value()
+    if text.startswith("unix:/"):
+        return url
+    try:
+        parts = urlsplit(text)
+        fits = parts.scheme in _REDIS_SCHEMES and bool(parts.hostname) and parts.port != 0
+    except ValueError:
+        fits = False
+    else:
+        fits = fits and (parts.path.strip("/") or "0").isdecimal()
+    if not fits:
+        raise ValueError("give an address of Redis, as redis://host:6379/0 and unix:///path?db=0 are")
+    return url
+
+
+def _token(token: SecretStr) -> SecretStr:
+    if _TOKEN.fullmatch(token.get_secret_value()) is None:
+        raise ValueError("give a token as BotFather writes it: the bot's number, a colon, and letters and digits")
+    return token
+
+
+def _host(host: str) -> str:
+    if _HOST.fullmatch(host) is None:
+        raise ValueError("give the name or the address of a host, without a scheme, a port or a path")
+    return host
+
+
+def _folder(path: Path) -> Path:
+    """Refuse a path below a file, which can never be made a folder."""
+    for place in (path, *path.parents):
+        if place.is_dir():
+            break
+        if place.exists():
+            raise ValueError(f"{str(place)!r} is a file and no folder; give a folder, which may not exist yet")
+    return path
+
+
+OptionalSecret = Annotated[SecretStr | None, BeforeValidator(empty_is_unset)]
+OptionalText = Annotated[str | None, BeforeValidator(empty_is_unset)]
+OptionalHttpUrl = Annotated[
+    Annotated[str, Field(pattern=r"^https?://[^\s/]\S*$")] | None, BeforeValidator(empty_is_unset)
+]
+DatabaseUrl = Annotated[Annotated[SecretStr, AfterValidator(_database)] | None, BeforeValidator(empty_is_unset)]
+RedisUrl = Annotated[Annotated[SecretStr, AfterValidator(_redis)] | None, BeforeValidator(empty_is_unset)]
+BotToken = Annotated[SecretStr, AfterValidator(_token)]
+Host = Annotated[str, AfterValidator(_host)]
+Folder = Annotated[Path, AfterValidator(_folder)]
