@@ -340,4 +340,13 @@ def _default_engine(settings: Settings, engines: Mapping[str, Engine]) -> Engine
 
 def _metrics_server(settings: Settings, metrics: Metrics) -> MetricsServer | None:
     worker = settings.worker
-    return MetricsServer(metrics, worker.metrics_port, host=worker.metrics_host) if worker.metrics_port else None
+    if not worker.metrics_port:
+        return None
+    try:
+        return MetricsServer(metrics, worker.metrics_port, host=worker.metrics_host)
+    except OSError as error:
+        raise ConfigurationError(
+            f"NOVA_WORKER__METRICS_PORT is {worker.metrics_port} on {worker.metrics_host!r} "
+            f"(NOVA_WORKER__METRICS_HOST), where this worker cannot listen ({error.strerror or error}). Set "
+            "another, or 0 for none."
+        ) from error

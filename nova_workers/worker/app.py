@@ -29,6 +29,7 @@ from nova_workers.broker.task_names import (
 )
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.runs import Doorbell
+from nova_workers.errors import ConfigurationError
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.observability.lines import gather_lines
 from nova_workers.observability.logging import configure_logging
@@ -133,6 +134,9 @@ def _connect_signals(settings: Settings, process: WorkerProcess) -> None:
         try:
             slots = sender.concurrency or settings.worker.concurrency
             process.start(node=str(sender.hostname), queues=queues, slots=slots)
+        except ConfigurationError as error:
+            _log.error("worker.not_started", error=error.message)
+            raise SystemExit(1) from error
         except Exception as error:
             # Celery only logs exceptions of signal handlers: a worker without services would take doorbells.
             _log.exception("worker.not_started")
