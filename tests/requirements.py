@@ -287,6 +287,8 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "doctor.key": "`nova doctor` advises against a key only if the API refused it, and never to delete a file.",
     "agents.files.kept": "Workers and `nova doctor` warn where the files of agents end with a container.",
     "backup.moment": "A backup of a live fleet is one moment of all tables; a restore has the same rows and rights.",
+    "backup.files": "A backup has the files of agents, and nothing from outside of their directories.",
+    "backup.secrets": "A secret's value reads back from a restored database with the master key, and only with it.",
     "backup.whole": "A backup that fails leaves no file, and a file that is damaged or too new is not restored.",
     "restore.empty": "A restore changes no database with anything in it; no fleet starts on what a failed one leaves.",
     "restore.held": "A restored fleet starts no run and sends nothing outside until an operator resumes it.",

@@ -14,6 +14,7 @@ from models.rights.restored import drop_database
 from nova_workers.cli.backups.broker import unused_redis
 from nova_workers.cli.backups.container import Backup, Manifest, open_backup
 from nova_workers.cli.backups.dump import back_up
+from nova_workers.cli.backups.files import need_empty, read_files
 from nova_workers.cli.backups.load import Loaded, check_backup, load_backup, make_database
 from nova_workers.cli.backups.programs import without_password
 from nova_workers.cli.backups.server import Server, on_server
@@ -45,18 +46,32 @@ DropOption = Annotated[
 ]
 
 
-@app.command("backup")
-def backup(file: FileArgument = None, json_mode: JsonOption = False) -> None:
-    """Write the whole database into a file, as of one moment, while the fleet runs.
+WithFilesOption = Annotated[
+    bool,
+    typer.Option("--files/--no-files", help="With the directories of agents, if they are on this machine."),
+]
+FilesOption = Annotated[
+    Path | None,
+    typer.Option(
+        "--files", metavar="FOLDER", help="Where the files of agents go. Default: as the settings; not with --into."
+    ),
+]
+NoFilesOption = Annotated[bool, typer.Option("--no-files", help="Leave the files of agents in the backup.")]
 
-    Not in it: the master keys of secrets, which decrypt them, and the directories of agents.
+
+@app.command("backup")
+def backup(file: FileArgument = None, with_files: WithFilesOption = True, json_mode: JsonOption = False) -> None:
+    """Write the whole database, as of one moment, and the files of agents into a file, while the fleet runs.
+
+    Not in it: the master keys of secrets, which decrypt them.
     """
     settings, out = load_settings(), Output(json_mode=json_mode)
     path = file or Path(f"nova-{datetime.now(UTC):%Y%m%dT%H%M%SZ}.backup")
     if path.exists():
         raise InvalidInput(f"{str(path)!r} exists. Choose another name.", field="file")
     began_s = time.monotonic()
-    manifest = _reached(_back_up(settings, path, out))
+    root = settings.workspace_root
+    manifest = _reached(_back_up(settings, path, root if with_files and root.is_dir() else None, out))
     took_s = time.monotonic() - began_s
     size, rows = path.stat().st_size, sum(manifest.rows.values())
     if out.json:
@@ -67,8 +82,11 @@ def backup(file: FileArgument = None, json_mode: JsonOption = False) -> None:
     out.note(f"As of {stamp(manifest.taken_at)}, schema {manifest.schema_revision}, nova {manifest.nova}.")
     if manifest.master_keys:
         out.note(f"Not in it: the master keys {_names(manifest.master_keys)} ({_keys_place(settings)}).", "yellow")
-    if settings.workspace_root.exists():
-        out.note(f"Not in it: the directories of agents ({settings.workspace_root}).", "yellow")
+    if manifest.files is None:
+        why = "--no-files" if root.is_dir() else f"this machine has no {str(root)!r}"
+        out.note(f"Not in it: the directories of agents ({why}).", "yellow")
+    else:
+        out.note(f"{manifest.files:,} files of agents, from {root}: {_bytes(manifest.files_bytes)}.")
 
 
 @app.command("restore")
@@ -76,17 +94,21 @@ def restore(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="What `nova backup` wrote.")],
     into: IntoOption = None,
     drop_deliveries: DropOption = False,
+    files: FilesOption = None,
+    no_files: NoFilesOption = False,
     json_mode: JsonOption = False,
 ) -> None:
-    """Read a backup into an empty database, and migrate it to this version.
+    """Read a backup into an empty database and an empty folder, and migrate it to this version.
 
     The restored fleet starts nothing and sends nothing outside until an operator resumes it.
     """
     settings, out = load_settings(), Output(json_mode=json_mode)
     found = open_backup(file)
     check_backup(found)
+    root = _folder_of_files(settings, found, into, files, no_files=no_files)
     began_s = time.monotonic()
     server, loaded = _reached(_restore(settings, found, into, drop_deliveries=drop_deliveries, out=out))
+    count = None if root is None else _read_files(found, root)
     took_s, url = time.monotonic() - began_s, without_password(server.used_url)
     missing = _missing_keys(settings, found.manifest)
     if out.json:
@@ -97,6 +119,7 @@ def restore(
                 "rows": loaded.rows,
                 "taken_at": found.manifest.taken_at.isoformat(),
                 "schema_revision": loaded.revision,
+                "files": count,
                 "requeued_runs": loaded.cleared.runs,
                 "pending_deliveries": 0 if drop_deliveries else loaded.cleared.pending_deliveries,
                 "missing_master_keys": missing,
@@ -105,13 +128,38 @@ def restore(
         )
         return
     out.text(f"restored {loaded.rows:,} rows into {url}, in {age(took_s)}, at schema {loaded.revision}")
+    if count is not None:
+        out.text(f"restored {count:,} files of agents into {root}")
+    elif found.manifest.files is not None:
+        out.note(f"Not restored: {found.manifest.files:,} files of agents. --files FOLDER extracts them.", "yellow")
+    else:
+        out.note("The backup has no files of agents.", "yellow")
     for line in _next_steps(settings, found.manifest, loaded, missing, into=into, dropped=drop_deliveries):
         out.note(line, "yellow")
 
 
-async def _back_up(settings: Settings, path: Path, out: Output) -> Manifest:
+async def _back_up(settings: Settings, path: Path, files: Path | None, out: Output) -> Manifest:
     async with on_server(settings, out.note, make=False) as server:
-        return await back_up(server.url, path)
+        return await back_up(server.url, path, files)
+
+
+def _folder_of_files(
+    settings: Settings, found: Backup, into: str | None, files: Path | None, *, no_files: bool
+) -> Path | None:
+    """Return where the files of agents go, which is empty; None if they are not restored."""
+    if no_files and files is not None:
+        raise InvalidInput("--files and --no-files exclude each other.", field="files")
+    if no_files or found.files_offset is None or (into is not None and files is None):
+        return None
+    root = files or settings.workspace_root
+    need_empty(root)
+    return root
+
+
+def _read_files(found: Backup, root: Path) -> int:
+    with found.path.open("rb") as file:
+        file.seek(found.files_offset or 0)
+        return read_files(file, root)
 
 
 async def _restore(

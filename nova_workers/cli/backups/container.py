@@ -1,4 +1,4 @@
-"""The file of a backup: a tar with what `pg_dump` wrote, in its own format, and a manifest behind it.
+"""The file of a backup: a tar with what `pg_dump` wrote, in its own format, the files of agents, and a manifest behind.
 
 The manifest is written last, so a file that was cut off has none. `tar xf FILE database.dump` extracts the dump alone.
 """
@@ -16,6 +16,7 @@ from typing import IO, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from nova_workers.cli.backups.files import write_files
 from nova_workers.errors import InvalidInput, NovaError
 
 __all__ = ["FORMAT", "Backup", "Manifest", "NotWritten", "open_backup", "write_backup"]
@@ -23,6 +24,7 @@ __all__ = ["FORMAT", "Backup", "Manifest", "NotWritten", "open_backup", "write_b
 FORMAT: Final = 1
 
 _DUMP = "database.dump"
+_FILES = "agents.tar"
 _MANIFEST = "manifest.json"
 _BLOCK = tarfile.BLOCKSIZE
 _AT_ONCE_BYTES = 1 << 20
@@ -51,6 +53,9 @@ class Manifest(BaseModel):
         rows: Rows of each table at that moment.
         dump_bytes: Size of the dump.
         dump_sha256: Its digest.
+        files: Number of the files of agents; None if they are not in it.
+        files_bytes: Size of the tar with them.
+        files_sha256: Its digest.
     """
 
     model_config = ConfigDict(frozen=True, extra="ignore")
@@ -67,24 +72,31 @@ class Manifest(BaseModel):
     rows: Mapping[str, int]
     dump_bytes: int
     dump_sha256: str
+    files: int | None = None
+    files_bytes: int = 0
+    files_sha256: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Backup:
-    """A complete file: its manifest, and where in it the dump begins."""
+    """A complete file: its manifest, and where in it the dump and the files of agents begin."""
 
     path: Path
     manifest: Manifest
     offset: int
+    files_offset: int | None = None
 
 
-async def write_backup(path: Path, dump: AsyncIterator[bytes], manifest: Callable[[int, str], Manifest]) -> Manifest:
+async def write_backup(
+    path: Path, dump: AsyncIterator[bytes], manifest: Callable[[int, str], Manifest], files: Path | None = None
+) -> Manifest:
     """Write a backup that only this user may read. It has its name only once it is complete and on disk.
 
     Args:
         path: Its name.
         dump: What `pg_dump` writes.
         manifest: Called at the end, with the size and the digest of the dump.
+        files: The folder of agents' directories; None leaves them out.
 
     Raises:
         NotWritten: The file cannot be written. Nothing is left.
@@ -94,7 +106,7 @@ async def write_backup(path: Path, dump: AsyncIterator[bytes], manifest: Callabl
         with _writing(path):
             output = os.fdopen(os.open(unfinished, os.O_WRONLY | os.O_CREAT | os.O_EXCL, _PRIVATE), "wb", buffering=0)
         try:
-            made = await _write(path, output, dump, manifest)
+            made = await _write(path, output, dump, manifest, files)
         finally:
             output.close()
         with _writing(path):
@@ -118,46 +130,90 @@ def open_backup(path: Path) -> Backup:
             with tarfile.open(fileobj=file, mode="r:") as tar:
                 members = {member.name: member for member in tar.getmembers()}
                 dump, body = members[_DUMP], tar.extractfile(members[_MANIFEST])
+                files = members.get(_FILES)
                 manifest = Manifest.model_validate_json(b"" if body is None else body.read())
         except (tarfile.TarError, KeyError, ValidationError, EOFError) as error:
             raise InvalidInput(
                 f"{str(path)!r} is no file of `nova backup`, or only a part of one ({_words(error)}). Take another.",
                 field="file",
             ) from error
-        if dump.size != manifest.dump_bytes or _digest(file, dump) != manifest.dump_sha256:
-            raise InvalidInput(
-                f"{str(path)!r} is damaged: its dump is not the one that was written, by size or digest. Take another "
-                "file.",
-                field="file",
-            )
-    return Backup(path, manifest, dump.offset_data)
+        parts: list[tuple[tarfile.TarInfo | None, int, str]] = [(dump, manifest.dump_bytes, manifest.dump_sha256)]
+        if manifest.files is not None:
+            parts.append((files, manifest.files_bytes, manifest.files_sha256))
+        for part, size, digest in parts:
+            if part is None or part.size != size or _digest(file, part) != digest:
+                raise InvalidInput(
+                    f"{str(path)!r} is damaged: {'its dump' if part is dump else 'the tar of agents'} is not the one "
+                    "that was written, by size or digest. Take another file.",
+                    field="file",
+                )
+    return Backup(path, manifest, dump.offset_data, None if files is None else files.offset_data)
 
 
 async def _write(
-    path: Path, output: IO[bytes], dump: AsyncIterator[bytes], manifest: Callable[[int, str], Manifest]
+    path: Path,
+    output: IO[bytes],
+    dump: AsyncIterator[bytes],
+    manifest: Callable[[int, str], Manifest],
+    files: Path | None,
 ) -> Manifest:
-    def put(data: bytes) -> None:
-        rest = memoryview(data)
-        with _writing(path):
-            while rest:
-                rest = rest[output.write(rest) :]
-
-    # The size is known at the end; a header takes one block, however large the size.
-    put(bytes(_BLOCK))
-    digest, size = hashlib.sha256(), 0
+    database = _Member(path, output)
     async for part in dump:
-        put(part)
-        digest.update(part)
-        size += len(part)
-    put(bytes(-size % _BLOCK))
-    made = manifest(size, digest.hexdigest())
-    body = made.model_dump_json(indent=2).encode()
-    put(_header(_MANIFEST, len(body), made.taken_at) + body + bytes(-len(body) % _BLOCK) + bytes(2 * _BLOCK))
-    output.seek(0)
-    put(_header(_DUMP, size, made.taken_at))
+        database.put(part)
+    database.end()
+    made = manifest(database.size, database.digest.hexdigest())
+    members = [(database, _DUMP)]
+    if files is not None:
+        tar = _Member(path, output)
+        count = write_files(files, tar.put)
+        tar.end()
+        found = {"files": count, "files_bytes": tar.size, "files_sha256": tar.digest.hexdigest()}
+        made = made.model_copy(update=found)
+        members.append((tar, _FILES))
+    end = _Member(path, output)
+    end.put(made.model_dump_json(indent=2).encode())
+    end.end(bytes(2 * _BLOCK))
+    for member, name in (*members, (end, _MANIFEST)):
+        member.write_header(name, made.taken_at)
     with _writing(path):
         os.fsync(output.fileno())
     return made
+
+
+class _Member:
+    """A member of the tar while it is written: its size is known at its end, and its header is written then.
+
+    A header takes one block, however large the size.
+    """
+
+    def __init__(self, path: Path, output: IO[bytes]) -> None:
+        self._path = path
+        self._output = output
+        self._start = output.tell()
+        self.size = 0
+        self.digest = hashlib.sha256()
+        self._write(bytes(_BLOCK))
+
+    def put(self, data: bytes) -> None:
+        """Write a part of its content."""
+        self._write(data)
+        self.digest.update(data)
+        self.size += len(data)
+
+    def end(self, more: bytes = b"") -> None:
+        """Fill its last block."""
+        self._write(bytes(-self.size % _BLOCK) + more)
+
+    def write_header(self, name: str, at: datetime) -> None:
+        """Write the header into the block that was left for it."""
+        self._output.seek(self._start)
+        self._write(_header(name, self.size, at))
+
+    def _write(self, data: bytes) -> None:
+        rest = memoryview(data)
+        with _writing(self._path):
+            while rest:
+                rest = rest[self._output.write(rest) :]
 
 
 @contextmanager

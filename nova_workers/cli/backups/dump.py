@@ -44,12 +44,13 @@ class _Facts:
     master_keys: tuple[str, ...]
 
 
-async def back_up(url: str, path: Path) -> Manifest:
+async def back_up(url: str, path: Path, files: Path | None = None) -> Manifest:
     """Write a backup of a database into a file: one moment of it, while others read and write.
 
     Args:
         url: Of the owner of the tables.
         path: Of the file.
+        files: The folder of agents' directories, which are read after the database; None leaves them out.
 
     Raises:
         ConfigurationError: It is no fleet's database, its user may not read all of it, or there is no `pg_dump` for it.
@@ -61,18 +62,19 @@ async def back_up(url: str, path: Path) -> Manifest:
     try:
         await refuse_pooler(database)
         async with database.snapshot() as connection:
-            return await write_snapshot(connection, url, path)
+            return await write_snapshot(connection, url, path, files)
     finally:
         await database.close()
 
 
-async def write_snapshot(connection: Connection, url: str, path: Path) -> Manifest:
+async def write_snapshot(connection: Connection, url: str, path: Path, files: Path | None = None) -> Manifest:
     """Write what a transaction sees into a file.
 
     Args:
         connection: In a transaction that sees one moment.
         url: Of the same database, for `pg_dump`.
         path: Of the file.
+        files: See `back_up`.
     """
     facts = await _facts(connection)
     programs = find_programs(facts.postgres)
@@ -82,7 +84,11 @@ async def write_snapshot(connection: Connection, url: str, path: Path) -> Manife
     try:
         finished = _Finished(counting)
         dump = _dump(programs, url, snapshot, finished)
-        return await write_backup(path, dump, lambda size, digest: _manifest(facts, programs, finished, size, digest))
+
+        def manifest(size: int, digest: str) -> Manifest:
+            return _manifest(facts, programs, finished, size, digest)
+
+        return await write_backup(path, dump, manifest, files)
     finally:
         counting.cancel()
         await asyncio.gather(counting, return_exceptions=True)

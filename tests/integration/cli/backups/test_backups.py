@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import os
 import resource
 import stat
 import tempfile
@@ -32,6 +33,8 @@ from nova_workers.ledger.runs.effects import ClaimedEffects, claim_effects
 from nova_workers.ledger.runs.fleet import Switch, resume
 from nova_workers.ledger.tenants.leases import acquire_lease
 from nova_workers.ledger.upkeep.catalog import count_rows
+from nova_workers.workspace.secrets import Secrets
+from nova_workers.workspace.vault import Vault
 from tests.integration.cli.conftest import logical_database
 from tests.requirements import proves
 from tests.support.processes.command_line import Nova
@@ -85,6 +88,8 @@ class _Backup:
     path: Path
     manifest: Manifest
     digests: dict[str, str]
+    tenant_id: str
+    """Of a secret in it."""
 
 
 async def _digests(connection: Connection) -> dict[str, str]:
@@ -97,12 +102,17 @@ async def _digests(connection: Connection) -> dict[str, str]:
     return found
 
 
-async def _back_up_under_load(fleet: Fleet, path: Path) -> tuple[Manifest, dict[str, str]]:
+_MASTER_KEY = ("of-the-backup", os.urandom(32))
+_SECRET = ("TOKEN", "correct horse battery")
+
+
+async def _back_up_under_load(fleet: Fleet, path: Path, files: Path) -> tuple[Manifest, dict[str, str], str]:
     """Back up while messages come in, with a run in the middle of its turn; return what the snapshot saw."""
     url = fleet.env["NOVA_DATABASE_URL"]
     database = Database(url, pool_size=2)
     stopped = asyncio.Event()
-    key, _ = await add_api_key(url)
+    key, tenant_id = await add_api_key(url)
+    await Secrets(database, Vault([_MASTER_KEY])).put(tenant_id, *_SECRET, by="person")
     async with NovaClient(fleet.api_url, key) as client:
 
         async def load() -> None:
@@ -117,21 +127,23 @@ async def _back_up_under_load(fleet: Fleet, path: Path) -> tuple[Manifest, dict[
                 group.create_task(load())
                 await until(lambda: database.fetchval(f"SELECT ({_ENDED}) > :before", before=before))
                 async with database.snapshot() as connection:
-                    manifest = await write_snapshot(connection, url, path)
+                    manifest = await write_snapshot(connection, url, path, files)
                     digests = await _digests(connection)
                 stopped.set()
             assert await database.fetchval("SELECT count(*) FROM runs") > manifest.rows["runs"]
         finally:
             await client.runs.cancel(slow.id)
             await database.close()
-    return manifest, digests
+    return manifest, digests, tenant_id
 
 
 @pytest.fixture(scope="module")
 def backup(fleet: Fleet, tmp_path_factory: pytest.TempPathFactory) -> _Backup:
     """A backup of the fleet of these tests, taken under load."""
-    path = tmp_path_factory.mktemp("backup") / "nova.backup"
-    return _Backup(path, *asyncio.run(_back_up_under_load(fleet, path)))
+    path, files = tmp_path_factory.mktemp("backup") / "nova.backup", tmp_path_factory.mktemp("agents")
+    (files / "ten_1" / "nova").mkdir(parents=True)
+    (files / "ten_1" / "nova" / "report.txt").write_text("of an agent")
+    return _Backup(path, *asyncio.run(_back_up_under_load(fleet, path, files)))
 
 
 @pytest.fixture
@@ -172,9 +184,16 @@ async def _compare(nova: Nova, backup: _Backup, name: str) -> None:
         await original.close()
 
 
-@proves("backup.moment")
-def test_a_backup_under_load_is_restored_with_the_same_rows_and_rights(nova: Nova, backup: _Backup, name: str) -> None:
-    done = nova.good("restore", str(backup.path), "--into", name, "--json").json
+@proves("backup.moment", "backup.files", "backup.secrets")
+def test_a_backup_under_load_is_restored_with_the_same_rows_rights_secrets_and_files(
+    nova: Nova, backup: _Backup, name: str, tmp_path: Path
+) -> None:
+    files = tmp_path / "agents"
+    done = nova.good("restore", str(backup.path), "--into", name, "--files", str(files), "--json").json
+    assert (done["files"], done["missing_master_keys"]) == (1, [_MASTER_KEY[0]])
+    assert (files / "ten_1" / "nova" / "report.txt").read_text() == "of an agent"
+    taken = nova("restore", str(backup.path), "--into", f"{name}_2", "--files", str(files))
+    assert (taken.code, "is not empty" in taken.err) == (1, True), taken
     assert stat.S_IMODE(backup.path.stat().st_mode) == 0o600
     assert (done["rows"], done["requeued_runs"] >= 1, done["paused"]) == (
         sum(backup.manifest.rows.values()),
@@ -182,6 +201,17 @@ def test_a_backup_under_load_is_restored_with_the_same_rows_and_rights(nova: Nov
         True,
     )
     asyncio.run(_compare(nova, backup, name))
+    asyncio.run(_read_secret(_other(nova.env["NOVA_DATABASE_URL"], name), backup.tenant_id))
+
+
+async def _read_secret(url: str, tenant_id: str) -> None:
+    database = Database(url, pool_size=1)
+    try:
+        assert await Secrets(database, Vault([_MASTER_KEY])).get(tenant_id, _SECRET[0]) == _SECRET[1]
+        with pytest.raises(Conflict, match="'of-the-backup'"):
+            await Secrets(database, Vault([("other", os.urandom(32))])).get(tenant_id, _SECRET[0])
+    finally:
+        await database.close()
 
 
 @proves("restore.held", "restore.empty")
@@ -197,6 +227,7 @@ def test_a_restored_fleet_waits_for_its_operator(nova: Nova, backup: _Backup, na
         refused = ours("restore", str(backup.path))
     assert (refused.code, "A fleet runs on" in refused.err) == (1, True), refused
     shown = ours.good("restore", str(backup.path))
+    assert (tmp_path / "workspace" / "ten_1" / "nova" / "report.txt").read_text() == "of an agent"
     assert "nova fleet resume --scope fleet" in shown.err
     assert not kept.exists()
     asyncio.run(_stays_held(_other(source, name)))
@@ -309,7 +340,7 @@ def _with_manifest(manifest: Manifest, folder: Path, backup: _Backup | None = No
             yield b"PGDMP"
 
     def described(size: int, digest: str) -> Manifest:
-        return manifest.model_copy(update={"dump_bytes": size, "dump_sha256": digest})
+        return manifest.model_copy(update={"dump_bytes": size, "dump_sha256": digest, "files": None})
 
     path = folder / "rewritten.backup"
     asyncio.run(write_backup(path, dump(), described))
