@@ -362,7 +362,7 @@ class ToolSettings(Section):
     """The longest file that a command in the sandbox can write."""
     command_tmpfs_bytes: Annotated[int, Field(ge=1 << 20)] = 1 << 30
     """Most that a command can write to /tmp, and to each other directory that is empty and its own. It is memory."""
-    command_cgroup: Path | None = None
+    command_cgroup: Folder | None = None
     """A directory of cgroup v2 that is the workers' to divide, without processes, with `memory` and `pids`. Unset, the
     workers look for one."""
     web_search: bool = True
