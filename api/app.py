@@ -61,12 +61,14 @@ from nova_workers.contracts.http.wire import RunView
 from nova_workers.errors import Unavailable
 from nova_workers.http_server.connections import ConnectionLimits
 from nova_workers.ledger.orders.records import orders_not_running
+from nova_workers.ledger.tenants.keys import find_key, hash_secret
 from nova_workers.ledger.visibility import all_tenants, one_tenant, see_all_tenants
 from nova_workers.observability.asgi import ObservabilityMiddleware
 from nova_workers.observability.lines import gather_lines, write_lines_at_once
 from nova_workers.observability.logging import configure_logging
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
+from nova_workers.upkeep.rehearsal import rehearse_submissions
 
 __all__ = ["build_app", "create_app"]
 
@@ -267,6 +269,20 @@ async def _warm_up(services: ApiServices) -> None:
         with one_tenant(_NO_TENANT):
             await services.database.open()
         await services.redis.ping()
+        await _rehearse(services)
     except (Unavailable, RedisError):
         # The first request connects, or reports why it cannot.
         _log.info("api.not_connected_yet")
+    except Exception:
+        # The API serves without it.
+        _log.exception("api.not_rehearsed")
+
+
+async def _rehearse(services: ApiServices) -> None:
+    """Let the sessions that the first message uses plan its statements, on a schema that has them."""
+    with all_tenants():
+        if not await services.schema.look() or await services.database.is_shared():
+            return
+        async with services.database.connection() as connection:
+            await find_key(connection, hash_secret(""))
+    await rehearse_submissions(services.database)

@@ -7,6 +7,7 @@ asyncpg's own pool starts a task and arms three timers for each loan: a small st
 from __future__ import annotations
 
 import asyncio
+from bisect import insort
 from collections.abc import Awaitable, Callable
 
 import asyncpg
@@ -18,7 +19,10 @@ __all__ = ["SessionPool"]
 
 
 class SessionPool:
-    """Opens a session when one is needed and none is idle. Borrowers wait in order for one of `size`."""
+    """Opens a session when one is needed and none is idle. Borrowers wait in order for one of `size`.
+
+    The idle session that was opened first is lent, so that few do most of the work: these have planned the statements.
+    """
 
     def __init__(self, open_session: Callable[[], Awaitable[Session]], *, size: int, most_statements: int) -> None:
         """Take how to open a session, how many there may be, and after how many statements one is replaced."""
@@ -28,6 +32,7 @@ class SessionPool:
         self._free = asyncio.Semaphore(size)
         self._idle: list[Session] = []
         self._lent: set[Session] = set()
+        self._opened = 0
         self._generation = 0
         """Sessions of earlier ones are not lent again."""
         self._settling: set[asyncio.Task[None]] = set()
@@ -44,7 +49,7 @@ class SessionPool:
             raise _closed()
         if self._idle and not self._free.locked():
             await self._free.acquire()
-            session = self._most_recent()
+            session = self._oldest()
             if session is not None:
                 return session
             self._free.release()
@@ -53,7 +58,7 @@ class SessionPool:
             try:
                 if self._is_closing:
                     raise _closed()
-                return self._most_recent() or await self._open()
+                return self._oldest() or await self._open()
             except BaseException:
                 self._free.release()
                 raise
@@ -68,7 +73,7 @@ class SessionPool:
         """
         if not is_interrupted and session.is_clean and not self._is_spent(session):
             self._lent.discard(session)
-            self._idle.append(session)
+            self._keep(session)
             self._free.release()
             return
         settling = asyncio.create_task(self._settle(session))
@@ -97,8 +102,8 @@ class SessionPool:
                 session.terminate()
             raise
 
-    def _most_recent(self) -> Session | None:
-        """Return the idle session that was used last; None without one that is open."""
+    def _oldest(self) -> Session | None:
+        """Return the idle session that was opened first; None without one that is open."""
         while self._idle:
             session = self._idle.pop()
             if not session.is_closed():
@@ -108,10 +113,16 @@ class SessionPool:
             session.terminate()
         return None
 
+    def _keep(self, session: Session) -> None:
+        # The oldest comes last.
+        insort(self._idle, session, key=_age)
+
     async def _open(self) -> Session:
         generation = self._generation
         session = await self._open_session()
         session.generation = generation
+        self._opened += 1
+        session.number = self._opened
         self._lent.add(session)
         return session
 
@@ -134,8 +145,12 @@ class SessionPool:
         finally:
             self._lent.discard(session)
             if not session.is_closed():
-                self._idle.append(session)
+                self._keep(session)
             self._free.release()
+
+
+def _age(session: Session) -> int:
+    return -session.number
 
 
 def _closed() -> asyncpg.InterfaceError:

@@ -98,6 +98,8 @@ class Session(asyncpg.Connection):  # type: ignore[type-arg]
 
     generation = 0
     """Of its pool, when it was opened."""
+    number = 0
+    """In the order in which its pool opened them."""
 
     used_s = 0.0
     """When it was last taken from the pool, on the loop's clock; 0 before the first time."""

@@ -24,6 +24,7 @@ from nova_workers.observability.outages import OneLineAState
 from nova_workers.observability.plain_console import plain_console
 from nova_workers.observability.ports import TelemetryConfig
 from nova_workers.observability.redaction import frames_of, redact_secrets
+from nova_workers.observability.tracing import is_unrecorded
 
 __all__ = ["configure_logging"]
 
@@ -44,6 +45,7 @@ _QUIET = {
 }
 
 
+_CALM = frozenset({"debug", "info"})
 _SELF_WILLED = ("uvicorn", "uvicorn.error", "uvicorn.access", "celery", "celery.task")
 """Loggers to which their libraries give handlers of their own; a line would come twice, or past the redaction."""
 
@@ -76,7 +78,7 @@ def configure_logging(settings: TelemetryConfig, process: str, *, stream: TextIO
     write_lines_at_once()
     handler = LineHandler(target)
     structlog.configure(
-        processors=[OneLineAState(), *shared, *final],
+        processors=[_only_warnings_where_unrecorded, OneLineAState(), *shared, *final],
         wrapper_class=structlog.make_filtering_bound_logger(level),
         logger_factory=partial(StructuredLines, handler),
         cache_logger_on_first_use=False,
@@ -114,6 +116,12 @@ def _renderers(settings: TelemetryConfig, target: TextIO) -> list[Processor]:
 def _to_json(event_dict: EventDict, **_: Any) -> str:
     head = {key: event_dict.pop(key, None) for key in ("timestamp", "level", "event")}
     return orjson.dumps({**head, **event_dict}, default=str, option=orjson.OPT_NON_STR_KEYS).decode()
+
+
+def _only_warnings_where_unrecorded(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:
+    if name in _CALM and is_unrecorded():
+        raise structlog.DropEvent
+    return event_dict
 
 
 def _drop_twins(logger: WrappedLogger, name: str, event_dict: EventDict) -> EventDict:

@@ -35,8 +35,9 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 from nova_workers.observability.ports import TelemetryConfig
 from nova_workers.observability.redaction import redact
 
-__all__ = ["Attributes", "Tracing", "current_trace_id", "current_traceparent", "unrecorded"]
+__all__ = ["Attributes", "Tracing", "current_trace_id", "current_traceparent", "is_unrecorded", "unrecorded"]
 
+_UNRECORDED_TRACE_ID = 1
 _RECORDING = "nova_workers.observability.recording"
 
 AttributeValue = str | bool | int | float | Sequence[str]
@@ -144,10 +145,20 @@ class Tracing:
 
 @contextmanager
 def unrecorded() -> Generator[None]:
-    """Record no spans in the block, of us or of libraries: they hang under one that is not sampled."""
-    context = trace.SpanContext(trace_id=1, span_id=1, is_remote=False, trace_flags=trace.TraceFlags(0))
+    """Record no spans in the block, of us or of libraries, and log warnings only.
+
+    Spans hang under one that is not sampled.
+    """
+    context = trace.SpanContext(
+        trace_id=_UNRECORDED_TRACE_ID, span_id=1, is_remote=False, trace_flags=trace.TraceFlags(0)
+    )
     with trace.use_span(trace.NonRecordingSpan(context)):
         yield
+
+
+def is_unrecorded() -> bool:
+    """Whether this is the block of `unrecorded`."""
+    return trace.get_current_span().get_span_context().trace_id == _UNRECORDED_TRACE_ID
 
 
 def _parent(traceparent: str | None) -> Context | None:

@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from structlog.contextvars import bound_contextvars
 
 from nova_workers.config import RunSettings
-from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, WorkerPool
+from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, PlannedEffect, WorkerPool
 from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ids import new_id, new_ulid
 from nova_workers.ledger.database import Connection, Database
@@ -51,6 +51,11 @@ class RunExecutor:
         """Worker slots of the process; 0 if unknown."""
         self._answering = 0
         self._unlocking: set[asyncio.Task[None]] = set()
+
+    @property
+    def effects(self) -> tuple[PlannedEffect, ...]:
+        """What follows runs, in order."""
+        return self._parts.effects
 
     def drain(self) -> None:
         """Claim nothing more, and requeue every run at its next step boundary. Returns at once."""

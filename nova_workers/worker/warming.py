@@ -12,6 +12,7 @@ from nova_workers.bootstrap.worker import WorkerServices
 from nova_workers.capabilities.seam import input_schema
 from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.workspace.agents import PartsInUse, parts_in_use
+from nova_workers.worker.rehearsal import rehearse_turns
 
 __all__ = ["Warming"]
 
@@ -37,6 +38,7 @@ class Warming:
             await self._services.tools.load()
             await self._describe_tools(in_use)
             await self._services.executor.rehearse()
+            await rehearse_turns(self._services)
         except Exception:
             # The worker serves without it.
             _log.exception("worker.not_warm")

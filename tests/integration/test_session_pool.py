@@ -51,6 +51,17 @@ async def test_a_session_is_lent_again_and_no_more_are_opened_than_the_size(pool
     assert await _pid(pool) in pids
 
 
+async def test_the_idle_session_that_was_opened_first_is_lent(pools: Pools) -> None:
+    pool = pools(size=2)
+    first, second = [await pool.borrow(_LONG_S) for _ in range(2)]
+    for released in ((first, second), (second, first)):
+        for session in released:
+            await pool.release(session)
+        assert [await pool.borrow(_LONG_S) for _ in range(2)] == [first, second]
+    await pool.release(first)
+    await pool.release(second)
+
+
 async def test_a_borrower_waits_for_its_turn_and_no_longer_than_it_may(pools: Pools) -> None:
     pool = pools()
     session = await pool.borrow(_LONG_S)

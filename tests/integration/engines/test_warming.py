@@ -10,18 +10,26 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from nova_workers.bootstrap.connections import connect_database
 from nova_workers.bootstrap.deferred import DeferredEngine
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.capabilities.seam import input_schema
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.runs import Claim, Finish, Finished
 from nova_workers.engines.anthropic import rehearsal as anthropic_rehearsal
 from nova_workers.engines.openai import rehearsal as openai_rehearsal
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import create_agent, delete_agent
+from nova_workers.runs import attempt
 from nova_workers.stopping import stop_tasks
+from nova_workers.upkeep.rehearsal import PLANNED_AFTER, rehearse_submissions
+from nova_workers.worker.rehearsal import rehearse_turns
 from nova_workers.worker.warming import Warming
 from tests.support.waiting import until
+
+_TABLES = "SELECT tablename AS name FROM pg_tables WHERE schemaname = 'public' ORDER BY tablename"
 
 
 async def _warm(settings: Settings, **agents: AgentSpec) -> WorkerServices:
@@ -99,3 +107,51 @@ async def test_a_rehearsal_plays_a_turn_without_a_provider(
     # Not through a proxy that can reach no loopback address.
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     assert await rehearse(str(tmp_path)) == "Ready."
+
+
+async def test_rehearsed_turns_are_rolled_back_and_leave_nothing_behind(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended: list[str] = []
+    finish_run = attempt.finish_run
+
+    async def noting(connection: Connection, claim: Claim, finish: Finish, *, seq: int) -> Finished:
+        ended.append(f"{finish.status}: {finish.text}")
+        return await finish_run(connection, claim, finish, seq=seq)
+
+    monkeypatch.setattr(attempt, "finish_run", noting)
+    worker = build_worker(settings.model_copy(update={"default_engine": "scripted"}))
+    assert await worker.schema.look()
+    before = await _everything(worker)
+    await rehearse_turns(worker)
+    assert ended == ["succeeded: Ready."] * 2 * PLANNED_AFTER
+    assert await _everything(worker) == before
+    await worker.aclose()
+
+
+async def test_rehearsed_submissions_are_rolled_back(settings: Settings) -> None:
+    worker = build_worker(settings)
+    api = connect_database(settings, "nova-api", "tenants")
+    before = await _everything(worker)
+    await rehearse_submissions(api)
+    assert await _everything(worker) == before
+    await api.close()
+    await worker.aclose()
+
+
+async def test_nothing_is_rehearsed_on_a_schema_that_does_not_fit(settings: Settings) -> None:
+    worker = build_worker(settings)
+    worker.schema.fits = False
+    # It would not reach the database either.
+    await worker.database.close()
+    await rehearse_turns(worker)
+    await worker.aclose()
+
+
+async def _everything(worker: WorkerServices) -> tuple[object, ...]:
+    """Return the number of rows of each table, the keys of Redis, and the metrics of runs."""
+    async with worker.database.connection() as connection:
+        tables = [row["name"] for row in await connection.fetch(_TABLES)]
+        rows = {name: await connection.fetchval(f"SELECT count(*) FROM {name}") for name in tables}
+    metrics = [line for line in worker.metrics.exposition()[0].decode().splitlines() if line.startswith("nova_run")]
+    return rows, sorted(await worker.redis.keys()), metrics

@@ -11,7 +11,7 @@ import structlog
 
 from nova_workers.config import TelemetrySettings
 from nova_workers.observability.logging import configure_logging
-from nova_workers.observability.tracing import Tracing
+from nova_workers.observability.tracing import Tracing, unrecorded
 from tests.support.harness.logs import recorded_logs
 
 
@@ -39,6 +39,15 @@ def test_a_line_is_an_event_with_fields(lines: io.StringIO) -> None:
         "logger": "nova_workers.runs",
         "process": "worker",
     }
+
+
+def test_a_rehearsal_logs_warnings_only(lines: io.StringIO) -> None:
+    log = structlog.get_logger("nova_workers.runs")
+    with unrecorded():
+        log.info("run.finished")
+        log.warning("run.lost")
+    log.info("run.claimed")
+    assert [line["event"] for line in _read(lines)] == ["run.lost", "run.claimed"]
 
 
 def test_lines_of_other_libraries_have_the_same_format(lines: io.StringIO) -> None:
