@@ -18,6 +18,7 @@ __all__ = [
     "AgentIdQuery",
     "DeliveryIdPath",
     "FileIdPath",
+    "Flag",
     "KeyIdPath",
     "MediaQuery",
     "MemoryIdPath",
@@ -57,6 +58,14 @@ def _known_form(kind: str) -> Callable[[str], str]:
         return value
 
     return check
+
+
+def _true_or_false(value: object) -> object:
+    if isinstance(value, str):
+        if value not in ("true", "false"):
+            raise ValueError("should be true or false")
+        return value == "true"
+    return value
 
 
 def _task_number(value: object) -> int:
@@ -101,7 +110,9 @@ AgentIdQuery = Annotated[
     Annotated[str, StringConstraints(pattern=AGENT_ID_PATTERN, max_length=64)] | None,
     Query(description="Only of this agent."),
 ]
-MediaQuery = Annotated[bool, Query(description="Without, images and documents have no base64 data.")]
+Flag = Annotated[bool, BeforeValidator(_true_or_false)]
+"""A boolean of a query. pydantic takes `yes`, `on`, `1` and their like too."""
+MediaQuery = Annotated[Flag, Query(description="Without, images and documents have no base64 data.")]
 ThreadIdQuery = Annotated[
     Annotated[str, StringConstraints(pattern=_ID_PATTERN)] | None, Query(description="Only of this thread.")
 ]

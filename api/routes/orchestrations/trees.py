@@ -10,7 +10,7 @@ from api.auth import RunsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, OrchestrationIdPath
+from api.params import AgentIdQuery, Flag, OrchestrationIdPath
 from api.repeats import RepeatableRequest
 from api.state import State
 from nova_workers.contracts.bodies import Page
@@ -40,7 +40,7 @@ _ONE_AGENT = "An agent's id, or a part of it that no other agent's id has."
 TreeAgentPath = Annotated[str, Path(description=_ONE_AGENT, max_length=80)]
 TreeAgentQuery = Annotated[str | None, Query(description=f"Only those of one agent: {_ONE_AGENT}", max_length=80)]
 DetailQuery = Annotated[HistoryDetail, Query(description="How much of it.")]
-OpenQuery = Annotated[bool | None, Query(description="True: only open ones. False: only those that have ended.")]
+OpenQuery = Annotated[Flag | None, Query(description="True: only open ones. False: only those that have ended.")]
 
 
 @router.get("", responses=problems(400, 410, 422))

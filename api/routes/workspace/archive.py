@@ -12,6 +12,7 @@ from api.errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType
 from api.guard.archives import ArchiveResponse, received
 from api.json_body import parse_json
 from api.openapi import json_lines, problems
+from api.params import Flag
 from api.state import CAPABILITIES, State
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
@@ -66,7 +67,7 @@ async def import_workspace(
     caller: WorkspaceCaller,
     state: State,
     merge: Annotated[
-        bool, Query(description="Skip rows that exist already. Without it, one such row refuses the archive.")
+        Flag, Query(description="Skip rows that exist already. Without it, one such row refuses the archive.")
     ] = False,
 ) -> ImportResult:
     """Import an archive, whole or not at all.

@@ -8,7 +8,7 @@ from api.auth import WorkspaceCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, NoteIdPath
+from api.params import AgentIdQuery, Flag, NoteIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
@@ -42,8 +42,8 @@ async def list_all_notes(
     caller: WorkspaceCaller,
     state: State,
     agent_id: AgentIdQuery = None,
-    pinned: Annotated[bool | None, Query(description="Only those that are, or are not.")] = None,
-    shared: Annotated[bool | None, Query(description="Only those that are, or are not.")] = None,
+    pinned: Annotated[Flag | None, Query(description="Only those that are, or are not.")] = None,
+    shared: Annotated[Flag | None, Query(description="Only those that are, or are not.")] = None,
     cursor: Cursor = None,
     limit: Limit = 50,
 ) -> Page[NoteSummary]:

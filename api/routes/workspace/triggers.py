@@ -9,7 +9,7 @@ from api.auth import WorkspaceCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, TriggerIdPath
+from api.params import AgentIdQuery, Flag, TriggerIdPath
 from api.repeats import RepeatableRequest
 from api.state import ApiState, State
 from nova_workers.contracts.bodies import Page
@@ -32,7 +32,7 @@ router = APIRouter(prefix="/v1/triggers", tags=["triggers"], route_class=StrictR
 
 PERSON = "person"
 
-PausedQuery = Annotated[bool, Query(description="Only those that paused after failures.")]
+PausedQuery = Annotated[Flag, Query(description="Only those that paused after failures.")]
 Count = Annotated[int, Query(ge=1, le=100, description="Most firings to return.")]
 
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from fnmatch import fnmatchcase
 from typing import Annotated, Any, Final, Literal
 
-from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StringConstraints, model_validator
+from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.contracts.authors.rights import (
     ALLOWED_COMMANDS,
@@ -136,7 +136,7 @@ class ProviderConfig(_Value):
     engine: Literal["anthropic", "claude_agent", "codex", "gemini", "openai", "scripted"] = "openai"
     profile: _Name | None = None
     """The provider of this name in the settings of the engine `openai`; other engines have none."""
-    enabled: bool = True
+    enabled: StrictBool = True
 
     @model_validator(mode="after")
     def _has_profiles(self) -> "ProviderConfig":
@@ -261,7 +261,7 @@ class ExpertProfile(_Value):
 class CapabilityProfile(_Value):
     """Which tools of capabilities agents of a role get, of those that their parent holds."""
 
-    reads: bool = True
+    reads: StrictBool = True
     """Whether they get those that only read."""
     tools: Annotated[tuple[_ToolPattern, ...], Field(max_length=200)] = ()
     """Which others: names of tools or of whole capabilities; ``*`` is any text."""
@@ -342,7 +342,7 @@ class ModelOverride(_Value):
     """Speed in relation to the usual model, which is 1."""
     max_context_window: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
     """In tokens."""
-    enabled: bool = True
+    enabled: StrictBool = True
     """False: it is never chosen."""
 
 

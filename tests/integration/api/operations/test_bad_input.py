@@ -3,17 +3,22 @@
 import base64
 import time
 from collections.abc import AsyncGenerator
-from typing import Any
+from typing import Any, get_args
 
 import orjson
 import pytest
 from dirty_equals import IsPartialDict
+from pydantic import ValidationError
 
+from api.app import build_app
 from nova_workers.config import Settings
+from nova_workers.contracts.orders import AiWorkOrderV1, PolicyDocument
 from nova_workers.ledger.database import Database
+from nova_workers.orchestration.config.values import ConfigDocument
 from tests.integration.api.conftest import Api, Serve
 from tests.requirements import proves
 from tests.support.data import media_samples
+from tests.support.data.request_bodies import all_parts, request_bodies
 
 JSON = {"Content-Type": "application/json"}
 
@@ -293,6 +298,44 @@ async def test_a_boolean_is_true_or_false_and_nothing_else(
     refused = await api.http.post(path, json={**body, field: value})
     assert refused.status_code == 422, refused.text
     assert field in {error["field"] for error in refused.json()["errors"]}
+
+
+@proves("security.bodies")
+def test_a_boolean_of_every_body_is_true_or_false_and_nothing_else(settings: Settings) -> None:
+    bodies = request_bodies(build_app(settings))
+    models = {part for body in (*bodies, ConfigDocument, PolicyDocument, AiWorkOrderV1) for part in all_parts(body)}
+    asked = 0
+    for model in models:
+        for name, field in model.model_fields.items():
+            if bool in (field.annotation, *get_args(field.annotation)):
+                for value in ("yes", "true", "on", 1, 0, 1.0):
+                    with pytest.raises(ValidationError) as caught:
+                        model.model_validate({name: value})
+                    places = {error["loc"][0] for error in caught.value.errors()}
+                    assert places & {name, field.alias}, f"{model.__name__}.{name} takes {value!r}: StrictBool"
+                    asked += 1
+    assert asked > 60
+
+
+@proves("security.bodies")
+async def test_a_boolean_of_every_query_is_true_or_false_and_nothing_else(api: Api, openapi: dict[str, Any]) -> None:
+    asked = 0
+    for path, operations in openapi["paths"].items():
+        for method, operation in operations.items():
+            for given in operation.get("parameters", ()):
+                kinds = {part.get("type") for part in (given["schema"], *given["schema"].get("anyOf", ()))}
+                if given["in"] != "query" or "boolean" not in kinds:
+                    continue
+                at = path.replace("{thread_id}", "thr_01JZ0000000000000000000000")
+                for value in ("yes", "1", "on", "True", "t", ""):
+                    answer = await api.http.request(method.upper(), at, params={given["name"]: value})
+                    assert answer.status_code == 422, (path, given["name"], value)
+                    assert given["name"] in {error["field"] for error in answer.json()["errors"]}
+                for value in ("true", "false"):
+                    answer = await api.http.request(method.upper(), at, params={given["name"]: value})
+                    assert answer.status_code != 422, answer.text
+                asked += 1
+    assert asked >= 7
 
 
 @pytest.mark.parametrize("moment", ["9999-12-31T23:59:59-12:00", "0001-01-01T00:00:00+12:00", "2030-01-01T00:00:00"])
