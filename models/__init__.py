@@ -13,6 +13,7 @@ from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
 from models.rankings import ModelJudgement, ModelRanking
 from models.rights.audit import AuditEvent
 from models.rights.audit_chain import AuditChain
+from models.rights.ceilings import keep_ceilings
 from models.rights.row_security import protect
 from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
 from models.schedule import Trigger, TriggerFiring
@@ -77,6 +78,7 @@ __all__ = [
     "WorkOrderSecret",
     "WorkOrderTrail",
     "WorkerSession",
+    "keep_ceilings",
     "metadata",
     "protect",
 ]

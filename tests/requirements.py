@@ -329,7 +329,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "ceilings.run": "A run of an agent that exceeds a ceiling of its tenant fails before a model call.",
     "ceilings.scope": "More trust than `controlled`, and directories, are given with the scope `trust` only.",
     "ceilings.secrets": "An agent that uses secrets is written with the scope `secrets` only.",
-    "ceilings.own": "A tenant changes its ceilings by no route, archive or key.",
+    "ceilings.own": "A tenant changes its ceilings by no route, archive or key, nor in the role of its sessions.",
     "authors.declared": "Each field of a document that steers agents says what its author needs.",
     "authors.checked": "What gives agents more than the usual is written with its scope only, by every door.",
     "ceilings.home": "File tools open nothing of NOVA_HOME or processes, nor do commands in a sandbox of namespaces.",

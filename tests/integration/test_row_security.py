@@ -107,7 +107,7 @@ async def test_a_statement_that_forgets_its_tenant_sees_and_changes_that_of_its_
     assert await walled.fetchval("SELECT count(*) FROM agents WHERE tenant_id = :other", other=TWO) == 0
     assert await walled.fetchval("SELECT array_agg(id) FROM tenants") == [ONE]
     changed = await walled.execute("UPDATE agents SET deleted_at = now()")
-    deleted = await walled.execute("DELETE FROM tenants WHERE id <> :own", own=ONE)
+    deleted = await walled.execute("DELETE FROM agents WHERE tenant_id <> :own", own=ONE)
     assert (changed, deleted) == ("UPDATE 2", "DELETE 0")
     with pytest.raises(asyncpg.InsufficientPrivilegeError, match="row-level security"):
         await walled.execute(
@@ -120,6 +120,23 @@ async def test_a_statement_that_forgets_its_tenant_sees_and_changes_that_of_its_
         assert {row["tenant_id"] for row in await connection.fetch("SELECT tenant_id FROM agents")} == {TWO}
     with all_tenants():
         assert await walled.fetchval("SELECT count(DISTINCT tenant_id) FROM agents") == 2
+
+
+@proves("ceilings.own")
+async def test_the_role_of_a_tenant_changes_no_ceilings(walled: Database) -> None:
+    see_tenant(ONE)
+    # The statement of a tenant's own settings writes them too, as they are.
+    assert await walled.execute("UPDATE tenants SET timezone = 'Europe/Oslo', ceilings = ceilings") == "UPDATE 1"
+    for statement in (
+        "UPDATE tenants SET ceilings = '{}'",
+        f"UPDATE tenants SET work_from = 1, ceilings = '{{\"trust\": \"unrestricted\"}}' WHERE id = '{ONE}'",
+        f"DELETE FROM tenants WHERE id = '{ONE}'",
+        f"INSERT INTO tenants (id, name) VALUES ('{ONE}', 'x') ON CONFLICT (id) DO UPDATE SET ceilings = '{{}}'",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await walled.execute(statement)
+    with all_tenants():
+        assert await walled.execute("UPDATE tenants SET ceilings = '{}' WHERE id = :id", id=ONE) == "UPDATE 1"
 
 
 @proves("security.shares")
