@@ -154,3 +154,28 @@ def tell_nobody(agent: str = "nobody") -> None:
 '''
     found = _in_prose(_find(source, _glossary()), source, with_data=False)
     assert [each.word.split() for each in found] == [["in", "line"], ["handed", "back"], ["Mends"], ["nobody"]]
+
+
+_phrases_section = re.compile(r"^## Documents\n.*?(?=^## )", re.MULTILINE | re.DOTALL)
+
+
+def _stilted() -> re.Pattern[str]:
+    """Return a pattern of the phrases that CONTRIBUTING.md refuses in documents."""
+    section = _phrases_section.search((ROOT / "CONTRIBUTING.md").read_text("utf-8"))
+    assert section is not None
+    rows = [line.strip("|").split("|")[0] for line in section[0].splitlines() if line.startswith("| ")]
+    phrases = [phrase.strip().replace(" ", r"\s+") for row in rows[2:] for phrase in row.split(",")]
+    assert len(phrases) > 5
+    return re.compile(rf"\b(?:{'|'.join(phrases)})\b", re.IGNORECASE)
+
+
+def test_no_document_uses_a_phrase_that_has_to_be_decoded() -> None:
+    stilted = _stilted()
+    assert stilted.search("A turn is dear.")
+    wrong = [
+        f"{page.relative_to(ROOT)}:{text.count(chr(10), 0, found.start()) + 1}: {found[0]!r}"
+        for page in (ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md")))
+        for text in [page.read_text("utf-8")]
+        for found in stilted.finditer(text)
+    ]
+    assert not wrong, "\n".join(["CONTRIBUTING.md (Documents) has plain words for these:", *wrong])

@@ -17,7 +17,7 @@ INVARIANTS: dict[Invariant, str] = {
     "I6": "a tool that is not idempotent is executed once",
     "I7": "a follower that obeys the client rules ends with the ledger's text, by ids that strictly grow",
     "I8": "a steering message is answered once",
-    "I9": "no process of the fleet ends by itself, no answer is a 500, and none differs from what the ledger has",
+    "I9": "no process of the fleet exits unexpectedly, no response is a 500, and none disagrees with the ledger",
 }
 
 

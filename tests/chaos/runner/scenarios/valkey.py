@@ -20,7 +20,7 @@ async def kill_valkey(stage: Stage) -> None:
 
 @scenario("redis", proves=_WIRE, in_mix=False, is_brief=False)
 async def valkey_down_for_two_minutes(stage: Stage) -> None:
-    """Valkey is away for two minutes; what is accepted meanwhile runs afterwards."""
+    """Valkey is unavailable for two minutes; what is accepted meanwhile runs afterwards."""
     await _down(stage, 120)
 
 
