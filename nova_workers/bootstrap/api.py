@@ -32,7 +32,6 @@ from nova_workers.orchestration.service import Orchestrations
 from nova_workers.orchestration.starting import OrchestrationStarter
 from nova_workers.orchestration.tools.external import ExternalMasters
 from nova_workers.orders.accept import Orders
-from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.cancel import OrderCanceller
 from nova_workers.orders.door import OrderDoor
 from nova_workers.orders.policies.registry import Policies
@@ -163,7 +162,7 @@ def build_api(settings: Settings) -> ApiServices:
     vault = Vault.of(settings.secrets.texts())
     ceilings = CeilingRules.of(settings)
     order_policies, order_secrets = Policies(database, ceilings), OrderSecrets(database, vault)
-    order_keys, order_notifier = OrderKeys(vault, secret_values(settings)), OrderNotifier(redis, dispatcher)
+    order_keys = OrderKeys(vault, secret_values(settings))
     return ApiServices(
         settings=settings,
         clock=clock,
@@ -195,9 +194,9 @@ def build_api(settings: Settings) -> ApiServices:
         order_policies=order_policies,
         order_secrets=order_secrets,
         order_door=OrderDoor(database, order_policies, order_secrets, ceilings),
-        orders=Orders(database, order_keys, order_notifier),
-        order_reviews=OrderReviews(database, order_keys, order_notifier),
-        order_canceller=OrderCanceller(work, order_keys, order_notifier),
+        orders=Orders(work, order_keys),
+        order_reviews=OrderReviews(work, order_keys),
+        order_canceller=OrderCanceller(work, order_keys),
         tasks=Tasks(work),
         task_scheduler=TaskScheduler(work, settings.tasks),
         triggers=TriggerFirer(work, metrics, planner=starter),

@@ -17,6 +17,7 @@ from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
 from nova_workers.contracts.runs import PlannedEffect, WorkerPool
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.tools import OrchestrationCapability
@@ -84,6 +85,7 @@ def build_executor(
     keeper: LeaseKeeper,
     publisher: EventPublisher,
     dispatcher: Dispatcher,
+    work: Work,
     effects: tuple[PlannedEffect, ...],
     clock: Clock,
     metrics: Metrics,
@@ -105,6 +107,7 @@ def build_executor(
         keeper: Renews what the executor holds.
         publisher: Takes live events.
         dispatcher: Rings doorbells.
+        work: Begins units of work.
         effects: Post-run work, in order.
         clock: The time.
         metrics: Of the process.
@@ -117,7 +120,7 @@ def build_executor(
     turns = TurnRunner(
         TurnAssembler(
             database,
-            with_order_engine(engines, settings, database, redis, dispatcher),
+            with_order_engine(engines, settings, work),
             capabilities,
             Prompter(database, settings),
             directories=AgentDirectories(settings, clock),

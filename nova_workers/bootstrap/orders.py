@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from redis.asyncio import Redis
-
 from nova_workers.bootstrap.engine_prices import EnginePrices
 from nova_workers.config import Settings
 from nova_workers.config.secret_variables import secret_values
 from nova_workers.contracts.engine import Engine
-from nova_workers.contracts.ports import Dispatcher
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.orders.advance import ENGINE
-from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.engine import WorkOrderEngine
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.tick import OrderTicker
@@ -23,25 +19,22 @@ from nova_workers.workspace.vault import Vault
 __all__ = ["build_order_ticker", "with_order_engine"]
 
 
-def with_order_engine(
-    engines: Mapping[str, Engine], settings: Settings, database: Database, redis: Redis, dispatcher: Dispatcher
-) -> dict[str, Engine]:
+def with_order_engine(engines: Mapping[str, Engine], settings: Settings, work: Work) -> dict[str, Engine]:
     """Return the engines with the one that executes the parts of work orders, which calls the others."""
     orders = WorkOrderEngine(
-        database,
+        work,
         _keys(settings),
         engines,
         EnginePrices(settings),
-        OrderNotifier(redis, dispatcher),
         rules=CeilingRules.of(settings),
         spans_have_content=settings.telemetry.trace_content,
     )
     return {**engines, ENGINE: orders}
 
 
-def build_order_ticker(settings: Settings, database: Database, redis: Redis, dispatcher: Dispatcher) -> OrderTicker:
+def build_order_ticker(settings: Settings, work: Work) -> OrderTicker:
     """Return the tick of open orders."""
-    return OrderTicker(database, _keys(settings), OrderNotifier(redis, dispatcher))
+    return OrderTicker(work, _keys(settings))
 
 
 def _keys(settings: Settings) -> OrderKeys:

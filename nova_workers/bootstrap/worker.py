@@ -88,6 +88,7 @@ class WorkerServices:
     redis: Redis
     publisher: EventPublisher
     dispatcher: BrokerDispatcher
+    work: Work
     control: ControlChannel
     keeper: LeaseKeeper
     executor: RunExecutor
@@ -158,6 +159,7 @@ class WorkerServices:
 
     async def aclose(self) -> None:
         """Stop and disconnect. Runs were requeued before."""
+        await self.work.close()
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
         await self.holds.close()
@@ -236,6 +238,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         keeper=keeper,
         publisher=publisher,
         dispatcher=dispatcher,
+        work=work,
         effects=tuple(effect.planned for effect in effects) if settings.effects.enabled else (),
         clock=clock,
         metrics=metrics,
@@ -266,6 +269,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         redis=redis,
         publisher=publisher,
         dispatcher=dispatcher,
+        work=work,
         control=control,
         keeper=keeper,
         executor=executor,
@@ -292,7 +296,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         model_discovery=build_discovery(database, settings, clock),
         provider_probes=ProviderProbes(redis, engines, settings.orchestration, clock),
         orchestrations=OrchestrationTicker(database, dispatcher, notifier, clock),
-        orders=build_order_ticker(settings, database, redis, dispatcher),
+        orders=build_order_ticker(settings, work),
         backfill=Backfill(database, redis, provider, settings.effects, metrics, clock=clock),
         retention=Retention(
             database,

@@ -304,6 +304,10 @@ class _CallNotifier:
         """Interrupt a run. No tool does."""
         await self._inner.apply_interrupt(run_id)
 
+    async def notify_order(self, order_id: str) -> None:
+        """Notify the requests that wait for a work order. No tool changes one."""
+        await self._inner.notify_order(order_id)
+
     def announce_tree(self, news: TreeNews) -> None:
         """Publish what changed in an orchestration."""
         _follow(lambda: self._inner.announce_tree(news))

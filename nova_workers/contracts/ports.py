@@ -65,6 +65,10 @@ class CancelNotifier(Protocol):
         """Publish what a transaction changed in an orchestration. Returns at once; never raises."""
         ...
 
+    async def notify_order(self, order_id: str) -> None:
+        """Notify the requests that wait for the end of a work order, or for its review."""
+        ...
+
 
 class OrchestrationControl(Protocol):
     """Starts and kills orchestrations for agents that are not in one."""

@@ -40,7 +40,17 @@ class UnitOfWork:
         connection: Of the transaction.
     """
 
-    __slots__ = ("_bells", "_cancels", "_interrupts", "_news", "_scope", "_work", "connection")
+    __slots__ = (
+        "_bells",
+        "_cancels",
+        "_delivers",
+        "_interrupts",
+        "_news",
+        "_orders",
+        "_scope",
+        "_work",
+        "connection",
+    )
 
     def __init__(self, work: Work, scope: AbstractAsyncContextManager[Connection]) -> None:
         self._work = work
@@ -49,10 +59,20 @@ class UnitOfWork:
         self._cancels: list[CancelRequest] = []
         self._interrupts: list[str] = []
         self._news: list[TreeNews] = []
+        self._orders: list[str] = []
+        self._delivers = False
 
     def ring(self, bells: Sequence[Doorbell]) -> None:
         """Ring for runs that were queued."""
         self._bells.extend(bells)
+
+    def ring_deliveries(self) -> None:
+        """Ring for deliveries that were added."""
+        self._delivers = True
+
+    def notify_order(self, order_id: str) -> None:
+        """Notify the requests that wait for a work order, which has ended or needs a person."""
+        self._orders.append(order_id)
 
     def cancel(self, requests: Sequence[CancelRequest]) -> None:
         """Apply cancel requests at once."""
@@ -87,8 +107,16 @@ class UnitOfWork:
                 await self._work.settle(self._interrupt(notifier))
         if dispatcher is not None and self._bells:
             dispatcher.ring_runs(self._bells)
+        if dispatcher is not None and self._delivers:
+            dispatcher.ring_deliveries()
+        if notifier is not None and self._orders:
+            await self._work.settle(self._notify_orders(notifier))
         if notifier is not None and self._cancels:
             await self._work.settle(notifier.apply_requests(self._cancels))
+
+    async def _notify_orders(self, notifier: CancelNotifier) -> None:
+        for order_id in self._orders:
+            await notifier.notify_order(order_id)
 
     async def _interrupt(self, notifier: CancelNotifier) -> None:
         for run_id in self._interrupts:

@@ -12,15 +12,14 @@ import orjson
 
 from nova_workers.contracts.orders import DEFAULT_TTL_HOURS, AiWorkOrderV1, AiWorkResultV1, PolicyDocument
 from nova_workers.contracts.orders.keys import KEY_PREFIX
-from nova_workers.contracts.runs import Doorbell
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.orders.acceptance import NewOrder, NewPart, insert_order, insert_parts
 from nova_workers.ledger.orders.ends import TrailEntry, add_trail
 from nova_workers.ledger.orders.records import OrderRow, find_order, get_order, keep_longer
-from nova_workers.orders.advance import ORDER_AGENT_SPEC, After
-from nova_workers.orders.applying import OrderNotifier
+from nova_workers.ledger.work import Work
+from nova_workers.orders.advance import ORDER_AGENT_SPEC
 from nova_workers.orders.content import OrderContent, seal_content
 from nova_workers.orders.policies.choosing import presentation_of
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
@@ -50,10 +49,10 @@ class AcceptedOrder:
 class Orders:
     """Accepts orders and returns their results."""
 
-    def __init__(self, database: Database, keys: OrderKeys, notifier: OrderNotifier) -> None:
-        self._database = database
+    def __init__(self, work: Work, keys: OrderKeys) -> None:
+        self._database = work.database
+        self._work = work
         self._keys = keys
-        self._notifier = notifier
         self._views = OrderViews(keys)
 
     async def accept(
@@ -102,29 +101,28 @@ class Orders:
         )
         jobs = [NewPart(job.kind, job.role, 1, job.position) for job in jobs_of(policy, "craft")]
 
-        async def write() -> tuple[AcceptedOrder, Sequence[Doorbell]]:
+        async def write() -> AcceptedOrder:
             while True:
-                async with self._database.transaction() as connection:
+                async with self._work.begin() as tx:
+                    connection = tx.connection
                     if await insert_order(connection, new):
                         bells = await insert_parts(
                             connection, tenant_id, trace_id, jobs, ORDER_AGENT_SPEC, traceparent, "interactive"
                         )
                         await add_trail(connection, tenant_id, trace_id, _accepted_entries(order, policy))
-                        return AcceptedOrder(trace_id, shared=False), bells
+                        tx.ring(bells)
+                        return AcceptedOrder(trace_id, shared=False)
                     found = await find_order(connection, tenant_id, keys, **version, ttl_hours=ttl_hours)
                     if found is not None and found.id == trace_id:
                         # This same one, whose commit was not confirmed; the reconciler rings for its run.
-                        return AcceptedOrder(trace_id, shared=False), ()
+                        return AcceptedOrder(trace_id, shared=False)
                     if found is not None:
-                        return await _shared(connection, found, ttl_hours), ()
+                        return await _shared(connection, found, ttl_hours)
                 # Its result expired between the two statements.
 
-        accepted, bells = await write_once(
+        return await write_once(
             write, _found_by_writing, doubt=lambda: doubtful("the order", keys[0], trace_id=trace_id)
         )
-        if not accepted.shared:
-            await self._notifier.apply(trace_id, After(tuple(bells)))
-        return accepted
 
     async def result_of(
         self,

@@ -15,7 +15,6 @@ import orjson
 from nova_workers.contracts.agents import AgentSpec, ThreadRetention
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.orders import OrderProblem, artifact_of
-from nova_workers.contracts.runs import Doorbell
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.delivery.outbox import add_deliveries
@@ -23,6 +22,7 @@ from nova_workers.ledger.delivery.webhooks import list_subscriptions
 from nova_workers.ledger.orders.acceptance import ORDER_AGENT, NewPart, insert_parts
 from nova_workers.ledger.orders.ends import OrderEnd, TrailEntry, begin_review, end_order, move_order
 from nova_workers.ledger.orders.records import OrderRow, PartRow, list_parts
+from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.content import OrderContent, PartOutput, open_content, open_outputs
 from nova_workers.orders.outcome import Outcome, outcome_of, result_without_outcome
@@ -35,9 +35,7 @@ from nova_workers.vocabulary import WorkStopReason
 
 __all__ = [
     "ENGINE",
-    "NOTHING_FOLLOWS",
     "ORDER_AGENT_SPEC",
-    "After",
     "OpenOrder",
     "advance",
     "finish",
@@ -63,18 +61,6 @@ _KEPT: Final = ("ok", "cost_cap_exceeded", "round_cap_exceeded")
 
 _FAULTS: Final = ("rate_limited", "provider_failed")
 """Stop reasons of parts that a model provider failed."""
-
-
-@dataclass(frozen=True, slots=True)
-class After:
-    """What follows the commit: doorbells of new parts, and whether the order has ended or needs a person."""
-
-    bells: tuple[Doorbell, ...] = ()
-    settled: bool = False
-    delivers: bool = False
-
-
-NOTHING_FOLLOWS: Final = After()
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,27 +105,28 @@ def _content(row: OrderRow, seal: OrderSeal) -> OrderContent:
     return open_content(seal, row.sealed)
 
 
-async def advance(connection: Connection, row: OrderRow, keys: OrderKeys) -> After:
+async def advance(tx: UnitOfWork, row: OrderRow, keys: OrderKeys) -> None:
     """Decide what follows if all parts of the present stage have ended. Otherwise nothing follows."""
     if row.state != "running":
-        return NOTHING_FOLLOWS
-    order = await open_order(connection, row, keys)
+        return
+    order = await open_order(tx.connection, row, keys)
     present = [part for part in order.parts if part.round == row.round and part.kind == row.stage]
     if not present or any(part.stop_reason is None for part in present):
-        return NOTHING_FOLLOWS
+        return
     ended = [_ended(part, order.outputs) for part in order.parts]
     decision = decide(order.content.policy, ended, stage=row.stage, round=row.round, max_rounds=row.max_rounds)
     if isinstance(decision, Next) and row.overdue:
         decision = End("round_cap_exceeded", rank(ended))
     if isinstance(decision, Next):
-        return await _open_stage(connection, row, decision)
+        await _open_stage(tx, row, decision)
+        return
     # Of an order whose time was over because of a provider, an equal one may make more.
     cut_short = row.overdue and any(part.stop_reason in _FAULTS for part in present)
-    return await _settle(connection, order, decision, cut_short=cut_short)
+    await _settle(tx, order, decision, cut_short=cut_short)
 
 
 async def finish(
-    connection: Connection,
+    tx: UnitOfWork,
     order: OpenOrder,
     proposals: Sequence[Proposal],
     reason: WorkStopReason,
@@ -150,24 +137,24 @@ async def finish(
     reviewed_by: str | None = None,
     check: LeakCheck | None = None,
     message: str | None = None,
-) -> After:
+) -> None:
     """End an order: result, trails, deliveries, and the end of its key. The order is in the state of `order.row`."""
     row = order.row
-    check = check or await order.check_of(connection, proposals)
+    check = check or await order.check_of(tx.connection, proposals)
     outcome = outcome_of(
         row.id, order.content, order.parts, proposals, reason, check, needs_human=needs_human, message=message
     )
     end = OrderEnd(outcome.stop_reason, outcome.needs_human, outcome.stored(), cached, reviewed, reviewed_by)
-    if not await end_order(connection, row.id, end, expected=row.state):
-        return NOTHING_FOLLOWS
+    if not await end_order(tx.connection, row.id, end, expected=row.state):
+        return
     result = shown_result(row, order.content, outcome)
-    await record(connection, row, _end_entries(outcome, result, reviewed))
-    delivers = await _deliver(connection, row, "work_order_completed", {"result": result})
-    return After(settled=True, delivers=delivers)
+    await record(tx.connection, row, _end_entries(outcome, result, reviewed))
+    await _deliver(tx, row, "work_order_completed", {"result": result})
+    tx.notify_order(row.id)
 
 
 async def finish_without_content(
-    connection: Connection,
+    tx: UnitOfWork,
     row: OrderRow,
     *,
     reason: WorkStopReason = "provider_failed",
@@ -175,23 +162,23 @@ async def finish_without_content(
     reviewed: str | None = None,
     reviewed_by: str | None = None,
     message: str | None = None,
-) -> After:
+) -> None:
     """End an order whose content cannot be decrypted, or whose result cannot be made. It has no figures."""
     result = result_without_outcome(row.id, reason, needs_human=needs_human, message=message).to_wire()
     # Of no mode of presentation, since it shows nothing.
     outcome = {"results": {_WITHOUT_CONTENT: result}, "internal": {}}
     end = OrderEnd(reason, needs_human, outcome, False, reviewed, reviewed_by)
-    if not await end_order(connection, row.id, end, expected=row.state):
-        return NOTHING_FOLLOWS
+    if not await end_order(tx.connection, row.id, end, expected=row.state):
+        return
     seen = {"status": result["status"], "stopReason": result["stopReason"], "needsHuman": needs_human}
     seen |= {} if reviewed is None else {"reviewed": reviewed}
     entries = [
         TrailEntry("customer", "ended", seen),
         TrailEntry("internal", "ended", {**seen, "internalStopReason": reason}),
     ]
-    await record(connection, row, entries)
-    delivers = await _deliver(connection, row, "work_order_completed", {"result": result})
-    return After(settled=True, delivers=delivers)
+    await record(tx.connection, row, entries)
+    await _deliver(tx, row, "work_order_completed", {"result": result})
+    tx.notify_order(row.id)
 
 
 def shown_result(row: OrderRow, content: OrderContent, outcome: Outcome) -> dict[str, Any]:
@@ -207,23 +194,23 @@ def open_draft(order: OpenOrder) -> list[Proposal]:
     return [Proposal(**each) for each in orjson.loads(order.seal.open(_DRAFT, sealed))]
 
 
-async def _open_stage(connection: Connection, row: OrderRow, following: Next) -> After:
+async def _open_stage(tx: UnitOfWork, row: OrderRow, following: Next) -> None:
+    connection = tx.connection
     if not await move_order(connection, row.id, stage=following.stage, round=following.round):
-        return NOTHING_FOLLOWS
+        return
     jobs = [NewPart(job.kind, job.role, following.round, job.position) for job in following.jobs]
-    bells = await insert_parts(
-        connection, row.tenant_id, row.id, jobs, ORDER_AGENT_SPEC, row.traceparent, "interactive"
+    tx.ring(
+        await insert_parts(connection, row.tenant_id, row.id, jobs, ORDER_AGENT_SPEC, row.traceparent, "interactive")
     )
     stage = {"stage": following.stage, "round": following.round, "parts": len(jobs)}
     await record(connection, row, [TrailEntry("internal", "stage_started", stage)])
-    return After(tuple(bells))
 
 
-async def _settle(connection: Connection, order: OpenOrder, end: End, *, cut_short: bool) -> After:
+async def _settle(tx: UnitOfWork, order: OpenOrder, end: End, *, cut_short: bool) -> None:
     """End the order, or give it to a person if its policy requires that."""
     row, policy = order.row, order.content.policy
     proposals = [_proposal(each, order.outputs) for each in end.ranking]
-    check = await order.check_of(connection, proposals)
+    check = await order.check_of(tx.connection, proposals)
     draft = outcome_of(row.id, order.content, order.parts, proposals, end.stop_reason, check, in_review=True)
     # The result shows the best that a customer may see, whether the rounds ended by themselves or at a cap.
     ranked = rank_proposals(proposals)
@@ -231,18 +218,19 @@ async def _settle(connection: Connection, order: OpenOrder, end: End, *, cut_sho
     unsure = best is not None and best.confidence < policy.escalation.below_confidence
     if draft.stop_reason in policy.escalation.stop_reasons or (draft.stop_reason in _KEPT and unsure):
         reason: WorkStopReason = "needs_human" if draft.stop_reason == "ok" else draft.stop_reason
-        return await _ask_person(connection, order, proposals, reason, draft.left_out)
+        await _ask_person(tx, order, proposals, reason, draft.left_out)
+        return
     cached = draft.stop_reason in _KEPT and not cut_short
-    return await finish(connection, order, proposals, draft.stop_reason, cached=cached, check=check)
+    await finish(tx, order, proposals, draft.stop_reason, cached=cached, check=check)
 
 
 async def _ask_person(
-    connection: Connection,
+    tx: UnitOfWork,
     order: OpenOrder,
     proposals: Sequence[Proposal],
     reason: WorkStopReason,
     left_out: Sequence[OrderProblem],
-) -> After:
+) -> None:
     row, hours = order.row, order.content.policy.escalation.review_hours
     stored = [
         {
@@ -254,10 +242,10 @@ async def _ask_person(
         for each in proposals
     ]
     sealed = order.seal.seal(_DRAFT, orjson.dumps(stored))
-    if not await begin_review(connection, row.id, sealed_draft=sealed, stop_reason=reason, review_hours=hours):
-        return NOTHING_FOLLOWS
+    if not await begin_review(tx.connection, row.id, sealed_draft=sealed, stop_reason=reason, review_hours=hours):
+        return
     await record(
-        connection,
+        tx.connection,
         row,
         [
             TrailEntry("customer", "review_requested", {"stopReason": "needs_human"}),
@@ -273,29 +261,27 @@ async def _ask_person(
         ],
     )
     # A reference only: the proposals are encrypted until the review.
-    await _deliver(connection, row, "work_order_review", {}, inbox=True)
-    return After(settled=True, delivers=True)
+    await _deliver(tx, row, "work_order_review", {}, inbox=True)
+    tx.notify_order(row.id)
 
 
-async def _deliver(
-    connection: Connection, row: OrderRow, kind: Any, more: Mapping[str, Any], *, inbox: bool = False
-) -> bool:
+async def _deliver(tx: UnitOfWork, row: OrderRow, kind: Any, more: Mapping[str, Any], *, inbox: bool = False) -> None:
     payload = {"trace_id": row.id, "policy_id": row.policy_id, "scope": row.scope, "trace": row.trace, **more}
     base = NewDelivery(
         id=new_id("dlv"), tenant_id=row.tenant_id, kind=kind, target=INBOX, payload=payload, agent_id=ORDER_AGENT
     )
     if inbox:
         # From the inbox it goes to the webhooks and channels of the reserved agent.
-        await add_deliveries(connection, [base])
-        return True
-    deliveries = [
-        replace(base, id=new_id("dlv"), target=one.id, webhook_id=one.id)
-        for one in await list_subscriptions(connection, {row.tenant_id})
-        if one.wants(row.tenant_id, kind, ORDER_AGENT)
-    ]
+        deliveries = [base]
+    else:
+        deliveries = [
+            replace(base, id=new_id("dlv"), target=one.id, webhook_id=one.id)
+            for one in await list_subscriptions(tx.connection, {row.tenant_id})
+            if one.wants(row.tenant_id, kind, ORDER_AGENT)
+        ]
     if deliveries:
-        await add_deliveries(connection, deliveries)
-    return bool(deliveries)
+        await add_deliveries(tx.connection, deliveries)
+        tx.ring_deliveries()
 
 
 def _end_entries(outcome: Outcome, result: Mapping[str, Any], reviewed: str | None) -> list[TrailEntry]:

@@ -6,12 +6,10 @@ from typing import Final
 
 from nova_workers.contracts.orders import AiWorkResultV1
 from nova_workers.errors import Conflict, IllegalTransition, missing
-from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.records import OrderRow, get_order, lock_order, open_runs
 from nova_workers.ledger.runs.cancel import request_cancel
-from nova_workers.ledger.work import Work
-from nova_workers.orders.advance import After, finish, finish_without_content, open_order
-from nova_workers.orders.applying import OrderNotifier
+from nova_workers.ledger.work import UnitOfWork, Work
+from nova_workers.orders.advance import finish, finish_without_content, open_order
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.views import OrderViews
 from nova_workers.vocabulary import WorkStopReason
@@ -26,10 +24,9 @@ _MESSAGE: Final = "The order was canceled."
 class OrderCanceller:
     """Applies requests to cancel."""
 
-    def __init__(self, work: Work, keys: OrderKeys, notifier: OrderNotifier) -> None:
+    def __init__(self, work: Work, keys: OrderKeys) -> None:
         self._work = work
         self._keys = keys
-        self._notifier = notifier
         self._views = OrderViews(keys)
 
     async def cancel(self, tenant_id: str, trace_id: str, *, by: str) -> AiWorkResultV1:
@@ -46,34 +43,28 @@ class OrderCanceller:
             NotFound: No such order in this tenant.
             IllegalTransition: It ended otherwise.
         """
-        after: After | None = None
         async with self._work.begin() as tx:
             row = await lock_order(tx.connection, trace_id)
             if row is None or row.tenant_id != tenant_id:
                 raise missing("work_order", trace_id)
             if row.state != "ended":
                 runs = await open_runs(tx.connection, trace_id)
-                after = await self._end(tx.connection, row, by)
+                await self._end(tx, row, by)
                 tx.cancel(await request_cancel(tx.connection, tenant_id, runs))
             elif row.reviewed != _CANCELED:
                 raise IllegalTransition(
                     f"Work order {trace_id!r} has ended; it can no longer be canceled.", status=row.state
                 )
             ended = await get_order(tx.connection, tenant_id, trace_id)
-            result = await self._views.result(
-                tx.connection, ended, mode=None, shared=False, internal=False, drafts=False
-            )
-        if after is not None:
-            await self._notifier.apply(trace_id, after)
-        return result
+            return await self._views.result(tx.connection, ended, mode=None, shared=False, internal=False, drafts=False)
 
-    async def _end(self, connection: Connection, row: OrderRow, by: str) -> After:
+    async def _end(self, tx: UnitOfWork, row: OrderRow, by: str) -> None:
         try:
-            order = await open_order(connection, row, self._keys)
+            order = await open_order(tx.connection, row, self._keys)
         except Conflict:
             # This process lacks the master key. Nothing of the content is needed: the result only lacks its figures.
-            return await finish_without_content(
-                connection,
+            await finish_without_content(
+                tx,
                 row,
                 reason=_REASON,
                 needs_human=False,
@@ -81,8 +72,9 @@ class OrderCanceller:
                 reviewed_by=by,
                 message=_MESSAGE,
             )
-        return await finish(
-            connection,
+            return
+        await finish(
+            tx,
             order,
             [],
             _REASON,

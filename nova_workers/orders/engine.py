@@ -35,20 +35,20 @@ from nova_workers.contracts.ports import ModelPrices
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import detail_of
 from nova_workers.errors import EngineErrorKind, EngineFailure, NovaError, Outage, RunLost, Unstorable
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.ends import TrailEntry
 from nova_workers.ledger.orders.parts import BegunPart, PartEnd, begin_part, end_part, settle_call, stored_part
 from nova_workers.ledger.orders.records import PartRow, list_parts, lock_order
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.observability.redaction import frames_of, sealing
-from nova_workers.orders.advance import ENGINE, NOTHING_FOLLOWS, After, advance
-from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.advance import ENGINE, advance
 from nova_workers.orders.calling import Answer, PartCaller
 from nova_workers.orders.content import open_content, open_outputs
 from nova_workers.orders.policies.choosing import models_of
 from nova_workers.orders.prompts import prompt_of, role_named
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.trail import record
-from nova_workers.runs.persist import persist
+from nova_workers.runs.persist import persist, persist_work
 from nova_workers.vocabulary import WorkStopReason
 from nova_workers.workspace.agents.ceilings import CeilingRules
 
@@ -64,11 +64,10 @@ class WorkOrderEngine:
 
     def __init__(
         self,
-        database: Database,
+        work: Work,
         keys: OrderKeys,
         engines: Mapping[str, Engine],
         prices: ModelPrices,
-        notifier: OrderNotifier,
         *,
         rules: CeilingRules,
         spans_have_content: bool = False,
@@ -76,18 +75,17 @@ class WorkOrderEngine:
         """Store the parts.
 
         Args:
-            database: The ledger.
+            work: Begins units of work.
             keys: Opens the keys of orders.
             engines: What calls models, by name.
             prices: Of models: without a price, no cost can be reserved.
-            notifier: Does what follows a commit.
             rules: Checks engines against the ceilings of tenants.
             spans_have_content: Whether spans of model calls record content; then parts have none.
         """
-        self._database = database
+        self._database = work.database
+        self._work = work
         self._keys = keys
-        self._caller = PartCaller(database, engines, prices)
-        self._notifier = notifier
+        self._caller = PartCaller(work.database, engines, prices)
         self._rules = rules
         self._spans_have_content = spans_have_content
 
@@ -128,8 +126,7 @@ class WorkOrderEngine:
             stop_reason: StopReason = "aborted" if error is None else "error"
             return EngineResult("", stop_reason, EngineUsage(turns=1), model=answer.model, error=error)
         end = _end_of(answer, part, seal)
-        after = await persist(self._database, signal, lambda c: self._store(c, part, end, answer), transaction=True)
-        await self._notifier.apply(part.order_id, after)
+        await persist_work(self._work, signal, lambda tx: self._store(tx, part, end, answer))
         stored = await persist(self._database, signal, lambda c: stored_part(c, run_id))
         return await _reported(stored, listener)
 
@@ -163,16 +160,17 @@ class WorkOrderEngine:
                 _log.exception("order.part_raised", error_type=type(error).__name__)
                 return Answer("provider_failed", failure=repr(error))
 
-    async def _store(self, connection: Connection, part: BegunPart, end: PartEnd, answer: Answer) -> After:
+    async def _store(self, tx: UnitOfWork, part: BegunPart, end: PartEnd, answer: Answer) -> None:
+        connection = tx.connection
         row = await lock_order(connection, part.order_id)
         if row is None or not await end_part(connection, part.id, end, attempt=part.attempts):
             if await stored_part(connection, part.run_id) is None:
                 raise RunLost(f"Part {part.id!r} was begun again by another worker.", part_id=part.id)
             # The order has ended meanwhile, or this attempt stored it and only the reply was lost.
             await _settle(connection, part, answer)
-            return NOTHING_FOLLOWS
+            return
         await record(connection, row, [TrailEntry("internal", "part_ended", _figures(part, end))])
-        return await advance(connection, row, self._keys)
+        await advance(tx, row, self._keys)
 
 
 def _end_of(answer: Answer, part: BegunPart, seal: OrderSeal) -> PartEnd:

@@ -8,10 +8,9 @@ from typing import Any
 from nova_workers.contracts.orders import AiArtifactV1, AiWorkResultV1
 from nova_workers.errors import Conflict, InvalidInput, missing
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.records import OrderRow, get_order, lock_order
+from nova_workers.ledger.work import Work
 from nova_workers.orders.advance import OpenOrder, finish, open_draft, open_order
-from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.checker import split_safe
 from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.presentation import Proposal, artifacts_of
@@ -25,10 +24,9 @@ __all__ = ["OrderReviews"]
 class OrderReviews:
     """Applies decisions."""
 
-    def __init__(self, database: Database, keys: OrderKeys, notifier: OrderNotifier) -> None:
-        self._database = database
+    def __init__(self, work: Work, keys: OrderKeys) -> None:
+        self._work = work
         self._keys = keys
-        self._notifier = notifier
         self._views = OrderViews(keys)
 
     async def decide(
@@ -52,7 +50,8 @@ class OrderReviews:
             raise InvalidInput("payload: give it with the verdict 'edit', and only then.", field="payload")
         # Before the transaction, since it may take seconds: the policy of an order never changes.
         edited = None if payload is None else await self._checked(tenant_id, trace_id, payload)
-        async with self._database.transaction() as connection:
+        async with self._work.begin() as tx:
+            connection = tx.connection
             row = await lock_order(connection, trace_id)
             if row is None or row.tenant_id != tenant_id:
                 raise missing("work_order", trace_id)
@@ -62,8 +61,8 @@ class OrderReviews:
             check = await order.check_of(connection, proposals)
             if proposals:
                 _refuse_unsafe(artifacts_of(proposals, order.content.policy), check)
-            after = await finish(
-                connection,
+            await finish(
+                tx,
                 order,
                 proposals,
                 "needs_human" if verdict == "reject" else "ok",
@@ -74,13 +73,11 @@ class OrderReviews:
                 check=check,
             )
             ended = await get_order(connection, tenant_id, trace_id)
-            result = await self._views.result(connection, ended, mode=None, shared=False, internal=False, drafts=True)
-        await self._notifier.apply(trace_id, after)
-        return result
+            return await self._views.result(connection, ended, mode=None, shared=False, internal=False, drafts=True)
 
     async def _checked(self, tenant_id: str, trace_id: str, payload: dict[str, Any]) -> Proposal:
         """Return the payload of an edit as the proposal that it becomes, if it may become one."""
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             row = await get_order(connection, tenant_id, trace_id)
             _check_in_review(row)
             order = await open_order(connection, row, self._keys)

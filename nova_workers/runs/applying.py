@@ -37,6 +37,10 @@ class CancelApplier:
         """Publish what a transaction changed in an orchestration."""
         self._publisher.announce_tree(news)
 
+    async def notify_order(self, order_id: str) -> None:
+        """Notify the requests that wait for a work order."""
+        await self._control.notify_order(order_id)
+
     async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
         """Notify the workers that hold the runs, announce the runs that ended at once, and end what waited for them."""
         await self._control.notify_cancel([r.doorbell.run_id for r in requests if r.running], "cancel")

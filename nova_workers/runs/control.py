@@ -14,7 +14,7 @@ from redis.exceptions import RedisError
 
 from nova_workers.broker.notifier import Notifier
 from nova_workers.contracts.runs import CancelReason
-from nova_workers.keys import CONTROL_CHANNEL
+from nova_workers.keys import CONTROL_CHANNEL, order_channel
 from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
 from nova_workers.validation import problem_of
@@ -47,6 +47,10 @@ class ControlChannel:
             return
         payload = orjson.dumps({"type": "cancel", "run_ids": list(run_ids), "reason": reason})
         await self._notifier.publish(CONTROL_CHANNEL, payload, run_ids=list(run_ids))
+
+    async def notify_order(self, order_id: str) -> None:
+        """Notify the requests that wait for a work order. Best effort, too: they look at the ledger now and then."""
+        await self._notifier.publish(order_channel(order_id), b"", order_id=order_id)
 
     async def listen(
         self,

@@ -11,8 +11,9 @@ import structlog
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.work import UnitOfWork, Work
 
-__all__ = ["persist"]
+__all__ = ["persist", "persist_work"]
 
 _log = structlog.get_logger(__name__)
 
@@ -38,11 +39,33 @@ async def persist(
     Raises:
         RunLost: Another claim holds the run, or the lease was lost.
     """
+
+    async def attempt() -> T:
+        async with database.transaction() if transaction else database.connection() as connection:
+            return await write(connection)
+
+    return await _repeat(abort, attempt)
+
+
+async def persist_work(work: Work, abort: AbortSignal, write: Callable[[UnitOfWork], Awaitable[T]]) -> T:
+    """Retry a fenced unit of work as `persist` retries statements. What follows its commit is done once.
+
+    Raises:
+        RunLost: Another claim holds the run, or the lease was lost.
+    """
+
+    async def attempt() -> T:
+        async with work.begin() as tx:
+            return await write(tx)
+
+    return await _repeat(abort, attempt)
+
+
+async def _repeat(abort: AbortSignal, attempt: Callable[[], Awaitable[T]]) -> T:
     pause_s = _FIRST_PAUSE_S
     while True:
         try:
-            async with database.transaction() if transaction else database.connection() as connection:
-                return await write(connection)
+            return await attempt()
         except Unavailable as error:
             if abort.reason == "lost":
                 raise RunLost("The lease expired while the database was unavailable.") from error

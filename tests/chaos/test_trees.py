@@ -38,6 +38,9 @@ class _NoNotifier:
     async def apply_interrupt(self, run_id: str) -> None:
         """Do nothing."""
 
+    async def notify_order(self, order_id: str) -> None:
+        """Do nothing."""
+
     def announce_tree(self, news: object) -> None:
         """Do nothing."""
 

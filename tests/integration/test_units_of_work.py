@@ -38,13 +38,17 @@ class _Ports:
 
     def ring_effects(self) -> None: ...
 
-    def ring_deliveries(self) -> None: ...
+    def ring_deliveries(self) -> None:
+        self.called.append("deliver")
 
     def announce_tree(self, news: TreeNews) -> None:
         self.called.append("announce")
 
     async def apply_interrupt(self, run_id: str) -> None:
         await self._apply("interrupt")
+
+    async def notify_order(self, order_id: str) -> None:
+        await self._apply("order")
 
     async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
         await self._apply("cancel")
@@ -63,6 +67,8 @@ def _all(tx: UnitOfWork) -> None:
     tx.ring([_BELL])
     tx.interrupt("run_1")
     tx.announce(_NEWS)
+    tx.ring_deliveries()
+    tx.notify_order("trc_1")
 
 
 @pytest.fixture
@@ -80,7 +86,7 @@ async def test_what_follows_a_commit_is_done_in_one_order_and_fails_no_caller(
         await tx.connection.execute(_INSERT)
         _all(tx)
         assert not ports.called
-    assert ports.called == ["announce", "interrupt", "ring", "cancel"]
+    assert ports.called == ["announce", "interrupt", "ring", "deliver", "order", "cancel"]
 
 
 @proves("unavailable.written")
@@ -93,7 +99,7 @@ async def test_a_caller_does_not_wait_for_what_takes_long_after_its_commit(
     async with asyncio.timeout(30), work.begin() as tx:
         await tx.connection.execute(_INSERT)
         _all(tx)
-    assert ports.called == ["announce", "interrupt", "ring", "cancel"]
+    assert ports.called == ["announce", "interrupt", "ring", "deliver", "order", "cancel"]
     await work.close()
 
 

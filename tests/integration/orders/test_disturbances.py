@@ -13,8 +13,7 @@ import pytest
 from nova_workers.contracts.engine import EngineResult
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.orders.records import lock_order
-from nova_workers.orders.advance import NOTHING_FOLLOWS, finish_without_content
-from nova_workers.orders.applying import OrderNotifier
+from nova_workers.orders.advance import finish_without_content
 from nova_workers.orders.cancel import OrderCanceller
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.secrets import OrderSecrets
@@ -63,9 +62,7 @@ async def test_a_process_without_the_master_key_ends_no_order_whose_time_is_not_
     accepted = await desk.accept(desk.order(), policy({"craft": "craft", "second": "craft"}))
     (lost, _) = await desk.parts(accepted.trace_id)
     await desk.harness.canceller.cancel(desk.tenant_id, lost.run_id)
-    other = OrderTicker(
-        desk.database, OrderKeys(Vault.of([OTHER_KEY])), OrderNotifier(desk.harness.redis, desk.harness.bells)
-    )
+    other = OrderTicker(desk.harness.work, OrderKeys(Vault.of([OTHER_KEY])))
     await other.tick()
     assert (await desk.row(accepted.trace_id)).state == "running"
     await desk.ticker.tick()
@@ -80,13 +77,13 @@ async def test_an_order_is_canceled_by_a_process_without_the_master_key(desk: Or
         await desk.settle()
     assert (await desk.row(accepted.trace_id)).state == state
     keys = OrderKeys(Vault.of([OTHER_KEY]))
-    canceller = OrderCanceller(desk.harness.work, keys, desk.notifier)
+    canceller = OrderCanceller(desk.harness.work, keys)
     canceled = await canceller.cancel(desk.tenant_id, accepted.trace_id, by="key_1")
     assert (canceled.status, canceled.stop_reason, canceled.needs_human) == ("failed", "needs_human", False)
     assert canceled.extensions is not None
     assert canceled.extensions.message == "The order was canceled."
     # The same again, from a process with the key too, and for readers of whichever mode.
-    for each in (canceller, OrderCanceller(desk.harness.work, desk.keys, desk.notifier)):
+    for each in (canceller, OrderCanceller(desk.harness.work, desk.keys)):
         assert await each.cancel(desk.tenant_id, accepted.trace_id, by="key_2") == canceled
     assert await desk.result(accepted.trace_id) == canceled
     row = await desk.row(accepted.trace_id)
@@ -100,8 +97,7 @@ async def test_a_process_without_the_master_key_leaves_an_overdue_order_to_one_t
     worker = desk.harness.worker()
     await worker.answer(desk.harness.bells.take()[0])
     await desk.database.execute("UPDATE work_orders SET deadline_at = now() - interval '1 second'")
-    notifier = OrderNotifier(desk.harness.redis, desk.harness.bells)
-    await OrderTicker(desk.database, OrderKeys(Vault.of([OTHER_KEY])), notifier).tick()
+    await OrderTicker(desk.harness.work, OrderKeys(Vault.of([OTHER_KEY]))).tick()
     assert (await desk.row(accepted.trace_id)).state == "running"
     await desk.ticker.tick()
     result = await desk.result(accepted.trace_id)
@@ -122,10 +118,12 @@ async def test_an_order_that_ends_without_its_content_is_in_its_trail(desk: Orde
 
 async def test_an_order_that_another_process_ended_meanwhile_keeps_its_result(desk: OrderDesk) -> None:
     before = await desk.run(policy())
-    async with desk.database.transaction() as connection:
-        row = await lock_order(connection, before.trace_id)
+    rung = desk.harness.bells.deliveries_rung
+    async with desk.harness.work.begin() as tx:
+        row = await lock_order(tx.connection, before.trace_id)
         assert row is not None
-        assert await finish_without_content(connection, row) == NOTHING_FOLLOWS
+        await finish_without_content(tx, row)
+    assert desk.harness.bells.deliveries_rung == rung
     assert await desk.result(before.trace_id) == before
 
 

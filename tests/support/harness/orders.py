@@ -26,7 +26,6 @@ from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.records import OrderRow, PartRow, get_order, list_parts
 from nova_workers.orders.accept import AcceptedOrder, Orders
-from nova_workers.orders.applying import OrderNotifier
 from nova_workers.orders.reviews import OrderReviews
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.tick import OrderTicker
@@ -167,10 +166,10 @@ class OrderDesk:
         self.harness.engines["scripted"] = self.engine
         self.database = database
         self.keys = keys = OrderKeys(Vault.of(self.settings.secrets.texts()))
-        self.notifier = notifier = OrderNotifier(redis, self.harness.bells)
-        self.orders = Orders(database, keys, notifier)
-        self.reviews = OrderReviews(database, keys, notifier)
-        self.ticker = OrderTicker(database, keys, notifier)
+        work = self.harness.work
+        self.orders = Orders(work, keys)
+        self.reviews = OrderReviews(work, keys)
+        self.ticker = OrderTicker(work, keys)
         self.tenant_id = self.harness.tenant_id
 
     def order(self, inputs: Mapping[str, Any] | None = None, **fields: Any) -> AiWorkOrderV1:

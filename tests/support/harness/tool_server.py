@@ -23,6 +23,9 @@ class SilentNotifier:
     async def apply_interrupt(self, run_id: str) -> None:
         """Do nothing."""
 
+    async def notify_order(self, order_id: str) -> None:
+        """Do nothing."""
+
     def announce_tree(self, news: TreeNews) -> None:
         """Do nothing."""
 

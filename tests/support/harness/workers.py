@@ -122,6 +122,7 @@ class Worker:
             keeper=self.keeper,
             publisher=self.publisher,
             dispatcher=harness.bells,
+            work=Work(database, harness.bells, notifier),
             effects=(PlannedEffect("embeddings", "succeeded"), PlannedEffect("title", "untitled")),
             clock=clock,
             metrics=self.metrics,
