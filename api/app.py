@@ -18,6 +18,7 @@ from api.errors import install_error_handlers, problem_response
 from api.guard.archives import ArchivePermits
 from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
+from api.guard.refusals import Refusals, install_refusals
 from api.guard.requests import RequestGuard
 from api.key_cache import KeyCache
 from api.openapi import install_openapi
@@ -148,6 +149,7 @@ def build_app(settings: Settings) -> FastAPI:
     services = build_api(settings)
     keys = KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s)
     key_uses = KeyUses(services.database, services.clock)
+    refusals = Refusals(services.database)
     app = FastAPI(
         title="Nova Workers",
         version="1",
@@ -187,6 +189,7 @@ def build_app(settings: Settings) -> FastAPI:
         services=services,
         keys=keys,
         key_uses=key_uses,
+        refusals=refusals,
         activity=ActivityCache(services.database, services.clock),
         watch=watch,
         follower=RunFollower(services.database, services.redis, services.hub, watch),
@@ -197,6 +200,7 @@ def build_app(settings: Settings) -> FastAPI:
         archives=ArchivePermits(settings.api.archives),
     )
     install_error_handlers(app)
+    install_refusals(app, refusals)
     install_order_refusals(app)
     install_openapi(app)
     return app
@@ -235,6 +239,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         asyncio.create_task(state.order_watch.run()),
         asyncio.create_task(state.permits.renew()),
         asyncio.create_task(state.key_uses.run()),
+        asyncio.create_task(state.refusals.run()),
         asyncio.create_task(_warm_up(services)),
     ]
     gather_lines()
@@ -252,6 +257,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         state.order_watch.close()
         await stop_tasks(tasks)
         await state.key_uses.close()
+        await state.refusals.close()
         await services.aclose()
 
 

@@ -8,6 +8,7 @@ from fastapi import Depends, Request
 from api.activity_cache import ActivityCache
 from api.guard.archives import ArchivePermits
 from api.guard.key_uses import KeyUses
+from api.guard.refusals import Refusals
 from api.key_cache import KeyCache
 from api.streaming.following import RunFollower
 from api.streaming.following_trees import TreeFollower
@@ -26,6 +27,7 @@ class ApiState:
     services: ApiServices
     keys: KeyCache
     key_uses: KeyUses
+    refusals: Refusals
     activity: ActivityCache
     watch: RunWatch
     follower: RunFollower

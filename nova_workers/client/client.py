@@ -149,6 +149,14 @@ class NovaClient:
         """
         return await self._transport.fetch(KeyIdentity, "GET", "/v1/whoami")
 
+    async def sign_in(self) -> KeyIdentity:
+        """Record in the audit log that a person signed in with the client's key, and return the key as `whoami` does.
+
+        Raises:
+            Unauthenticated: The key is unknown, revoked or expired.
+        """
+        return await self._transport.fetch(KeyIdentity, "POST", "/v1/sign-ins")
+
     async def healthz(self) -> None:
         """Return if the API process answers; raise `Unavailable` otherwise."""
         await self._transport.send("GET", "/healthz", timeout_s=5)

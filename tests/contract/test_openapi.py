@@ -113,6 +113,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "POST /v1/keys keys",
             "GET /v1/keys keys",
             "DELETE /v1/keys/{key_id} keys",
+            "POST /v1/sign-ins",
             "GET /v1/whoami",
             "PUT /v1/leases/{name} runs",
             "GET /v1/usage runs",

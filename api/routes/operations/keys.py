@@ -11,6 +11,7 @@ from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
 from nova_workers.errors import InvalidInput
+from nova_workers.ledger.overview.audit import record_act
 from nova_workers.ledger.tenants import keys as ledger
 
 __all__ = ["router"]
@@ -50,6 +51,15 @@ async def revoke_key(key_id: KeyIdPath, caller: KeysCaller, state: State) -> Non
     async with state.services.database.connection() as connection:
         await ledger.revoke_key(connection, caller.tenant_id, key_id)
     state.keys.forget(key_id)
+
+
+@router.post("/v1/sign-ins", responses=problems())
+async def record_sign_in(caller: AnyCaller, state: State) -> KeyIdentity:
+    """Record in the audit log that a person signed in with this key, such as at a console, and get the key."""
+    async with state.services.database.transaction() as connection:
+        identity = await ledger.identify_key(connection, caller.tenant_id, caller.key_id)
+        await record_act(connection, "key.signed_in", "key", caller.key_id, {"prefix": identity.prefix})
+    return identity
 
 
 @router.get("/v1/whoami", responses=problems())

@@ -10,6 +10,8 @@ from api.json_body import StrictRoute
 from api.openapi import problems
 from api.state import State
 from nova_workers.contracts.http.leases import LEASE_NAME_PATTERN, LeaseRequest, LeaseView
+from nova_workers.ledger.auditing import acting_as
+from nova_workers.ledger.overview.audit import record_act
 from nova_workers.ledger.tenants.leases import acquire_lease, renew_lease
 
 __all__ = ["router"]
@@ -28,7 +30,18 @@ async def put_lease(name: LeaseName, body: LeaseRequest, caller: SubmittingCalle
 
     409 if another process holds it, or has acquired it since.
     """
-    async with state.services.database.connection() as connection:
-        if body.fence is None:
-            return await acquire_lease(connection, caller.tenant_id, name, body)
-        return await renew_lease(connection, caller.tenant_id, name, body, fence=body.fence)
+    database, tenant_id = state.services.database, caller.tenant_id
+    if body.fence is not None and body.ttl_s > 0:
+        # Every few seconds, and no change: the holder stays.
+        async with database.connection() as connection:
+            return await renew_lease(connection, tenant_id, name, body, fence=body.fence)
+    with acting_as(caller.actor()):
+        async with database.transaction() as connection:
+            if body.fence is None:
+                lease, action = await acquire_lease(connection, tenant_id, name, body), "lease.acquired"
+            else:
+                lease = await renew_lease(connection, tenant_id, name, body, fence=body.fence)
+                action = "lease.released"
+            about = {"holder": lease.holder, "fence": lease.fence}
+            await record_act(connection, action, "lease", name, about)
+            return lease

@@ -16,6 +16,8 @@ from api.params import Flag
 from api.state import CAPABILITIES, State
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
+from nova_workers.ledger.auditing import acting_as
+from nova_workers.ledger.overview.audit import record_act
 from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.workspace.agents.authors import Authored, check_author, check_steers, holdings_of
 from nova_workers.workspace.agents.ceilings import CeilingRules
@@ -48,6 +50,10 @@ async def export_workspace(caller: WorkspaceCaller, state: State) -> Response:
     services = state.services
     with ExitStack() as held:
         held.enter_context(state.archives.hold(caller.tenant_id))
+        with acting_as(caller.actor()):
+            async with services.database.connection() as connection:
+                asked = {"secrets": caller.may("secrets")}
+                await record_act(connection, "archive.exported", "archive", caller.tenant_id, asked)
         lines = export_archive(services.archive_database, caller.tenant_id, with_secrets=caller.may("secrets"))
         # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
         first = await anext(lines)

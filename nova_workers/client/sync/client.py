@@ -150,6 +150,14 @@ class SyncNovaClient:
         """
         return self._transport.fetch(KeyIdentity, "GET", "/v1/whoami")
 
+    def sign_in(self) -> KeyIdentity:
+        """Record in the audit log that a person signed in with the client's key, and return the key as `whoami` does.
+
+        Raises:
+            Unauthenticated: The key is unknown, revoked or expired.
+        """
+        return self._transport.fetch(KeyIdentity, "POST", "/v1/sign-ins")
+
     def healthz(self) -> None:
         """Return if the API process answers; raise `Unavailable` otherwise."""
         self._transport.send("GET", "/healthz", timeout_s=5)

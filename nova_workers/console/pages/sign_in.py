@@ -10,7 +10,7 @@ from nova_workers.console.navigation import PageModule
 from nova_workers.console.rendering import THEME_COOKIE, THEMES, is_secure, render, see_other
 from nova_workers.console.sessions import Session
 from nova_workers.console.state import state_of
-from nova_workers.errors import Unauthenticated
+from nova_workers.errors import NotFound, Unauthenticated
 
 __all__ = ["PAGE"]
 
@@ -74,11 +74,16 @@ async def _signed_in(request: Request, key: str, back: str) -> Response:
         Unauthenticated: The API does not know the key.
     """
     state = state_of(request)
-    tenant = await state.client.with_key(key).tenants.get()
+    client = state.client.with_key(key)
+    try:
+        who = await client.sign_in()
+    except NotFound:
+        # An API of the release before, for as long as an upgrade takes.
+        who = await client.whoami()
     response = see_other(request, back)
     response.set_cookie(
         SESSION_COOKIE,
-        state.sessions.seal(Session(key, tenant.id, tenant.name)),
+        state.sessions.seal(Session(key, who.tenant_id, who.tenant_name)),
         max_age=state.sessions.lifetime_s,
         httponly=True,
         samesite="strict",

@@ -26,6 +26,8 @@ async def test_a_page_asks_for_a_sign_in_and_leads_back(console: Console) -> Non
         signed_in = await browser.post("/login", data={"key": console.api.tenant.key, "next": "/runs?status=running"})
         assert (signed_in.status_code, signed_in.headers["location"]) == (303, "/runs?status=running")
         assert (await browser.get("/runs?status=running")).status_code == 200
+    [signed] = (await console.api.http.get("/v1/audit", params={"action": "key.signed_in"})).json()["items"]
+    assert (signed["target_id"], signed["actor_name"]) == (console.api.tenant.key_id, "test")
 
 
 @proves("security.console")

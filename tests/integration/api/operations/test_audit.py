@@ -77,7 +77,7 @@ async def test_only_an_operator_reads_the_log_of_another_tenant(api: Api, databa
         refused = await client.get("/v1/audit", params={"tenant": api.tenant.id})
         assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "operator")
     assert await _items(api) == []
-    assert [event["target_kind"] for event in await _items(api, tenant=other.id)] == ["note"]
+    assert [event["target_kind"] for event in await _items(api, tenant=other.id)] == ["request", "note"]
     assert await _items(api, tenant=new_id("ten")) == []
 
 
@@ -110,6 +110,40 @@ async def test_the_log_is_exported_as_lines_in_the_order_of_its_chain(api: Api, 
     assert [orjson.loads(line)["actor_id"] for line in theirs.content.splitlines()][-1] == api.tenant.key_id
     with api.state.archives.hold(api.tenant.id):
         assert (await api.http.get("/v1/audit/export")).json()["code"] == "too_many_archives"
+
+
+@proves("audit.refusals")
+async def test_refusals_of_rights_are_recorded_before_they_are_answered_and_in_bounds(
+    api: Api, database: Database
+) -> None:
+    other = await make_tenant(database, scopes=["runs", "keys"])
+
+    async def refused() -> list[tuple[str, int]]:
+        items = await _items(api, tenant=other.id, action="access.refused", limit="200")
+        assert {(one["actor_id"], one["target_kind"]) for one in items} == {(other.key_id, "request")}
+        return [(one["target_id"], one["times"]) for one in items]
+
+    async with api.client(other.key) as client:
+        assert (await client.get("/v1/agents?limit=2")).status_code == 403
+        assert await refused() == [("GET /v1/agents", 1)]
+        assert (await client.delete("/v1/notes/note_%0a%1b[31m")).status_code == 403
+        assert (await client.get("/v1/audit", params={"tenant": api.tenant.id})).status_code == 403
+        assert (await client.post("/v1/keys", json={"name": "n", "scopes": ["operator"]})).status_code == 403
+        assert (await client.get("/v1/keys")).status_code == 200
+        for number in range(80):
+            assert (await client.get("/v1/agents")).status_code == 403
+            assert (await client.get(f"/v1/agents/a{number}")).status_code == 403
+    expected = [
+        ("GET /v1/agents", 1),
+        ("DELETE /v1/notes/note_%0a%1b[31m", 1),
+        ("GET /v1/audit", 1),
+        ("POST /v1/keys", 1),
+        *((f"GET /v1/agents/a{number}", 1) for number in range(56)),
+    ]
+    assert (await refused())[::-1] == expected
+    await api.state.refusals.write()
+    await api.state.refusals.write()
+    assert (await refused())[::-1][60:] == [("GET /v1/agents", 80), ("*", 24)]
 
 
 @proves("audit.key-use")

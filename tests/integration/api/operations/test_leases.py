@@ -7,6 +7,7 @@ from typing import Any
 
 from httpx2 import Response
 
+from nova_workers.contracts.http.leases import LeaseRequest
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.leases import MAX_LEASES
 from tests.integration.api.conftest import Api
@@ -50,6 +51,21 @@ async def test_an_expired_lease_passes_on_with_its_state_and_refuses_its_former_
     late = await _put(api, fence=first["fence"], state={"open": []})
     assert (late.status_code, late.json()["code"]) == (409, "conflict")
     assert (await _put(api, holder="b", fence=2)).json()["state"] == {"open": [1]}
+
+
+@proves("audit.acts")
+async def test_changes_of_a_leases_holder_are_in_the_audit_log_and_renewals_are_not(api: Api) -> None:
+    held = (await _put(api)).json()
+    proof = {name: held[name] for name in ("fence", "token") if name in held and name in LeaseRequest.model_fields}
+    for _ in range(2):
+        assert (await _put(api, **proof)).status_code == 200
+    assert (await _put(api, holder="b")).status_code == 409
+    assert (await _put(api, **proof, ttl_s=0)).status_code == 200
+    said = (await api.http.get("/v1/audit", params={"target_kind": "lease"})).json()["items"]
+    assert [(one["action"], one["target_id"], one["actor_id"]) for one in said] == [
+        ("lease.released", "channel:telegram:42", api.tenant.key_id),
+        ("lease.acquired", "channel:telegram:42", api.tenant.key_id),
+    ]
 
 
 async def test_a_released_lease_is_acquired_at_once(api: Api) -> None:

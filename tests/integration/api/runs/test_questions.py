@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import time
 from datetime import UTC, datetime, timedelta
+from hashlib import sha256
 
 from redis.asyncio import Redis
 
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import ToolCall
-from nova_workers.contracts.waits import AskUser, Pause
+from nova_workers.contracts.waits import AskApproval, AskUser, Pause
 from nova_workers.ledger.waits.suspend import NewWait
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker
@@ -54,6 +56,26 @@ async def test_every_follower_gets_the_question_once_and_the_text_whole(
     for reader in (*readers, late):
         assert reader.text.texts == ("I must ask.", "Red it is.")
         assert reader.seen.count("waiting") == 1, reader.seen
+
+
+@proves("audit.answers")
+async def test_the_audit_log_says_who_permitted_which_call(api: Api, worker: ManualWorker) -> None:
+    turn = await begun(api, worker)
+    asks = AskApproval(tool_name="Bash", params={"command": "rm -r build"}, reason="it deletes")
+    await turn.suspend("", NewWait("call_0", asks))
+    path = f"/v1/runs/{turn.claim.run_id}/answers"
+    assert (await api.http.post(path, json={"approve": True})).status_code == 200
+    assert (await api.http.post(path, json={"approve": False})).status_code == 409
+    [said] = (await api.http.get("/v1/audit", params={"target_kind": "run"})).json()["items"]
+    assert said["action"] == "approval.granted"
+    assert said["target_id"].startswith(f"{turn.claim.run_id}/wait_")
+    assert (said["actor_kind"], said["actor_id"], said["actor_name"]) == ("key", api.tenant.key_id, "test")
+    # Over the text that Postgres makes of the JSON: shorter names first.
+    decided = {"answer": {"approve": True}, "request": asks.model_dump(mode="json")}
+    decided["request"] = dict(sorted(decided["request"].items(), key=lambda item: (len(item[0]), item[0])))
+    stored = json.dumps(decided)
+    assert said["arguments_hash"] == sha256(stored.encode()).hexdigest()
+    assert "rm -r" not in str(said)
 
 
 async def test_a_client_that_waits_for_the_run_learns_of_a_question_that_was_never_sent(
