@@ -61,7 +61,13 @@ class Confinement:
     """Directories, and the opening of what is in them. Its methods block."""
 
     def __init__(
-        self, roots: Sequence[str], *, within: Sequence[str] = (), private: PrivateFiles | None = None
+        self,
+        roots: Sequence[str],
+        *,
+        within: Sequence[str] = (),
+        beneath: Sequence[str] = (),
+        but: str | None = None,
+        private: PrivateFiles | None = None,
     ) -> None:
         """Confine to `roots`, at least one; relative paths start at the first.
 
@@ -69,10 +75,15 @@ class Confinement:
             roots: Directories, which an agent may be able to exchange for links.
             within: Directories that an agent cannot exchange. What is outside all of them stays closed, wherever a root
                 leads. Empty: the roots themselves.
+            beneath: Directories that the roots lie in, of an agent that could exchange the roots only. What is outside
+                all of them stays closed, too.
+            but: A folder in them that stays closed.
             private: Files that stay closed wherever they are.
         """
         self._roots = tuple(roots)
-        self._anchors = tuple(within) or self._roots
+        self._anchors = tuple(within) or tuple(beneath) or self._roots
+        self._beneath = tuple(beneath) or self._roots
+        self._but = but
         self._private = private
 
     def resolve(self, path: str) -> Path:
@@ -82,8 +93,12 @@ class Confinement:
             ValueError: It is outside, private, or no path.
         """
         target = self._without_links(path)
-        if not any(target.is_relative_to(Path(anchor).resolve()) for anchor in self._anchors):
+        if not _is_within(target, self._anchors):
             raise ValueError(f"{path!r} is outside the directories of this tenant")
+        if not _is_within(target, self._beneath):
+            raise ValueError(f"{path!r} is outside the directories of this agent")
+        if self._but is not None and _is_within(target, (self._but,)):
+            raise ValueError(f"{path!r} is in {self._but!r}, where other agents work")
         if self._private is not None and self._private.has(target):
             raise ValueError(f"{path!r} belongs to the fleet itself, and no tool opens it")
         return target
@@ -92,7 +107,7 @@ class Confinement:
         target = Path(os.path.realpath(os.path.normpath(Path(self._roots[0]).resolve() / path)))
         if len(target.parts) > _MAX_DEPTH:
             raise ValueError(f"the path has more than {_MAX_DEPTH} directories")
-        if not any(target.is_relative_to(Path(root).resolve()) for root in self._roots):
+        if not _is_within(target, self._roots):
             raise ValueError(f"{path!r} is outside the working directory and the other directories of this agent")
         return target
 
@@ -164,6 +179,15 @@ class Confinement:
         except NotADirectoryError:
             return self.open_file(target, os.O_RDONLY)
 
+    def make_directory(self, target: Path) -> None:
+        """Make a directory, by what `resolve` returned, and those above it that are missing.
+
+        Raises:
+            OSError: It cannot be made, or is no directory.
+            ValueError: It is outside.
+        """
+        os.close(self._open_directory(target, make=True))
+
     def _open_directory(self, target: Path, *, make: bool) -> int:
         root = self._root(target)
         directory = os.open(root, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
@@ -181,6 +205,10 @@ class Confinement:
             if target.is_relative_to(resolved):
                 return resolved
         raise ValueError(f"{str(target)!r} is outside")
+
+
+def _is_within(target: Path, folders: Sequence[str]) -> bool:
+    return any(target.is_relative_to(Path(folder).resolve()) for folder in folders)
 
 
 def _open(directory: int, name: str, flags: int, *, make: bool) -> int:

@@ -161,6 +161,12 @@ class EngineOptions:
 
     cwd: str | None = None
     directories: tuple[str, ...] = ()
+    readable: tuple[str, ...] = ()
+    """Directories whose files can be read and not written. With any, `cwd` lies in one of them, and no tool leaves
+    them, whatever links there are; commands run in the sandbox, since nothing else would keep them from writing there.
+    """
+    kept: str | None = None
+    """A folder in these directories in which tools on files do not write: other agents work there."""
     enclosure: Enclosure | None = None
     """The bounds of a tenant with ceilings; None is the operator's own, without any."""
     system_prompt: str | None = None

@@ -206,6 +206,7 @@ class ShellRunner(Protocol):
         *,
         cwd: str,
         writable: Sequence[str],
+        readable: Sequence[str] = (),
         timeout_s: float | None = None,
         enclosure: Enclosure | None = None,
     ) -> ShellOutcome:
@@ -215,6 +216,7 @@ class ShellRunner(Protocol):
             command: The command line.
             cwd: Its working directory.
             writable: Further directories that a sandboxed command may write to.
+            readable: Directories that it may only read, one of which `cwd` lies in. With any it runs in the sandbox.
             timeout_s: Its time limit; None takes the default. The operator's limit applies to both.
             enclosure: The bounds of a tenant with ceilings.
 

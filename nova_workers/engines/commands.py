@@ -61,6 +61,7 @@ class CommandRunner:
         *,
         cwd: str,
         writable: Sequence[str],
+        readable: Sequence[str] = (),
         timeout_s: float | None = None,
         enclosure: Enclosure | None = None,
     ) -> ShellOutcome:
@@ -71,7 +72,8 @@ class CommandRunner:
         timeout_s = min(settings.timeout_s if timeout_s is None else timeout_s, settings.max_timeout_s)
         half = settings.output_bytes // 2
         try:
-            with self._confined([_SHELL, "--noprofile", "--norc", "-c", command], cwd, writable, enclosure) as line:
+            words = [_SHELL, "--noprofile", "--norc", "-c", command]
+            with self._confined(words, cwd, writable, readable, enclosure) as line:
                 result = await run_child(
                     line.command,
                     Bounds(timeout_s, half, half),
@@ -90,17 +92,30 @@ class CommandRunner:
 
     @contextmanager
     def _confined(
-        self, line: list[str], cwd: str, writable: Sequence[str], enclosure: Enclosure | None
+        self,
+        line: list[str],
+        cwd: str,
+        writable: Sequence[str],
+        readable: Sequence[str],
+        enclosure: Enclosure | None,
     ) -> Generator[Enclosed]:
         settings = self._settings
-        if enclosure is not None and enclosure.sandbox:
+        is_enclosed = enclosure is not None and enclosure.sandbox
+        if is_enclosed or readable:
             if settings.enclosing is None:
+                whose = "of this tenant" if is_enclosed else "that may write in one directory alone"
                 raise ToolFailure(
-                    f"{SHELL_TOOL}: commands of this tenant run in the sandbox, and this worker has none. "
-                    f"{settings.why_none}",
+                    f"{SHELL_TOOL}: commands {whose} run in the sandbox, and this worker has none. {settings.why_none}",
                     tool=SHELL_TOOL,
                 )
-            with settings.enclosing.enclosed(line, enclosure, cwd=cwd, writable=(cwd, *writable)) as enclosed:
+            with settings.enclosing.enclosed(
+                line,
+                enclosure or Enclosure(tuple(readable)),
+                cwd=cwd,
+                writable=(cwd, *writable),
+                read_only=readable,
+                other_user=is_enclosed,
+            ) as enclosed:
                 yield enclosed
         elif settings.sandbox is not None:
             with settings.sandbox.wrap(line, cwd, (cwd, *writable)) as wrapped:

@@ -176,6 +176,8 @@ def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:
     return EngineOptions(
         cwd=options.cwd,
         directories=options.directories,
+        readable=options.readable,
+        kept=options.kept,
         system_prompt=agent.prompt,
         model=agent.model or options.model,
         max_turns=agent.max_turns,

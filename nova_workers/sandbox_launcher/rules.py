@@ -83,18 +83,18 @@ def _alone(walls: Walls) -> Ruleset:
         rules.permit(path, WRITE_DEVICES)
     for operation in walls.operations:
         if operation.kind == "bind":
-            _permit_writing(rules, operation)
+            _permit(rules, operation, WRITE)
         elif operation.kind == "ro-bind" and operation.source != "/" and not is_below(operation.source, _OF_THE_KERNEL):
-            rules.permit(operation.source, READ)
+            _permit(rules, operation, READ)
     return rules
 
 
-def _permit_writing(rules: Ruleset, operation: Operation) -> None:
+def _permit(rules: Ruleset, operation: Operation, rights: int) -> None:
     if operation.descriptor < 0:
-        rules.permit(operation.source, WRITE)
+        rules.permit(operation.source, rights)
         return
     # What was opened is what is permitted, whatever the path means by now.
-    rules.permit(operation.descriptor, WRITE)
+    rules.permit(operation.descriptor, rights)
     os.close(operation.descriptor)
 
 

@@ -27,7 +27,7 @@ _SEPARATE = {
     "--unshare-pid": NEW_PROCESSES,
     "--unshare-uts": NEW_NAMES,
 }
-_WITH_SOURCE = ("--ro-bind", "--ro-bind-try", "--bind", "--bind-try", "--dev-bind", "--bind-fd")
+_WITH_SOURCE = ("--ro-bind", "--ro-bind-try", "--bind", "--bind-try", "--dev-bind", "--bind-fd", "--ro-bind-fd")
 _WITHOUT_SOURCE = ("--tmpfs", "--dir", "--dev", "--proc", "--remount-ro")
 _FOLDER_MODE = 0o755
 

@@ -115,6 +115,7 @@ class ShellSandbox:
         *,
         cwd: str,
         writable: Sequence[str] = (),
+        read_only: Sequence[str] = (),
         own: Sequence[str] = (),
         readable: Sequence[str] = (),
         network: bool | None = None,
@@ -127,6 +128,7 @@ class ShellSandbox:
             enclosure: Nothing outside of it is bound.
             cwd: The working directory.
             writable: Directories of the agent that the command can write to.
+            read_only: Directories of the agent that it can only read. With any, the writable ones lie in them.
             own: Directories of the turn itself, which no agent can exchange.
             readable: Files and directories that are visible although a directory around them is hidden.
             network: Whether it reaches the network; None is the operator's setting for commands.
@@ -151,17 +153,22 @@ class ShellSandbox:
             inside += [*self._passable(Path(path)), "--ro-bind-try", path, path]
         for path in own:
             inside += ["--bind", path, path]
-        confinement = Confinement(("/",), within=enclosure.roots, private=self.private)
+        confinement = Confinement(("/",), within=enclosure.roots, beneath=read_only, private=self.private)
+        # What is bound later lies over what was bound before.
+        bound = {**dict.fromkeys(read_only, "--ro-bind-fd"), **dict.fromkeys(writable, "--bind-fd")}
         with ExitStack() as stack:
             start, descriptors = self._guarded(stack, network=network)
-            for path in dict.fromkeys(writable):
+            for path, option in sorted(bound.items(), key=lambda each: each[1], reverse=True):
                 target = confinement.resolve(path)
+                if option == "--ro-bind-fd" and any(Path(folder).is_relative_to(target) for folder in self._hidden()):
+                    # It is visible as it is, but for what is hidden in it.
+                    continue
                 directory = confinement.open_place(target)
                 stack.callback(os.close, directory)
                 descriptors += (directory,)
                 inside += self._passable(target)
                 # The program compares what it bound with what is open here, and stops if it was exchanged.
-                inside += ["--bind-fd", str(directory), str(target)]
+                inside += [option, str(directory), str(target)]
             line = [*start, *inside, "--chdir", os.path.realpath(cwd), "--", *become, *command]
             yield Enclosed(line, descriptors)
 

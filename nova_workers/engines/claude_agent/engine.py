@@ -158,12 +158,14 @@ class ClaudeAgentEngine:
                     retryable=True,
                 )
             )
-        confines_commands = self._confines_commands or enclosed
+        confines_commands = self._confines_commands or enclosed or bool(options.readable)
         listener = callbacks or TurnListener()
         if options.temperature is not None:
             listener.on_option_left_out("temperature", note_of("temperature", f"The engine {self.name!r}"))
         try:
-            home = await asyncio.to_thread(make_home, options.cwd, options.directories, options.skills)
+            home = await asyncio.to_thread(
+                make_home, options.cwd, options.directories, options.skills, readable=options.readable
+            )
         except EngineFailure as failure:
             return self._failed(failure)
         try:

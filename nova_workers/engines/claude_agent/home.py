@@ -62,6 +62,7 @@ class Home:
         base: The private directory.
         cwd: The working directory, resolved; a private empty one where the turn has none.
         roots: Directories that tools on files are confined to, resolved, `cwd` first if the turn has one.
+        readable: Further directories, resolved, whose files they can read and not write.
         skills: Names of the skills in the working directory that the turn does not bring itself.
         assigned: Names of the skills that the turn brings.
     """
@@ -69,6 +70,7 @@ class Home:
     base: Path
     cwd: Path
     roots: tuple[Path, ...]
+    readable: tuple[Path, ...]
     skills: tuple[str, ...]
     assigned: tuple[str, ...]
 
@@ -137,13 +139,16 @@ class Home:
         shutil.rmtree(self.base, ignore_errors=True)
 
 
-def make_home(cwd: str | None, directories: Sequence[str], skills: Sequence[SkillDirectory] = ()) -> Home:
+def make_home(
+    cwd: str | None, directories: Sequence[str], skills: Sequence[SkillDirectory] = (), *, readable: Sequence[str] = ()
+) -> Home:
     """Make a private directory, with the skills that the turn brings.
 
     Raises:
         EngineFailure: One of the turn's directories is not there, or the disk takes no skills.
     """
     roots = tuple(_resolved(path) for path in (*((cwd,) if cwd else ()), *directories))
+    shown = tuple(_resolved(path) for path in readable)
     base = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
     for name in ("home", "config", "tmp", "work"):
         (base / name).mkdir(mode=0o700)
@@ -151,7 +156,7 @@ def make_home(cwd: str | None, directories: Sequence[str], skills: Sequence[Skil
     assigned = tuple(skill.name for skill in skills)
     there = sorted(path.parent.name for path in (where / _SKILLS).glob(f"*/{SKILL_MD}"))
     own = tuple(name for name in there if name not in assigned)
-    home = Home(base, where, roots, own, assigned)
+    home = Home(base, where, roots, shown, own, assigned)
     try:
         home.write_skills(skills)
     except OSError as error:

@@ -1,6 +1,7 @@
 """Converts a turn's options to the program's command line and environment."""
 
 import json
+import os
 import uuid
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -111,7 +112,8 @@ class Launcher:
         allowed = permissions(
             self._trust,
             home.roots,
-            readable=(home.shelf,) if home.assigned else (),
+            readable=(*home.readable, *((home.shelf,) if home.assigned else ())),
+            kept=None if self._options.kept is None else Path(os.path.realpath(self._options.kept)),
             skills=bool(self.skills),
             subagents=bool(self._options.agents),
         )
@@ -137,6 +139,7 @@ class Launcher:
             enclosure,
             cwd=str(home.cwd),
             writable=tuple(map(str, home.roots)),
+            read_only=tuple(map(str, home.readable)),
             own=(str(home.base),),
             readable=(command[0],),
             network=True,

@@ -53,7 +53,13 @@ class Permissions:
 
 
 def permissions(
-    trust: TrustLevel, roots: tuple[Path, ...], *, readable: tuple[Path, ...] = (), skills: bool, subagents: bool
+    trust: TrustLevel,
+    roots: tuple[Path, ...],
+    *,
+    readable: tuple[Path, ...] = (),
+    kept: Path | None = None,
+    skills: bool,
+    subagents: bool,
 ) -> Permissions:
     """Return the permissions for a trust level.
 
@@ -61,12 +67,14 @@ def permissions(
         trust: The level.
         roots: Resolved directories that files are confined to. Empty: there are no tools on files.
         readable: Further directories whose files can be read and not written.
+        kept: A folder in the roots whose files can be read and not written.
         skills: Whether the turn has skills. A sandbox has none, since a skill is a file.
         subagents: Whether the turn has subagents. They have no tools that the turn does not have.
 
     Raises:
         EngineFailure: A root's path cannot be expressed in a rule.
     """
+    refused = _OF_PROCESSES if kept is None else (*_OF_PROCESSES, f"Edit(/{_rule_path(kept)}/**)")
     helpers = (SUBAGENT_TOOL,) if subagents else ()
     if trust == "sandbox":
         return Permissions("dontAsk", helpers, (BRIDGE_PATTERN, *helpers), (SHELL_TOOL,))
@@ -76,11 +84,9 @@ def permissions(
         # Rules for Read hold for Glob and Grep too, those for Edit for Write.
         confined = tuple(f"{tool}(/{_rule_path(root)}/**)" for root in roots for tool in ("Read", "Edit"))
         confined += tuple(f"Read(/{_rule_path(path)}/**)" for path in readable)
-        return Permissions(
-            "dontAsk", (*files, *beside), (BRIDGE_PATTERN, *confined, *beside), (SHELL_TOOL, *_OF_PROCESSES)
-        )
+        return Permissions("dontAsk", (*files, *beside), (BRIDGE_PATTERN, *confined, *beside), (SHELL_TOOL, *refused))
     shell = (SHELL_TOOL,) if roots else ()
-    return Permissions("bypassPermissions", (*files, *beside, *shell), (BRIDGE_PATTERN,), _OF_PROCESSES, skip=True)
+    return Permissions("bypassPermissions", (*files, *beside, *shell), (BRIDGE_PATTERN,), refused, skip=True)
 
 
 def _rule_path(root: Path) -> str:

@@ -95,8 +95,12 @@ class EditInput(FileInput):
 class Files:
     """The file tools of one turn."""
 
-    def __init__(self, confinement: Confinement, threads: ThreadPoolExecutor) -> None:
+    def __init__(
+        self, confinement: Confinement, threads: ThreadPoolExecutor, *, writing: Confinement | None = None
+    ) -> None:
+        """Open files in the directories of `confinement`; write in those of `writing`, if they are others."""
         self._confinement = confinement
+        self._writable = writing or confinement
         self._threads = threads
         self._writing = asyncio.Lock()
 
@@ -113,7 +117,7 @@ class Files:
 
         def perform(call_input: Given) -> ToolOutcome:
             try:
-                return work(call_input, self._confinement.resolve(call_input.file_path))
+                return work(call_input, self._resolve(call_input.file_path, reads_only=reads_only))
             except OSError as error:
                 raise ToolFailure(f"{name}: {(error.strerror or 'input or output error').lower()}") from error
             except ValueError as error:
@@ -129,6 +133,15 @@ class Files:
 
         schema = plain_schema(arguments)
         return NativeTool(ToolDefinition(name, _DESCRIPTIONS[name], schema, idempotent=reads_only), run)
+
+    def _resolve(self, path: str, *, reads_only: bool) -> Path:
+        target = self._confinement.resolve(path)
+        if reads_only or self._writable is self._confinement:
+            return target
+        try:
+            return self._writable.resolve(path)
+        except ValueError as error:
+            raise ValueError(f"{error}; you may read it, and not write it") from error
 
     def _read(self, call_input: ReadInput, target: Path) -> ToolOutcome:
         with FileIO(self._confinement.open_file(target, os.O_RDONLY), "rb") as file:
@@ -161,7 +174,7 @@ class Files:
             said = f"Wrote {len(data)} bytes to {call_input.file_path}{kept}"
             return data
 
-        self._confinement.replace_file(target, content, make=True)
+        self._writable.replace_file(target, content, make=True)
         return text_outcome(said)
 
     def _edit(self, call_input: EditInput, target: Path) -> ToolOutcome:
@@ -182,7 +195,7 @@ class Files:
             )
             return data
 
-        self._confinement.replace_file(target, content)
+        self._writable.replace_file(target, content)
         return text_outcome(f"Edited {call_input.file_path}: {count} replacement{'s' if count > 1 else ''}")
 
 

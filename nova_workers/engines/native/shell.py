@@ -37,6 +37,7 @@ class Shell:
         cwd: str,
         directories: Sequence[str],
         *,
+        readable: Sequence[str] = (),
         max_timeout_s: float,
         enclosure: Enclosure | None = None,
     ) -> None:
@@ -44,6 +45,7 @@ class Shell:
         self._runner = CommandRunner(replace(settings, max_timeout_s=min(settings.max_timeout_s, max_timeout_s)))
         self._cwd = cwd
         self._directories = tuple(directories)
+        self._readable = tuple(readable)
 
     def tool(self) -> NativeTool:
         """Return the tool."""
@@ -58,6 +60,7 @@ class Shell:
             asked.command,
             cwd=self._cwd,
             writable=self._directories,
+            readable=self._readable,
             timeout_s=timeout_s,
             enclosure=self._enclosure,
         )

@@ -1,7 +1,7 @@
 """The tools of a turn: the native ones, by its trust and its options, and those of MCP servers beside them."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
@@ -112,10 +112,9 @@ class NativeTools:
         tools: list[NativeTool] = []
         roots = (*((options.cwd,) if options.cwd else ()), *options.directories)
         if roots:
-            within = () if options.enclosure is None else options.enclosure.roots
-            confinement = Confinement(roots, within=within, private=self._private)
-            tools += Files(confinement, self._threads).tools()
-            tools += Search(confinement, self._threads, self._searches, self._private).tools()
+            reading = self._confinement(options, (*roots, *options.readable))
+            tools += Files(reading, self._threads, writing=self._confinement(options, roots, but=options.kept)).tools()
+            tools += Search(reading, self._threads, self._searches, self._private).tools()
         if self._fetcher is not None:
             tools.append(fetch_tool(self._fetcher))
         if self._shell is not None and roots:
@@ -123,6 +122,7 @@ class NativeTools:
                 self._shell,
                 roots[0],
                 roots[1:],
+                readable=options.readable,
                 max_timeout_s=options.tool_timeout_s,
                 enclosure=options.enclosure,
             )
@@ -133,6 +133,10 @@ class NativeTools:
     def close(self) -> None:
         """Shut down the threads without waiting for them."""
         self._threads.shutdown(wait=False, cancel_futures=True)
+
+    def _confinement(self, options: EngineOptions, roots: Sequence[str], *, but: str | None = None) -> Confinement:
+        within = () if options.enclosure is None else options.enclosure.roots
+        return Confinement(roots, within=within, beneath=options.readable, but=but, private=self._private)
 
     def _server_tools(self, allowed: tuple[str, ...]) -> tuple[JsonObject, ...]:
         search = self._web_search

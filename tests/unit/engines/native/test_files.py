@@ -358,3 +358,51 @@ async def test_a_directory_that_becomes_a_link_leads_nowhere_outside_the_ceiling
     assert "outside the directories of this tenant" in await caller.failure("Read", file_path="secret.txt")
     assert "outside the directories of this tenant" in await caller.failure("Grep", pattern="secret")
     native.close()
+
+
+async def test_an_agent_with_a_directory_of_its_own_writes_there_alone_and_reads_around_it(tmp_path: Path) -> None:
+    workspace, own, other = tmp_path / "nova", tmp_path / "nova" / "part", tmp_path / "nova" / "other"
+    for directory in (own, other):
+        directory.mkdir(parents=True)
+        (directory / "note").write_text(f"of {directory.name}\n")
+    (own / "link").symlink_to(other)
+    native = NativeTools()
+    options = EngineOptions(cwd=str(own), readable=(str(workspace),))
+    caller = NativeToolCaller(native, own).with_tools(native.for_turn(options, "controlled"))
+    assert await caller.call("Read", file_path="../other/note") == "of other\n"
+    assert "other/note" in await caller.call("Grep", pattern="of other", path=str(workspace))
+    for path in ("../other/note", str(other / "new"), "link/note", str(workspace / "new")):
+        assert "you may read it, and not write it" in await caller.failure("Write", file_path=path, content="x")
+    refused = await caller.failure("Edit", file_path="../other/note", old_string="of", new_string="x")
+    assert "you may read it, and not write it" in refused
+    await caller.call("Write", file_path="deep/new", content="mine")
+    assert (own / "deep" / "new").read_text() == "mine"
+    assert (other / "note").read_text() == "of other\n"
+    native.close()
+
+
+async def test_a_link_in_place_of_the_own_directory_leads_nowhere(tmp_path: Path) -> None:
+    workspace, outside = tmp_path / "nova", tmp_path / "outside"
+    for directory in (workspace, outside):
+        directory.mkdir()
+    (outside / "secret").write_text("hush")
+    (workspace / "part").symlink_to(outside)
+    native = NativeTools()
+    options = EngineOptions(cwd=str(workspace / "part"), readable=(str(workspace),))
+    caller = NativeToolCaller(native, workspace).with_tools(native.for_turn(options, "controlled"))
+    assert "outside the directories" in await caller.failure("Read", file_path="secret")
+    assert "outside the directories" in await caller.failure("Write", file_path="new", content="x")
+    assert sorted(path.name for path in outside.iterdir()) == ["secret"]
+    native.close()
+
+
+async def test_the_folder_of_other_agents_is_read_and_not_written(tmp_path: Path) -> None:
+    (kept := tmp_path / "orc_1").mkdir()
+    (kept / "note").write_text("theirs\n")
+    native = NativeTools()
+    options = EngineOptions(cwd=str(tmp_path), kept=str(kept))
+    caller = NativeToolCaller(native, tmp_path).with_tools(native.for_turn(options, "controlled"))
+    assert await caller.call("Read", file_path="orc_1/note") == "theirs\n"
+    assert "where other agents work" in await caller.failure("Write", file_path="orc_1/note", content="mine")
+    await caller.call("Write", file_path="note", content="mine")
+    native.close()

@@ -550,3 +550,42 @@ def test_a_program_that_starts_in_a_hidden_directory_starts_in_the_root(
     private = PrivateFiles(fleet_home, fleet_home / "workspace")
     command = replace(sandbox, private=private).hide(["pwd"], str(fleet_home))
     assert subprocess.run(command, capture_output=True, check=False).stdout == b"/\n"
+
+
+@pytest.mark.parametrize("enclosed", [False, True])
+async def test_a_command_of_an_agent_with_a_directory_of_its_own_writes_there_alone(
+    sandbox: ShellSandbox, fleet_home: Path, enclosed: bool
+) -> None:
+    workspace = fleet_home / "workspace"
+    clerk = workspace / "ten_1" / "clerk"
+    sandbox = replace(sandbox, hidden=(str(fleet_home), str(workspace)), private=PrivateFiles(fleet_home, workspace))
+    native = NativeTools(shell=ShellSettings(enclosing=sandbox))
+    # As a worker makes them: the other user's alone.
+    clerk.chmod(0o700)
+    for directory in (clerk, clerk / "part", clerk / "other"):
+        make_private(directory, other_user=enclosed)
+    (clerk / "other" / "note").write_text("of other\n")
+    (clerk / "out").symlink_to(fleet_home)
+    enclosure = Enclosure((str(workspace / "ten_1"),)) if enclosed else None
+
+    def caller(cwd: Path) -> NativeToolCaller:
+        options = EngineOptions(str(cwd), readable=(str(clerk),), enclosure=enclosure)
+        return NativeToolCaller(native, cwd).with_tools(native.for_turn(options, "unrestricted"))
+
+    part = caller(clerk / "part")
+    shown = await part.call(
+        "Bash",
+        command="pwd; echo mine > mine; cat ../other/note; for to in ../new ../other/note ../other/new; do "
+        f"(echo x > $to) 2>/dev/null && echo wrote $to; done; cat {fleet_home}/master_keys 2>/dev/null; true",
+    )
+    assert shown.splitlines() == [str(clerk / "part"), "of other"]
+    assert (clerk / "part" / "mine").read_text() == "mine\n"
+    assert "outside" in await caller(clerk / "out").failure("Bash", command="cat master_keys")
+    without = NativeTools(shell=ShellSettings(why_none="There is none here."))
+    options = EngineOptions(str(clerk / "part"), readable=(str(clerk),), enclosure=enclosure)
+    refused = NativeToolCaller(without, clerk).with_tools(without.for_turn(options, "unrestricted"))
+    assert "run in the sandbox, and this worker has none. There is none here." in await refused.failure(
+        "Bash", command="true"
+    )
+    native.close()
+    without.close()
