@@ -418,6 +418,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "orchestration.holds": "Agents of a tree wait for a model provider that cannot be used; the tree states it.",
     "orchestration.config-whole": "A configuration with errors is refused whole, and each error has its place.",
     "orchestration.granted": "No agent of an orchestration holds more than its parent gave it, and none gives more.",
+    "orchestration.directories": "Children that may write at once have a directory each, or the second is refused.",
     "orchestration.answer-in-place": "Questions and approvals of agents of a tree are answered on its terminal.",
     "orchestration.rationale": "Each change of a file is listed with its agent and the text that gave the reason.",
     "orchestration.tenants": "An orchestration, its agents and its messages are reachable for their tenant only.",

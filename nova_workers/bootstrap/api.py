@@ -157,7 +157,9 @@ def build_api(settings: Settings) -> ApiServices:
     )
     catalog, configs = build_catalog(database, redis, settings), build_configs(database, settings)
     models = RankedModels(catalog)
-    orchestrations = Orchestrations(database, work, models, idempotency_ttl_s=settings.runs.idempotency_ttl_s)
+    orchestrations = Orchestrations(
+        database, work, models, settings.agent_directory, idempotency_ttl_s=settings.runs.idempotency_ttl_s
+    )
     starter = OrchestrationStarter(orchestrations, configs)
     vault = Vault.of(settings.secrets.texts())
     ceilings = CeilingRules.of(settings)
@@ -190,7 +192,7 @@ def build_api(settings: Settings) -> ApiServices:
         model_catalog=catalog,
         orchestrations=orchestrations,
         orchestration_starter=starter,
-        external_masters=ExternalMasters(database, work, models, capabilities.tool_reads),
+        external_masters=ExternalMasters(database, work, models, capabilities.tool_reads, settings.agent_directory),
         order_policies=order_policies,
         order_secrets=order_secrets,
         order_door=OrderDoor(database, order_policies, order_secrets, ceilings),

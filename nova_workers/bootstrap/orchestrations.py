@@ -19,14 +19,25 @@ __all__ = ["build_orchestrator", "build_starter"]
 
 
 def build_orchestrator(
-    calls: CallTransactions, models: ModelChooser, shell: ShellRunner, capabilities: CapabilityRegistry
+    calls: CallTransactions,
+    models: ModelChooser,
+    shell: ShellRunner,
+    settings: Settings,
+    capabilities: CapabilityRegistry,
 ) -> OrchestrationCapability:
     """Return the tools of agents of orchestrations, which give tools of these capabilities to their children."""
-    actions = AgentActions(calls.database, calls.dispatcher, calls.notifier, models, capabilities.tool_reads)
+    actions = AgentActions(
+        calls.database,
+        calls.dispatcher,
+        calls.notifier,
+        models,
+        capabilities.tool_reads,
+        directory_of=settings.agent_directory,
+    )
     return OrchestrationCapability(actions, AgentViews(calls.database, models), shell)
 
 
 def build_starter(work: Work, models: ModelChooser, settings: Settings) -> OrchestrationStarter:
     """Return what starts orchestrations in a worker."""
-    orchestrations = Orchestrations(work.database, work, models)
+    orchestrations = Orchestrations(work.database, work, models, settings.agent_directory)
     return OrchestrationStarter(orchestrations, build_configs(work.database, settings))

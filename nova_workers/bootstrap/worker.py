@@ -222,7 +222,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         settings,
         calls,
         tools,
-        partial(build_orchestrator, calls, chooser, CommandRunner(shell)),
+        partial(build_orchestrator, calls, chooser, CommandRunner(shell), settings),
         starter,
         clock=clock,
         embedder=provider,

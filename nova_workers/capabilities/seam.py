@@ -98,6 +98,8 @@ class CapabilityContext:
     """The bounds of a tenant with ceilings."""
     cwd: str | None = None
     """The agent's working directory."""
+    readable: tuple[str, ...] = ()
+    """Directories that an agent can only read which writes in its working directory alone; empty of others."""
     turn_id: str = ""
     fence: int = 0
     call_id: str | None = None

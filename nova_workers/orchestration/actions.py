@@ -10,8 +10,10 @@ from __future__ import annotations
 from collections.abc import AsyncGenerator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import (
@@ -24,15 +26,16 @@ from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree_of_external, lock_tree_of_run
 from nova_workers.ledger.stored import read_stored
-from nova_workers.ledger.workspace.agents import get_agent
+from nova_workers.ledger.workspace.agents import get_agent, get_directory
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.finding import find_agent, pick_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.routing import TreeChange, deliver, request_type
-from nova_workers.orchestration.spawning.granting import CapabilityTools
-from nova_workers.orchestration.spawning.placing import Spawned, check_room, place_spawn, send_prompt
-from nova_workers.orchestration.spawning.preparing import Giver, PreparedSpawn, prepare_spawn
+from nova_workers.orchestration.spawning.areas import WorkArea, writers_beside
+from nova_workers.orchestration.spawning.granting import CapabilityTools, Giver, servers_of
+from nova_workers.orchestration.spawning.placing import Spawned, check_restart, check_room, place_spawn, send_prompt
+from nova_workers.orchestration.spawning.preparing import PreparedSpawn, prepare_spawn
 from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ENDED_AGENTS
 
@@ -68,21 +71,36 @@ class AgentActions:
         notifier: CancelNotifier | None,
         models: ModelChooser,
         known: Callable[[], CapabilityTools],
+        *,
+        directory_of: Callable[[str, str], Path],
     ) -> None:
+        """Store the parts.
+
+        Args:
+            database: Where the trees are.
+            dispatcher: Rings for runs.
+            notifier: Applies cancel requests.
+            models: Chooses models of children.
+            known: Returns all capabilities.
+            directory_of: Returns the own directory of an agent, by its tenant and the directory's name.
+        """
+        self._directory_of = directory_of
         self._database = database
         self._dispatcher = dispatcher
         self._notifier = notifier
         self._models = models
         self._known = known
 
-    async def spawn(self, caller: Caller, requests: Sequence[SpawnRequest]) -> list[Spawned]:
+    async def spawn(self, caller: Caller, requests: Sequence[SpawnRequest], *, waits: bool = True) -> list[Spawned]:
         """Give each request to a fresh child, or to the child that it names.
 
-        All of them or none: a request that is refused leaves nothing behind.
+        All of them or none: a request that is refused leaves nothing behind. `waits`: whether the caller waits for the
+        results before it does anything else.
 
         Raises:
             MaxDepthExceededError: The children would be nested too deeply.
-            AgentSpawnError: There would be too many active agents, or a request is refused.
+            AgentSpawnError: There would be too many active agents, two that may write in the same place, or a request
+                is refused.
             ModelNotAvailableError: See `ModelChooser.choose`.
             ProviderNotAvailableError: See `ModelChooser.choose`.
             ExpertNotFoundError: There is no such expert.
@@ -97,7 +115,13 @@ class AgentActions:
                     f"are at level {parent.depth}. Do the work yourself."
                 )
             return [
-                await place_spawn(change, parent, each, f"{caller.key} {index}" if caller.key else None)
+                await place_spawn(
+                    change,
+                    parent,
+                    each,
+                    f"{caller.key} {index}" if caller.key else None,
+                    alone=waits and len(prepared) == 1,
+                )
                 for index, each in enumerate(prepared)
             ]
 
@@ -109,11 +133,15 @@ class AgentActions:
             agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
             parent = pick_agent(agents, caller.agent_id, what="agent")
             is_master = parent.role == "MASTER"
+            spec = owner if is_master else await ledger.spec_of(connection, parent)
+            area = await self._area(connection, tree, owner)
             giver = Giver(
-                owner if is_master else await ledger.spec_of(connection, parent),
-                parent.permission_mode,
-                None if is_master else frozenset(parent.plugins),
+                spec,
                 self._known(),
+                area if is_master else area.at(parent.cwd),
+                parent.cwd,
+                parent.permission_mode,
+                None if is_master else servers_of(spec),
             )
         config = read_stored(OrchestrationConfig.model_validate, tree.config)
         return [await prepare_spawn(self._models, tree, owner, config, request, giver=giver) for request in requests]
@@ -123,7 +151,7 @@ class AgentActions:
 
         Raises:
             NotFound: There is no such child.
-            AgentSpawnError: It has not ended, or there are too many active agents.
+            AgentSpawnError: It has not ended, there are too many active agents, or another one may write where it may.
             RunLost: Another claim holds the run.
         """
         async with self._changed(caller) as change:
@@ -133,7 +161,12 @@ class AgentActions:
             if before is not None:
                 return Spawned(before.target_id, before.payload["run_id"], "restarted")
             target = await find_agent(change.connection, change.tree, child, below=caller.agent_id)
-            check_room(change.tree, await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id))
+            agents = await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)
+            check_room(change.tree, agents)
+            owner = (await get_agent(change.connection, change.tree.tenant_id, change.tree.agent_id)).spec
+            area = await self._area(change.connection, change.tree, owner)
+            parent = pick_agent(agents, caller.agent_id, what="agent")
+            check_restart(target, area, writers_beside(agents, area, parent, target))
             run_id = await activate(change, target, prompt, parent_run_id=caller.run_id)
             await messages.send(
                 change.connection,
@@ -287,6 +320,12 @@ class AgentActions:
                     "You have no active children and no unread messages, so none would arrive. Spawn a child, or "
                     "complete the task."
                 )
+
+    async def _area(self, connection: Connection, tree: LockedTree, owner: AgentSpec) -> WorkArea:
+        """Return where the agent may write that the tree runs under."""
+        name = await get_directory(connection, tree.tenant_id, tree.agent_id)
+        workspace = self._directory_of(tree.tenant_id, name)
+        return WorkArea(str(workspace), str(workspace / tree.id), owner.directories)
 
     @asynccontextmanager
     async def _changed(self, caller: Caller) -> AsyncGenerator[TreeChange]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 from nova_workers.contracts.agents import AgentSpec
@@ -13,11 +14,12 @@ from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.spawning import NewAgent, NewTree
 from nova_workers.ledger.stored import to_store
-from nova_workers.ledger.workspace.agents import get_agent
+from nova_workers.ledger.workspace.agents import get_agent, get_directory
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.spawning.granting import granted
-from nova_workers.orchestration.spawning.profile import agent_spec, check_cwd
+from nova_workers.orchestration.spawning.areas import WorkArea
+from nova_workers.orchestration.spawning.granting import Asked, Giver, check_directory, granted
+from nova_workers.orchestration.spawning.profile import agent_spec
 from nova_workers.vocabulary import PermissionMode, RunQueue, RunSource
 
 __all__ = ["NewOrchestration", "limits_of", "narrowed_limits", "plan_tree"]
@@ -53,8 +55,12 @@ class NewOrchestration:
     is_external: bool = False
 
 
-async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestration) -> NewTree:
+async def plan_tree(
+    database: Database, models: ModelChooser, new: NewOrchestration, directory_of: Callable[[str, str], Path]
+) -> NewTree:
     """Return the orchestration of a request, ready to be inserted. Nothing is stored.
+
+    `directory_of` returns the own directory of an agent, by its tenant and the directory's name.
 
     Raises:
         NotFound: No such agent.
@@ -65,8 +71,7 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
     """
     async with database.connection() as connection:
         owner = (await get_agent(connection, new.tenant_id, new.agent_id)).spec
-    cwd = new.cwd or new.config.defaults.cwd
-    check_cwd(owner, cwd)
+        directory = await get_directory(connection, new.tenant_id, new.agent_id)
     chosen = await models.choose(
         new.tenant_id, new.config, role="MASTER", task=new.task, model=new.model, complexity=None
     )
@@ -74,8 +79,13 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
     # master that it starts may read after the same approval.
     mode: PermissionMode = "BYPASS" if new.origin is None else "DELEGATE"
     request = SpawnRequest(new.task, role="MASTER", permission_mode=mode)
-    held = granted(owner, "MASTER", None, new.config.capability_profiles.of("MASTER"), {})
-    spec = agent_spec(owner, request, chosen, new.config, held, name="Master", servers={})
+    workspace = str(directory_of(new.tenant_id, directory))
+    giver = Giver(owner, {}, WorkArea(workspace, workspace, owner.directories))
+    profile = new.config.capability_profiles.of("MASTER")
+    asked = Asked("MASTER", None, profile, cwd=new.cwd or new.config.defaults.cwd, permission_mode=mode)
+    held = granted(giver, asked)
+    check_directory(giver, asked, held)
+    spec = agent_spec(owner, request, chosen, new.config, held, name="Master")
     origin = new.origin
     master = NewAgent(
         role="MASTER",
@@ -85,7 +95,7 @@ async def plan_tree(database: Database, models: ModelChooser, new: NewOrchestrat
         parent_run_id=None if origin is None else origin.run_id,
         tools=spec.native_tools,
         model=spec.model,
-        cwd=cwd,
+        cwd=held.cwd,
         permission_mode=mode,
         category=chosen.category,
         state="RUNNING" if new.is_external else "PENDING",

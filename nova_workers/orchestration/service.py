@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 from nova_workers.contracts.http.orchestrations import OrchestrationView
 from nova_workers.contracts.http.started import Started
@@ -41,6 +43,7 @@ class Orchestrations:
         database: Database,
         work: Work,
         models: ModelChooser,
+        directory_of: Callable[[str, str], Path],
         *,
         idempotency_ttl_s: float = 86_400.0,
     ) -> None:
@@ -48,10 +51,11 @@ class Orchestrations:
         self._database = database
         self._work = work
         self._models = models
+        self._directory_of = directory_of
 
     async def plan(self, new: NewOrchestration) -> NewTree:
         """Return the orchestration of a request, ready to be inserted; see `plan_tree`."""
-        return await plan_tree(self._database, self._models, new)
+        return await plan_tree(self._database, self._models, new, self._directory_of)
 
     async def start(self, new: NewOrchestration) -> Started:
         """Start an orchestration: its master's run is queued.

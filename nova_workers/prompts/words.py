@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 
 __all__ = ["ASK_USER", "WAYS", "background_words", "formatting_words", "storage_words"]
 
@@ -34,10 +34,21 @@ WAYS = {
 """How a run reaches a person, by server and tool."""
 
 
-def storage_words(cwd: str | None) -> str:
-    """Return the Storage section; empty for an agent without native tools."""
+def storage_words(cwd: str | None, readable: Sequence[str] = ()) -> str:
+    """Return the Storage section; empty for an agent without native tools.
+
+    Args:
+        cwd: The working directory.
+        readable: Directories that an agent can only read which writes in its working directory alone.
+    """
     if cwd is None:
         return ""
+    if readable:
+        return (
+            f"Your working directory is {cwd}\n"
+            f"You can write there alone. You can read in: {', '.join(readable)}\n"
+            "Your parent works elsewhere: name files by their whole paths."
+        )
     return (
         f"Your working directory is {cwd}\n"
         "It is yours alone, and what you leave there is there in later conversations too. Keep it in order."

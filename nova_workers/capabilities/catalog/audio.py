@@ -71,7 +71,7 @@ class _AudioTools:
         self._programs = asyncio.Semaphore(settings.audio.max_processes)
 
     async def transcribe(self, context: CapabilityContext, given: _Transcribe) -> str:
-        confinement = self._confinement(context)
+        confinement = self._confinement(context, reads=True)
         transcriber = await asyncio.to_thread(find_transcriber, self._settings.audio)
         async with _scratch() as scratch:
             suffix = _SUFFIX.search(given.path)
@@ -86,7 +86,7 @@ class _AudioTools:
         return text
 
     async def speak(self, context: CapabilityContext, given: _Speak) -> str:
-        confinement = self._confinement(context)
+        confinement = self._confinement(context, reads=False)
         path = given.path or f"speech-{self._clock.now():%Y%m%d-%H%M%S-%f}.wav"
         if not path.lower().endswith(".wav"):
             raise ToolFailure(f"{path!r} is not the name of a WAV file; let it end with .wav.")
@@ -98,13 +98,16 @@ class _AudioTools:
             size_bytes = await asyncio.to_thread(_copy_out, confinement, spoken, path)
         return f"Wrote {path} ({size_bytes} bytes, by {speaker.name})."
 
-    def _confinement(self, context: CapabilityContext) -> Confinement:
+    def _confinement(self, context: CapabilityContext, *, reads: bool) -> Confinement:
         if not native_tools(context.agent.trust):
             raise ToolFailure(f"You work without files (your trust is {context.agent.trust!r}), so there is no audio.")
-        directory = self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id)
+        directory = str(self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id))
+        # A child with a working directory of its own writes there alone.
+        start = context.cwd if context.readable and context.cwd is not None else directory
         return Confinement(
-            (str(directory),),
+            (start, *(context.readable if reads else ())),
             within=() if context.enclosure is None else context.enclosure.roots,
+            beneath=context.readable,
             private=PrivateFiles(self._settings.home, self._settings.workspace_root),
         )
 

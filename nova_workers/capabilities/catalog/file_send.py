@@ -80,9 +80,12 @@ class _FileTools:
                 f"You work without files (your trust is {context.agent.trust!r}). Give content and name, not path."
             )
         directory = self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id)
+        # A child with a working directory of its own names files from there.
+        start = context.cwd if context.readable and context.cwd is not None else str(directory)
         confinement = Confinement(
-            (str(directory), *context.agent.directories),
+            (start, *(context.readable or context.agent.directories)),
             within=() if context.enclosure is None else context.enclosure.roots,
+            beneath=context.readable,
             private=PrivateFiles(self._settings.home, self._settings.workspace_root),
         )
         try:

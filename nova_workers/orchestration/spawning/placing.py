@@ -17,20 +17,26 @@ from nova_workers.ledger.orchestrations.spawning import NewAgent
 from nova_workers.ledger.stored import to_store
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.routing import TreeChange, deliver, request_type
+from nova_workers.orchestration.spawning.areas import WorkArea, Writers, may_write, writers_beside
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
 from nova_workers.orchestration.spawning.reusing import find_reusable
 from nova_workers.vocabulary import ENDED_AGENTS
 
-__all__ = ["Spawned", "check_room", "place_spawn", "send_prompt"]
+__all__ = ["Spawned", "check_restart", "check_room", "place_spawn", "send_prompt"]
 
 
 @dataclass(frozen=True, slots=True)
 class Spawned:
-    """A child that works on a prompt: fresh, restarted, or prompted while it was idle."""
+    """A child that works on a prompt: fresh, restarted, or prompted while it was idle.
+
+    Attributes:
+        cwd: Its working directory, if it has one of its own.
+    """
 
     agent_id: str
     run_id: str
     how: Literal["spawned", "restarted", "prompted"]
+    cwd: str | None = None
 
 
 async def place_spawn(
@@ -38,15 +44,20 @@ async def place_spawn(
     parent: AgentDescriptor,
     prepared: PreparedSpawn,
     key: str | None,
+    *,
+    alone: bool,
 ) -> Spawned:
     """Give a request to a child, and record it under the key of the tool call; a repeated key finds the record.
 
+    `alone`: whether the parent waits for this child, and spawns no other with it.
+
     Raises:
-        AgentSpawnError: There would be too many active agents, or the child to reuse does not fit.
+        AgentSpawnError: There would be too many active agents, another one may write where this one would, or the child
+            to reuse does not fit.
     """
     before = None if key is None else await messages.find_sent(change.connection, change.tree, key)
     if before is not None:
-        return Spawned(before.target_id, before.payload["run_id"], before.payload["how"])
+        return Spawned(before.target_id, before.payload["run_id"], before.payload["how"], before.payload.get("cwd"))
     agents = await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)
     reuse = prepared.request.reuse
     child = None if reuse is None else await find_reusable(change, agents, parent, prepared, reuse)
@@ -56,30 +67,41 @@ async def place_spawn(
         spawned = Spawned(child.id, child.run_id, "prompted")
     else:
         check_room(change.tree, agents)
-        spawned = await _activate(change, parent, _with_distinct_name(prepared, agents), child)
+        writers = writers_beside(agents, prepared.giver.area, parent, child)
+        if child is not None:
+            spawned = await _reactivate(change, parent, prepared, child, writers)
+        else:
+            spawned = await _insert(change, parent, _with_distinct_name(prepared, agents), writers, alone=alone)
     await messages.send(
         change.connection,
         change.tree,
         request_type(prepared.request.role, prepared.request.expert_id),
         source_id=parent.id,
         target_id=spawned.agent_id,
-        payload={"text": prepared.request.prompt, "run_id": spawned.run_id, "how": spawned.how},
+        payload={"text": prepared.request.prompt, "run_id": spawned.run_id, "how": spawned.how, "cwd": spawned.cwd},
         send_key=key,
         delivered=True,
     )
     return spawned
 
 
-async def _activate(
-    change: TreeChange,
-    parent: AgentDescriptor,
-    prepared: PreparedSpawn,
-    child: AgentDescriptor | None,
+async def _reactivate(
+    change: TreeChange, parent: AgentDescriptor, prepared: PreparedSpawn, child: AgentDescriptor, writers: Writers
 ) -> Spawned:
-    request = prepared.request
-    if child is not None:
-        run_id = await activate(change, child, request.prompt, parent_run_id=parent.run_id)
-        return Spawned(child.id, run_id, "restarted")
+    check_restart(child, prepared.giver.area, writers)
+    run_id = await activate(change, child, prepared.request.prompt, parent_run_id=parent.run_id)
+    return Spawned(child.id, run_id, "restarted")
+
+
+async def _insert(
+    change: TreeChange, parent: AgentDescriptor, prepared: PreparedSpawn, writers: Writers, *, alone: bool
+) -> Spawned:
+    request, held, area = prepared.request, prepared.held, prepared.giver.area
+    inherited = prepared.giver.cwd
+    if held.writes:
+        cwd = writers.place(area.at(inherited), held.cwd, alone=alone, name=prepared.name)
+    else:
+        cwd = held.cwd or inherited
     agent = NewAgent(
         role=request.role,
         name=prepared.name,
@@ -88,17 +110,23 @@ async def _activate(
         parent_id=parent.id,
         parent_run_id=parent.run_id,
         depth=parent.depth + 1,
-        tools=prepared.spec.native_tools,
+        tools=held.native,
         model=prepared.spec.model,
-        cwd=request.cwd,
-        plugins=prepared.plugins,
-        permission_mode=request.permission_mode,
+        cwd=cwd,
+        plugins=tuple(sorted(held.servers)),
+        permission_mode=held.permission_mode,
         expert_id=request.expert_id,
         category=prepared.chosen.category,
     )
     agent_id, bell = await spawning.insert_agent(change.connection, change.tree, agent)
     change.bells.append(bell)
-    return Spawned(agent_id, bell.run_id, "spawned")
+    return Spawned(agent_id, bell.run_id, "spawned", cwd if cwd != inherited else None)
+
+
+def check_restart(agent: AgentDescriptor, area: WorkArea, writers: Writers) -> None:
+    """Check that an agent that has ended may work again beside others. Raises `AgentSpawnError`."""
+    if may_write(agent.tools, agent.permission_mode):
+        writers.check(area.at(agent.cwd), area)
 
 
 def _with_distinct_name(prepared: PreparedSpawn, agents: Sequence[AgentDescriptor]) -> PreparedSpawn:

@@ -6,11 +6,10 @@ That agent bounds the tree: no agent of it has more trust, other directories or 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from pathlib import PurePosixPath
 
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm
+from nova_workers.contracts.mcp.servers import MCP_CAPABILITY
 from nova_workers.contracts.orchestration import SpawnRequest, is_peer
 from nova_workers.errors import AgentSpawnError
 from nova_workers.json_schemas import InvalidSchema, JsonSchema
@@ -20,7 +19,7 @@ from nova_workers.orchestration.spawning.granting import Granted
 from nova_workers.prompts.orchestration import expert_words, master_words, role_words
 from nova_workers.vocabulary import ReasoningEffort
 
-__all__ = ["agent_spec", "check_cwd", "check_output_schema", "expert_descriptions"]
+__all__ = ["agent_spec", "check_output_schema", "expert_descriptions"]
 
 _EFFORT_ENGINES = frozenset({"codex", "openai"})
 """Engines that take the effort by its name."""
@@ -45,21 +44,18 @@ def agent_spec(
     held: Granted,
     *,
     name: str,
-    servers: Mapping[str, McpServerForm],
     expert: ExpertProfile | None = None,
 ) -> AgentSpec:
     """Return the configuration that the agent's runs use.
 
-    Its tools are those of `held`, the question to a person, and the plugins. Those of orchestrations come with its
-    place in the tree.
+    Its tools are those of `held`, and the question to a person. Those of orchestrations come with its place in the
+    tree.
     """
     capabilities = dict(held.capabilities)
     if request.role != "EXPERT":
         capabilities["user"] = CapabilityGrant(tools=("ask_user",))
-    if servers:
-        # The capability `mcp` knows no tags.
-        forms = {key: server.model_dump(mode="json", exclude={"tags"}) for key, server in servers.items()}
-        capabilities[MCP_CAPABILITY] = CapabilityGrant(config={"servers": forms})
+    if held.servers:
+        capabilities[MCP_CAPABILITY] = CapabilityGrant(config={"servers": dict(held.servers)})
     return owner.model_copy(
         update={
             "name": name,
@@ -98,24 +94,6 @@ def _reasoning(owner: AgentSpec, chosen: ChosenModel) -> dict[str, object]:
 def expert_descriptions(config: OrchestrationConfig) -> dict[str, str]:
     """Return the experts of a configuration by id, with what each is for."""
     return {key: expert.description or expert.name or key for key, expert in config.experts.items()}
-
-
-def check_cwd(owner: AgentSpec, cwd: str | None) -> None:
-    """Check a working directory.
-
-    Raises:
-        AgentSpawnError: It is not within the directories of the owner.
-    """
-    if cwd is None:
-        return
-    path = PurePosixPath(cwd)
-    roots = [PurePosixPath(root) for root in owner.directories]
-    if not path.is_absolute() or ".." in path.parts or not any(path.is_relative_to(root) for root in roots):
-        permitted = ", ".join(map(repr, owner.directories)) or "none"
-        raise AgentSpawnError(
-            f"cwd: {cwd!r} is not an absolute path within the directories of this orchestration: {permitted}. "
-            "Leave it out for the default."
-        )
 
 
 def check_output_schema(schema: JsonObject | None) -> None:

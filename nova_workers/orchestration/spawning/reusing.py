@@ -68,7 +68,7 @@ def misfits(child: AgentDescriptor, held: AgentSpec, prepared: PreparedSpawn) ->
         yield f"its role is {child.role}"
     if request.name not in (None, child.name):
         yield f"its name is {child.name!r}"
-    if request.cwd not in (None, child.cwd):
+    if request.cwd is not None and prepared.held.cwd != child.cwd:
         yield f"its working directory is {child.cwd!r}"
     if request.complexity is not None:
         yield f"complexity chooses the model of a fresh child, and its model is {child.model!r}"
@@ -76,7 +76,7 @@ def misfits(child: AgentDescriptor, held: AgentSpec, prepared: PreparedSpawn) ->
         yield f"its model is {child.model!r}"
     if request.output_schema != held.output_schema:
         yield "its result has no `output_schema`" if held.output_schema is None else "its result has another form"
-    if request.permission_mode == "PLAN" and child.permission_mode != "PLAN":
+    if prepared.held.permission_mode == "PLAN" and child.permission_mode != "PLAN":
         yield f"its permission mode is {child.permission_mode}, and you may only read"
     if (held.trust, held.directories, held.permissions) != (fresh.trust, fresh.directories, fresh.permissions):
         yield "the agent of this orchestration has other bounds since it was spawned"
@@ -104,7 +104,7 @@ def _tools(held: AgentSpec, prepared: PreparedSpawn) -> Iterator[str]:
 
 
 def _plugins(child: AgentDescriptor, prepared: PreparedSpawn) -> Iterator[str]:
-    more = sorted({*child.plugins} - {*prepared.plugins})
+    more = sorted({*child.plugins} - {*prepared.held.servers})
     if more:
         yield f"it has the plugins {', '.join(more)}, which this request does not give; name them in `mcp_servers`"
     less = sorted({*(prepared.request.mcp_servers or ())} - {*child.plugins})

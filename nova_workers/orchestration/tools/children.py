@@ -36,7 +36,15 @@ class _Child(ToolInput):
         ),
     ] = None
     model: Annotated[str | None, Field(max_length=200, description="Leave it out to have one chosen.")] = None
-    cwd: Annotated[str | None, Field(max_length=1_000, description="Working directory. Leave it out for yours.")] = None
+    cwd: Annotated[
+        str | None,
+        Field(
+            min_length=1,
+            max_length=1_000,
+            description="Working directory, the only place where it may write; a name is below yours, and made. Left "
+            "out: yours for a child that works while you wait for it alone; else one of its own, if it may write.",
+        ),
+    ] = None
     mcp_servers: Annotated[_Names, Field(description="Plugins that it needs besides those that match its task.")] = None
     complexity: Annotated[Complexity | None, Field(description="How hard the task is; chooses a model that fits.")] = (
         None
@@ -92,11 +100,13 @@ class _Children:
         self._actions = actions
 
     async def spawn(self, context: CapabilityContext, given: _Spawn) -> str | AwaitMessages:
-        (spawned,) = await self._actions.spawn(caller_of(context), [given.request()])
+        (spawned,) = await self._actions.spawn(caller_of(context), [given.request()], waits=given.wait)
         return await_spawned([spawned], "child") if given.wait else describe_spawned(spawned)
 
     async def spawn_parallel(self, context: CapabilityContext, given: _SpawnParallel) -> str | AwaitMessages:
-        spawned = await self._actions.spawn(caller_of(context), [child.request() for child in given.children])
+        spawned = await self._actions.spawn(
+            caller_of(context), [child.request() for child in given.children], waits=given.wait
+        )
         return await_spawned(spawned, "child") if given.wait else "\n".join(map(describe_spawned, spawned))
 
     async def restart(self, context: CapabilityContext, given: _Restart) -> str | AwaitMessages:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
@@ -66,11 +67,16 @@ class ExternalMasters:
     """Acts for external masters. One object per process."""
 
     def __init__(
-        self, database: Database, work: Work, models: ModelChooser, known: Callable[[], CapabilityTools]
+        self,
+        database: Database,
+        work: Work,
+        models: ModelChooser,
+        known: Callable[[], CapabilityTools],
+        directory_of: Callable[[str, str], Path],
     ) -> None:
         self._database = database
         self._work = work
-        actions = AgentActions(database, work.dispatcher, work.notifier, models, known)
+        actions = AgentActions(database, work.dispatcher, work.notifier, models, known, directory_of=directory_of)
         views = AgentViews(database, models)
         declared: Declarations = (
             *conversation_tools(actions),

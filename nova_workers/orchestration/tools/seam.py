@@ -56,4 +56,5 @@ def await_spawned(spawned: Sequence[Spawned], sender: AwaitedSender) -> AwaitMes
 
 def describe_spawned(spawned: Spawned) -> str:
     """Return what an agent reads of a child for which it does not wait."""
-    return f"{spawned.agent_id} {_HOW[spawned.how]}. Get its result with wait_for_message."
+    where = "" if spawned.cwd is None else f", in {spawned.cwd}"
+    return f"{spawned.agent_id} {_HOW[spawned.how]}{where}. Get its result with wait_for_message."

@@ -34,7 +34,12 @@ class _Shell:
         cwd = _directory(context, given.cwd)
         roots = _roots(context)
         done = await self._runner.run(
-            given.command, cwd=cwd, writable=roots, timeout_s=given.timeout, enclosure=context.enclosure
+            given.command,
+            cwd=cwd,
+            writable=roots,
+            readable=context.readable,
+            timeout_s=given.timeout,
+            enclosure=context.enclosure,
         )
         if done.failed:
             raise ToolFailure(done.text, tool=RUN_BASH)
@@ -60,7 +65,7 @@ def may_run_commands(context: CapabilityContext) -> bool:
 
 
 def _roots(context: CapabilityContext) -> tuple[str, ...]:
-    return (*filter(None, (context.cwd,)), *context.agent.directories)
+    return (*filter(None, (context.cwd,)), *(() if context.readable else context.agent.directories))
 
 
 def _directory(context: CapabilityContext, wanted: str | None) -> str:

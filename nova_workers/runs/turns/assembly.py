@@ -140,8 +140,8 @@ class TurnAssembler:
             EngineFailure: The agent's working directory cannot be created.
         """
         agent = claim.agent
-        own_cwd = None if claim.place is None else claim.place.cwd
-        cwd = own_cwd or await self._directories.directory(claim)
+        cwd = await self._directories.directory(claim)
+        readable = self._directories.readable(claim)
         enclosure = self._enclosure(claim)
         context = CapabilityContext(
             tenant_id=claim.tenant_id,
@@ -157,14 +157,17 @@ class TurnAssembler:
             place=claim.place,
             enclosure=enclosure,
             cwd=cwd,
+            readable=readable,
             turn_id=claim.turn_id,
             fence=claim.fence,
         )
         servers = await self._capabilities.resolve(agent, context)
-        prompt = await self._prompter.prompt(claim, abort, cwd=cwd, servers=servers)
+        prompt = await self._prompter.prompt(claim, abort, cwd=cwd, readable=readable, servers=servers)
         return EngineOptions(
             cwd=cwd,
-            directories=agent.directories,
+            directories=() if readable else agent.directories,
+            readable=readable,
+            kept=self._directories.kept(claim),
             enclosure=enclosure,
             native_tools=agent.native_tools,
             system_prompt=prompt.text,

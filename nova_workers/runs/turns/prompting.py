@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from nova_workers.config import Settings
@@ -55,7 +55,13 @@ class Prompter:
         self._settings = settings
 
     async def prompt(
-        self, claim: Claim, abort: AbortSignal, *, cwd: str | None, servers: Mapping[str, McpServer]
+        self,
+        claim: Claim,
+        abort: AbortSignal,
+        *,
+        cwd: str | None,
+        servers: Mapping[str, McpServer],
+        readable: Sequence[str] = (),
     ) -> Prompt:
         """Return the prompt of a claimed run.
 
@@ -66,6 +72,7 @@ class Prompter:
             abort: Ends the wait for an unavailable database.
             cwd: The agent's working directory, if it has one.
             servers: The tool servers that the run has, by name.
+            readable: See `EngineOptions.readable`.
 
         Raises:
             RunLost: The database was unavailable until the lease expired.
@@ -78,6 +85,7 @@ class Prompter:
             agent_id=claim.agent_id,
             channel=claim.channel,
             cwd=cwd,
+            readable=readable,
             task=task,
             offers=lambda name, tool: _offers(servers, name, tool),
         )
@@ -119,6 +127,7 @@ def prompt_of(
     cwd: str | None,
     task: str,
     offers: Callable[[str, str], bool],
+    readable: Sequence[str] = (),
 ) -> Prompt:
     """Return the prompt of a configuration.
 
@@ -131,12 +140,13 @@ def prompt_of(
         cwd: The agent's working directory, if it has one.
         task: The section of the thread's task; empty without one.
         offers: Whether the run has a tool, by the names of its server and its own.
+        readable: See `EngineOptions.readable`.
     """
     text = build_system_prompt(
         agent,
         agent_id=agent_id,
         skills=skills_words(agent.skills, facts.skills),
-        storage=storage_words(cwd),
+        storage=storage_words(cwd, readable),
         formatting=formatting_words(channel, settings.prompts.formatting, fixed_form=agent.output_schema is not None),
         background=background_words(ways=[way for way in WAYS if offers(*way)], can_ask=offers(*ASK_USER)),
         memories=_memories(facts),

@@ -4,6 +4,7 @@ import asyncio
 import time
 from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
@@ -81,6 +82,7 @@ async def _service(stage: Stage) -> AsyncGenerator[Orchestrations]:
             stage.database,
             Work(stage.database, dispatcher, _NoNotifier()),
             RankedModels(ModelCatalog(stage.database, FleetAvailability({"scripted"}))),
+            Path,
         )
     finally:
         await dispatcher.close()

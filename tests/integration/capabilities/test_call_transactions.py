@@ -177,7 +177,9 @@ class _Hand:
             orchestrations=build_starter(calls.work, harness.models, harness.settings),
             serve=ToolServer(calls),
         )
-        self.registry.add(build_orchestrator(calls, harness.models, CommandRunner(ShellSettings()), self.registry))
+        self.registry.add(
+            build_orchestrator(calls, harness.models, CommandRunner(ShellSettings()), harness.settings, self.registry)
+        )
         self.spec = AgentSpec.model_validate(_SPEC)
         self._made = 0
 

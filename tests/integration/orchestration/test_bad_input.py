@@ -20,7 +20,10 @@ async def test_there_are_seventeen_tools(forest: Forest) -> None:
     harness = forest.harness
     shell = CommandRunner(find_shell(harness.settings))
     calls = CallTransactions(harness.database, harness.bells, harness.notifier)
-    names = {tool.name for tool in build_orchestrator(calls, harness.models, shell, CapabilityRegistry()).tools}
+    names = {
+        tool.name
+        for tool in build_orchestrator(calls, harness.models, shell, harness.settings, CapabilityRegistry()).tools
+    }
     assert names == ORCHESTRATION_TOOLS | {RUN_BASH}
     assert len(names | {"ask_user"}) == 17
 
@@ -30,7 +33,7 @@ async def test_there_are_seventeen_tools(forest: Forest) -> None:
     [
         (spawn(complete("x"), model="nothing"), "no model or alias 'nothing'"),
         (spawn(complete("x"), tools=["Bash"]), "you have no tool 'Bash' that you could give"),
-        (spawn(complete("x"), cwd="/etc"), "not an absolute path within the directories"),
+        (spawn(complete("x"), cwd="/etc"), "is not within the directories that you could give"),
         (spawn(complete("x"), mcp_servers=["github"]), "there is no plugin 'github'"),
         (spawn(complete("x"), complexity="huge"), "complexity"),
         (call("consult_expert", expert_id="nobody", question="Why?"), "There is no expert 'nobody'"),

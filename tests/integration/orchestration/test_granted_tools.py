@@ -14,7 +14,8 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import READ_TOOLS, AgentDescriptor
 from nova_workers.ledger.orchestrations.agents import spec_of
 from nova_workers.orchestration.config.values import CapabilityProfiles, OrchestrationConfig
-from nova_workers.orchestration.spawning.granting import granted
+from nova_workers.orchestration.spawning.areas import WorkArea
+from nova_workers.orchestration.spawning.granting import Asked, Giver, granted
 from tests.requirements import proves
 from tests.support.harness.trees import Forest, call, complete, spawn
 
@@ -117,7 +118,8 @@ async def test_the_tools_of_a_worker_are_a_quarter_of_its_owners(tree: Forest) -
     infos = [info for info in registry.discover() if not info.injected and info.name != "orchestrations"]
     sizes = {tool.name: len(orjson.dumps(_on_the_wire(tool))) for info in infos for tool in info.tools}
     owner = AgentSpec(name="o", trust="unrestricted", capabilities={info.name: CapabilityGrant() for info in infos})
-    worker = granted(owner, "WORKER", None, CapabilityProfiles().WORKER, registry.tool_reads())
+    giver = Giver(owner, registry.tool_reads(), WorkArea("/work", "/work/orc_1"))
+    worker = granted(giver, Asked("WORKER", None, CapabilityProfiles().WORKER))
     given = {tool for grant in worker.capabilities.values() for tool in grant.tools or ()}
     assert sum(sizes.values()) > 40_000
     assert sum(size for name, size in sizes.items() if name in given) < 12_500

@@ -132,7 +132,7 @@ class Worker:
                 harness.settings,
                 calls,
                 DeferredToolServer(calls),
-                partial(build_orchestrator, calls, harness.models, CommandRunner(ShellSettings())),
+                partial(build_orchestrator, calls, harness.models, CommandRunner(ShellSettings()), harness.settings),
                 build_starter(calls.work, harness.models, harness.settings),
                 clock=clock,
             ),
@@ -249,6 +249,7 @@ class Harness:
             database,
             self.work,
             self.models,
+            settings.agent_directory,
             idempotency_ttl_s=settings.runs.idempotency_ttl_s,
         )
         self.ticker = OrchestrationTicker(database, self.bells, self.notifier, SystemClock())

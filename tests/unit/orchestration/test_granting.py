@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
+from pathlib import PurePosixPath
 from typing import get_args
 
 import pytest
@@ -11,12 +12,25 @@ from hypothesis import strategies as st
 
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import TrustLevel
+from nova_workers.contracts.mcp.servers import HttpServer
 from nova_workers.contracts.native import NATIVE_TOOLS, RESERVED_NAMES, native_tools
 from nova_workers.contracts.orchestration import READ_TOOLS
 from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.config.values import CapabilityProfile, CapabilityProfiles
-from nova_workers.orchestration.spawning.granting import CapabilityTools, Granted, check_tools, granted, withheld
-from nova_workers.vocabulary import AgentRole
+from nova_workers.orchestration.spawning import granting
+from nova_workers.orchestration.spawning.areas import WorkArea
+from nova_workers.orchestration.spawning.granting import (
+    Asked,
+    CapabilityTools,
+    Giver,
+    Granted,
+    check_directory,
+    check_tools,
+    form_of,
+    servers_of,
+    withheld,
+)
+from nova_workers.vocabulary import AgentRole, PermissionMode
 
 KNOWN: CapabilityTools = {
     "notes": {"note_read": True, "note_list": True, "note_create": False, "note_delete": False},
@@ -30,6 +44,19 @@ PROFILES = CapabilityProfiles()
 _NAMES = sorted({*KNOWN, *(tool for tools in KNOWN.values() for tool in tools or ()), *RESERVED_NAMES, "no_such"})
 _NAME = st.sampled_from(_NAMES)
 _SOME = st.none() | st.lists(_NAME, unique=True, max_size=8)
+
+
+AREA = WorkArea("/work/nova", "/work/nova/orc_1")
+
+
+def granted(
+    parent: AgentSpec,
+    role: AgentRole,
+    tools: Collection[str] | None,
+    profile: CapabilityProfile,
+    known: CapabilityTools,
+) -> Granted:
+    return granting.granted(Giver(parent, known, AREA), Asked(role, tools, profile))
 
 
 def _tools(held: Granted | AgentSpec) -> set[str]:
@@ -135,12 +162,13 @@ def test_a_configuration_gives_a_role_more_or_less() -> None:
 
 def test_a_tool_that_the_parent_does_not_hold_is_refused_by_name() -> None:
     parent = AgentSpec(name="p", trust="controlled", native_tools=("Read",), capabilities={"notes": CapabilityGrant()})
-    check_tools(parent, ["Read", "notes", "note_read"], KNOWN)
+    giver = Giver(parent, KNOWN, AREA)
+    check_tools(giver, ["Read", "notes", "note_read"])
     for tool in ("Write", "Bash", "self_read", "no_such"):
         with pytest.raises(
             AgentSpawnError, match=f"you have no tool '{tool}' that you could give. Available: Read, no"
         ):
-            check_tools(parent, [tool], KNOWN)
+            check_tools(giver, [tool])
 
 
 def test_what_an_agent_gets_only_by_name_is_listed() -> None:
@@ -154,3 +182,78 @@ def test_what_an_agent_gets_only_by_name_is_listed() -> None:
     )
     everything = CapabilityProfile(tools=("*",))
     assert withheld(OWNER, "WORKER", everything, KNOWN) == ()
+
+
+_SERVERS = {name: HttpServer(type="http", url=f"http://127.0.0.1:9/{name}") for name in ("a", "b")}
+_OTHER = HttpServer(type="http", url="http://127.0.0.1:9/other")
+_PATHS = st.none() | st.sampled_from(
+    ["x", "x/y", "..", "x/..", ".", "/work/nova", "/work/nova/x", "/srv/a/b", "/srv", "/"]
+)
+
+
+@settings(deadline=None, max_examples=100)
+@given(
+    PARENTS,
+    st.builds(
+        WorkArea,
+        st.just("/work/nova"),
+        st.just("/work/nova/orc_1"),
+        st.sampled_from([(), ("/srv/a",)]),
+        st.sampled_from([None, "/srv/a/b"]),
+    ),
+    st.lists(st.sampled_from(["a", "b"]), unique=True),
+    st.dictionaries(st.sampled_from(["a", "b", "c"]), st.sampled_from([*_SERVERS.values(), _OTHER])),
+    _PATHS,
+    st.sampled_from(get_args(PermissionMode)),
+    st.sampled_from(get_args(AgentRole)),
+)
+def test_no_child_has_a_server_a_directory_or_a_mode_that_its_parent_does_not_have(
+    parent: AgentSpec,
+    area: WorkArea,
+    own: list[str],
+    asked: dict[str, HttpServer],
+    cwd: str | None,
+    mode: PermissionMode,
+    role: AgentRole,
+) -> None:
+    servers = {name: form_of(_SERVERS[name]) for name in own}
+    giver = Giver(parent, KNOWN, area, area.cwd, mode, servers)
+    held = granting.granted(giver, Asked(role, None, PROFILES.of(role), asked, cwd, "BYPASS"))
+    assert held.servers.items() <= servers.items()
+    assert mode != "PLAN" or held.permission_mode == "PLAN"
+    if held.writes and held.cwd is not None:
+        assert any(PurePosixPath(held.cwd).is_relative_to(root) for root in area.roots)
+    assert held.cwd is None or ".." not in PurePosixPath(held.cwd).parts
+
+
+def test_the_servers_of_an_agent_are_those_of_its_configuration() -> None:
+    forms = {name: form_of(server) for name, server in _SERVERS.items()}
+    spec = AgentSpec(name="p", capabilities={"mcp": CapabilityGrant(config={"servers": forms})})
+    assert servers_of(spec) == forms
+    assert servers_of(AgentSpec(name="p")) == {}
+    assert Giver(spec, KNOWN, AREA, servers=None).may_give("c", _OTHER), "A master gives what there is."
+
+
+@pytest.mark.parametrize(
+    ("tools", "cwd", "given"),
+    [
+        (["Write"], "part", "/work/nova/a/part"),
+        (["Write"], "/work/nova/a", "/work/nova/a"),
+        (["Write"], "/work/nova/b", None),
+        (["Write"], "../b", None),
+        (["Read"], "/work/nova/b", "/work/nova/b"),
+        (["Read"], "/etc", None),
+    ],
+)
+def test_a_directory_is_one_where_the_parent_may_write_or_for_a_reader_one_that_it_may_read(
+    tools: list[str], cwd: str, given: str | None
+) -> None:
+    giver = Giver(AgentSpec(name="p", trust="controlled"), KNOWN, AREA.at("/work/nova/a"), "/work/nova/a")
+    asked = Asked("WORKER", tools, PROFILES.WORKER, cwd=cwd)
+    held = granting.granted(giver, asked)
+    assert held.cwd == given
+    if given is not None:
+        check_directory(giver, asked, held)
+    else:
+        with pytest.raises(AgentSpawnError, match="Give a name, which is below '/work/nova/a'"):
+            check_directory(giver, asked, held)

@@ -15,9 +15,7 @@ OWNER = AgentSpec(name="Owner", temperature=0.5, engine_config={"kept": 1})
 
 
 def spec(chosen: ChosenModel) -> AgentSpec:
-    return agent_spec(
-        OWNER, SpawnRequest("Do it."), chosen, OrchestrationConfig(), Granted((), {}), name="Child", servers={}
-    )
+    return agent_spec(OWNER, SpawnRequest("Do it."), chosen, OrchestrationConfig(), Granted(), name="Child")
 
 
 def test_without_an_effort_the_owner_decides() -> None:

@@ -10,6 +10,8 @@ import pytest
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
 from nova_workers.orchestration.models.choosing import ChosenModel
+from nova_workers.orchestration.spawning.areas import WorkArea
+from nova_workers.orchestration.spawning.granting import Giver, Granted
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
 from nova_workers.orchestration.spawning.reusing import misfits
 from nova_workers.vocabulary import AgentRole, PermissionMode
@@ -49,7 +51,13 @@ def child(
 
 def wrong(held: AgentSpec, fresh: AgentSpec, agent: AgentDescriptor | None = None, **request: Any) -> list[str]:
     plugins = request.pop("plugins", ())
-    prepared = PreparedSpawn(SpawnRequest("Do it.", **request), fresh, ChosenModel("m", None), plugins, "a")
+    held_fresh = Granted(
+        servers={name: {} for name in plugins},
+        cwd=request.get("cwd"),
+        permission_mode=request.get("permission_mode", "DEFAULT"),
+    )
+    giver = Giver(fresh, {}, WorkArea("/", "/"))
+    prepared = PreparedSpawn(SpawnRequest("Do it.", **request), held_fresh, fresh, ChosenModel("m", None), "a", giver)
     return list(misfits(agent or child(), held, prepared))
 
 

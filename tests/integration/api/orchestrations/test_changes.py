@@ -21,12 +21,18 @@ BUG = "The bug is an off-by-one in the loop; this fixes it."
 
 
 @pytest.fixture
-async def model(orchestrated: Orchestrated, tmp_path: Path) -> AsyncIterator[ModelServer]:
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory of people, outside of NOVA_HOME."""
+    return tmp_path_factory.mktemp("project")
+
+
+@pytest.fixture
+async def model(orchestrated: Orchestrated, project: Path) -> AsyncIterator[ModelServer]:
     """The model of the agent `writer`, whose tools change files."""
     async with model_server() as server:
         engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, native=NativeTools())
         orchestrated.harness.engines["anthropic"] = engine
-        spec = {"name": "Writer", "engine": "anthropic", "trust": "controlled", "directories": [str(tmp_path)]}
+        spec = {"name": "Writer", "engine": "anthropic", "trust": "controlled", "directories": [str(project)]}
         await orchestrated.harness.add_agent("writer", spec)
         yield server
         await engine.close()
@@ -43,14 +49,19 @@ def reply_to(model: ModelServer, prompt: str, *replies: Stream) -> None:
     model.reply_when(lambda _, body: prompt in str(body["messages"][0]), *replies)
 
 
-def child(name: str) -> tuple[str, dict[str, Any]]:
-    return "spawn_child", {"prompt": f"Work of {name}", "name": name, "wait": True}
+def child(name: str, directory: Path) -> tuple[str, dict[str, Any]]:
+    return "spawn_child", {"prompt": f"Work of {name}", "name": name, "wait": True, "cwd": str(directory / name)}
 
 
 async def changed(orchestrated: Orchestrated, model: ModelServer, directory: Path) -> dict[str, Any]:
     """Run a tree with two agents, which change three files and fail to change a fourth; return its view."""
-    parser, notes, names = (str(directory / name) for name in ("parser.py", "notes.md", "names.py"))
-    reply_to(model, "Tidy up", says("I delegate.", child("Fixer"), child("Namer")), says("All is done."))
+    parser, notes, names = (str(directory / name) for name in ("Fixer/parser.py", "Fixer/notes.md", "Namer/names.py"))
+    reply_to(
+        model,
+        "Tidy up",
+        says("I delegate.", child("Fixer", directory), child("Namer", directory)),
+        says("All is done."),
+    )
     reply_to(
         model,
         "Work of Fixer",
@@ -71,9 +82,9 @@ async def changed(orchestrated: Orchestrated, model: ModelServer, directory: Pat
 
 @proves("orchestration.rationale")
 async def test_changes_of_files_come_with_their_agent_and_their_rationale(
-    orchestrated: Orchestrated, model: ModelServer, tmp_path: Path
+    orchestrated: Orchestrated, model: ModelServer, project: Path
 ) -> None:
-    view = await changed(orchestrated, model, tmp_path)
+    view = await changed(orchestrated, model, project)
     agents = {agent["name"]: agent for agent in (await orchestrated.get(view["id"], "/tree"))["agents"]}
     changes = (await orchestrated.get(view["id"], "/changes"))["items"]
     assert changes == sorted(changes, key=lambda each: each["at"])
@@ -88,9 +99,9 @@ async def test_changes_of_files_come_with_their_agent_and_their_rationale(
 
 
 async def test_changes_are_read_in_pages_and_of_one_agent(
-    orchestrated: Orchestrated, model: ModelServer, tmp_path: Path
+    orchestrated: Orchestrated, model: ModelServer, project: Path
 ) -> None:
-    view = await changed(orchestrated, model, tmp_path)
+    view = await changed(orchestrated, model, project)
     path, http = f"{PATH}/{view['id']}/changes", orchestrated.api.http
     whole = (await http.get(path)).json()["items"]
     found: list[Any] = []
@@ -114,9 +125,9 @@ async def test_changes_are_read_in_pages_and_of_one_agent(
 
 
 async def test_the_command_line_shows_each_file_with_who_changed_it_and_why(
-    orchestrated: Orchestrated, model: ModelServer, tmp_path: Path
+    orchestrated: Orchestrated, model: ModelServer, project: Path, tmp_path: Path
 ) -> None:
-    view = await changed(orchestrated, model, tmp_path)
+    view = await changed(orchestrated, model, project)
     api = orchestrated.api
     nova = Nova({"NOVA_HOME": str(tmp_path), "NOVA_API_URL": api.url, "NOVA_API_KEY": api.tenant.key, "NO_COLOR": "1"})
 
@@ -133,5 +144,5 @@ async def test_the_command_line_shows_each_file_with_who_changed_it_and_why(
     assert "No file was changed" in own
     watched = await run("tree", view["id"], "--follow")
     assert watched.out == "All is done.\n"
-    assert f"✎ {tmp_path / 'parser.py'} · Fixer: {BUG}\n" in watched.err
-    assert f"✎ {tmp_path / 'names.py'} · Namer\n" in watched.err
+    assert f"✎ {project / 'Fixer' / 'parser.py'} · Fixer: {BUG}\n" in watched.err
+    assert f"✎ {project / 'Namer' / 'names.py'} · Namer\n" in watched.err
