@@ -2,8 +2,10 @@
 
 import asyncio
 import os
+import threading
 from collections.abc import Callable, Sequence
-from typing import TypeVar
+from contextlib import suppress
+from typing import Any, TypeVar
 
 import typer
 from pydantic import SecretStr
@@ -25,6 +27,7 @@ __all__ = ["app", "examine"]
 
 T = TypeVar("T")
 
+_DISK_S = 10.0
 _SERVER_S = 60.0
 """For all checks of one server; each has a limit of its own."""
 
@@ -51,8 +54,7 @@ async def examine(*, api_url: str | None, api_key: str | None) -> list[Finding]:
         return [*check_variables(os.environ), *check_embedded(servers)]
 
     async def disks() -> Sequence[Finding]:
-        # A network drive that hangs holds up its thread alone.
-        return await asyncio.to_thread(check_disks, settings)
+        return await _in_daemon_thread(lambda: check_disks(settings))
 
     async def api() -> Sequence[Finding]:
         if home.target is None:
@@ -62,7 +64,7 @@ async def examine(*, api_url: str | None, api_key: str | None) -> list[Finding]:
 
     looked = await asyncio.gather(
         isolated("machine", machine),
-        isolated("disks", disks),
+        isolated("disks", disks, longest_s=_DISK_S),
         isolated("database", lambda: check_database(servers.database_url), longest_s=_SERVER_S),
         isolated("broker", lambda: check_broker(servers.redis_url), longest_s=_SERVER_S),
         isolated("api", api, longest_s=_SERVER_S),
@@ -70,6 +72,31 @@ async def examine(*, api_url: str | None, api_key: str | None) -> list[Finding]:
         isolated("sandbox here", lambda: check_sandbox_here(settings)),
     )
     return [*home.faults, *(finding for part in looked for finding in part)]
+
+
+async def _in_daemon_thread(check: Callable[[], T]) -> T:
+    """Run a check in a thread that the command does not wait for at its end: a network drive may hang for ever."""
+    loop = asyncio.get_running_loop()
+    result: asyncio.Future[T] = loop.create_future()
+
+    def settle(set_result: Callable[[Any], None], value: object) -> None:
+        if not result.done():
+            set_result(value)
+
+    def run() -> None:
+        try:
+            found = check()
+        except Exception as error:
+            report_back(result.set_exception, error)
+        else:
+            report_back(result.set_result, found)
+
+    def report_back(set_result: Callable[[Any], None], value: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            loop.call_soon_threadsafe(settle, set_result, value)
+
+    threading.Thread(target=run, name="disks", daemon=True).start()
+    return await result
 
 
 class _Home:

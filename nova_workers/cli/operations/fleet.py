@@ -161,6 +161,9 @@ def _show(session: Session, view: FleetView) -> None:
                 for worker in view.workers
             ],
         )
+        # Those of one host say the same.
+        for host, warning in dict.fromkeys((each.host, warning) for each in view.workers for warning in each.warnings):
+            out.note(f"{host}: {warning}", "yellow")
     elif not view.redis_answers:
         out.note(
             "Redis does not answer: messages are accepted, and start when it is back. Check NOVA_REDIS_URL", "yellow"

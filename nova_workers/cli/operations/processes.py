@@ -60,7 +60,7 @@ def api(
     settings = _read_settings()
     host, port = host or settings.api.host, settings.api.port if port is None else port
     environment = _servers(settings)
-    _need_port(host, port)
+    _need_port(host, port, "NOVA_API__")
     become_part("api", api_command(host=host, port=port, log_level=settings.telemetry.log_level), environment, settings)
 
 
@@ -114,7 +114,7 @@ def console(
         become([sys.executable, "-m", "nova_workers.console", *([running] if isinstance(running, str) else [])])
     target = find_target(settings, api_url=api_url, api_key=api_key)
     host, port = host or settings.console.host, port or settings.console.port
-    _need_port(host, port)
+    _need_port(host, port, "NOVA_CONSOLE__")
     environment = {"NOVA_API_URL": target.url, "NOVA_CONSOLE__HOST": host, "NOVA_CONSOLE__PORT": str(port)}
     if target.api_key is not None:
         environment["NOVA_API_KEY"] = target.api_key
@@ -162,12 +162,18 @@ def _broker(settings: Settings) -> dict[str, str]:
     return {"NOVA_REDIS_URL": find_servers(settings).redis_url or settings.require_redis_url()}
 
 
-def _need_port(host: str, port: int) -> None:
-    """Refuse a port in use with an error; the process itself would end with a traceback.
+def _need_port(host: str, port: int, section: str = "") -> None:
+    """Refuse an address that cannot be listened on with an error; the process itself would end with a traceback.
+
+    Args:
+        host: Of the server.
+        port: Of the server.
+        section: The prefix of the settings that it came from, if there are any.
 
     Raises:
         ConfigurationError: The port cannot be bound.
     """
+    ways = {name: f"--{name}{f' or {section}{name.upper()}' if section else ''}" for name in ("host", "port")}
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         with socket.socket(family, kind, protocol) as probe:
@@ -176,8 +182,11 @@ def _need_port(host: str, port: int) -> None:
             probe.bind(address)
     except OSError as error:
         if error.errno == errno.EADDRINUSE:
-            raise ConfigurationError(f"Port {port} of {host} is taken; give another with --port.") from error
-        raise ConfigurationError(f"{host}, port {port}, cannot be listened on: {error.strerror or error}.") from error
+            raise ConfigurationError(f"Port {port} of {host} is taken; give another with {ways['port']}.") from error
+        raise ConfigurationError(
+            f"{host}, port {port}, cannot be listened on: {error.strerror or error}. Give an address of this machine "
+            f"with {ways['host']}."
+        ) from error
 
 
 def become_part(kind: FleetProcessKind, command: list[str], environment: dict[str, str], settings: Settings) -> None:

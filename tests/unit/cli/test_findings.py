@@ -3,13 +3,14 @@
 import asyncio
 import os
 import resource
+import threading
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from unittest import mock
 
 import pytest
 
-from nova_workers.cli.operations import machine_checks
+from nova_workers.cli.operations import doctor, machine_checks
 from nova_workers.cli.operations.doctor import examine
 from nova_workers.cli.operations.findings import Finding, isolated
 from nova_workers.cli.operations.machine_checks import check_disks
@@ -75,6 +76,24 @@ async def test_a_check_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPa
     assert "no statvfs here" in found["disks"].detail
     assert "machine_checks.py" in found["disks"].detail
     assert {"database", "broker", "api"} <= set(found)
+
+
+@proves("doctor.isolated")
+def test_a_disk_that_hangs_does_not_hold_up_the_end_of_the_command(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    answers = threading.Event()
+
+    def hang(_: Path) -> bool:
+        return answers.wait(60)
+
+    monkeypatch.setenv("NOVA_HOME", str(tmp_path))
+    monkeypatch.setattr(machine_checks, "space_of", hang)
+    monkeypatch.setattr(doctor, "_DISK_S", 0.05)
+    found = asyncio.run(examine(api_url="http://127.0.0.1:9", api_key=None))
+    assert [each.detail for each in found if each.name == "disks"] == ["not checked: no answer within 0.05 s"]
+    assert not answers.is_set()
+    answers.set()
 
 
 @pytest.mark.parametrize(

@@ -110,7 +110,8 @@ def test_a_port_that_is_taken_is_reported_before_the_process_begins(tmp_path: Pa
         port = other.getsockname()[1]
         done = _refused(tmp_path, command, "--port", str(port), **SERVERS)
     assert done.code == 1
-    assert done.err == f"nova: Port {port} of 127.0.0.1 is taken; give another with --port.\n"
+    setting = "" if command == "flower" else f" or NOVA_{command.upper()}__PORT"
+    assert done.err == f"nova: Port {port} of 127.0.0.1 is taken; give another with --port{setting}.\n"
 
 
 def test_an_address_that_is_not_ours_is_an_error_of_one_line(tmp_path: Path) -> None:
