@@ -16,11 +16,10 @@ from nova_workers.cli.operations.redis_health import check_info
 from nova_workers.cli.operations.sandbox_checks import check_sandboxes
 from nova_workers.cli.terminal.output import age
 from nova_workers.contracts.http.fleet import WorkerView
-from nova_workers.keys import BEAT_TTL_S, beat_tick, broker_queue, provider_reports, worker_presence, workers_index
-from nova_workers.orchestration.models.availability import ProviderReport
+from nova_workers.keys import BEAT_TTL_S, beat_tick, broker_queue, worker_presence, workers_index
 from nova_workers.vocabulary import QUEUES
 
-__all__ = ["check_broker"]
+__all__ = ["check_broker", "open_redis"]
 
 _CONNECT_S = 5
 _LATE_TICK = timedelta(seconds=30)
@@ -38,10 +37,9 @@ async def check_broker(url: str | None) -> list[Finding]:
         ("clock of redis", _check_clock),
         ("workers", _check_workers),
         ("beat", _check_beat),
-        ("providers", _check_providers),
     )
     try:
-        async with _redis(url) as redis:
+        async with open_redis(url) as redis:
             # Answers without any right but to connect.
             await redis.ping()
             return [finding for name, check in checks for finding in await isolated(name, _one(redis, check))]
@@ -55,7 +53,8 @@ def _one(redis: Redis, check: _Check) -> Callable[[], Awaitable[Sequence[Finding
 
 
 @asynccontextmanager
-async def _redis(url: str) -> AsyncGenerator[Redis]:
+async def open_redis(url: str) -> AsyncGenerator[Redis]:
+    """Give a client that waits for no answer long."""
     client = Redis.from_url(url, socket_connect_timeout=_CONNECT_S, socket_timeout=_CONNECT_S)
     try:
         yield client
@@ -95,21 +94,6 @@ async def _check_beat(redis: Redis) -> list[Finding]:
     if ago > _LATE_TICK:
         return [Finding("beat", "fail", f"its last tick is {age(ago.total_seconds())} old, from {sender}", fix)]
     return [Finding("beat", "ok", f"its last tick is {max(0, round(ago.total_seconds()))} s old, from {sender}")]
-
-
-async def _check_providers(redis: Redis) -> list[Finding]:
-    """Check what a worker found when it last tried the providers that it has."""
-    report = await redis.get(provider_reports())
-    if report is None:
-        return []
-    found: list[Finding] = []
-    for engine, providers in ProviderReport.model_validate_json(report).engines.items():
-        for name, why in providers.items():
-            if why is not None:
-                whole = f"{engine}/{name}" if name else engine
-                fix = "models of it are not chosen meanwhile; fix it, or take its settings away from the workers"
-                found.append(Finding(f"provider {whole}", "warn", why, fix))
-    return found
 
 
 async def _check_workers(redis: Redis) -> list[Finding]:

@@ -16,6 +16,7 @@ from nova_workers.cli.operations.checks import check_broker
 from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.cli.operations.findings import Finding, isolated, report
 from nova_workers.cli.operations.machine_checks import check_disks, check_embedded, check_variables
+from nova_workers.cli.operations.provider_checks import check_providers
 from nova_workers.cli.operations.sandbox_checks import check_sandbox_here
 from nova_workers.cli.target import Servers, Target, find_servers, find_target, read_state
 from nova_workers.cli.terminal.output import JsonOption, Output
@@ -68,6 +69,7 @@ async def examine(*, api_url: str | None, api_key: str | None) -> list[Finding]:
         isolated("database", lambda: check_database(servers.database_url), longest_s=_SERVER_S),
         isolated("broker", lambda: check_broker(servers.redis_url), longest_s=_SERVER_S),
         isolated("api", api, longest_s=_SERVER_S),
+        isolated("providers", lambda: check_providers(servers.redis_url, home.target, settings.default_engine)),
         isolated("console", lambda: check_console(home.console_url)),
         isolated("sandbox here", lambda: check_sandbox_here(settings)),
     )

@@ -14,6 +14,7 @@ from nova_workers.cli.operations.api_checks import check_api, check_console
 from nova_workers.cli.operations.checks import check_broker
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.operations.orchestration_checks import check_orchestrations
+from nova_workers.cli.operations.provider_checks import check_providers
 from nova_workers.cli.target import Target
 from nova_workers.client.client import NovaClient
 from nova_workers.clock import SystemClock
@@ -68,7 +69,7 @@ def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
     # Where the machine of these tests is a container, its workers say that files of agents end with it.
     names = {name for name in names if not name.startswith("worker on ")}
     assert names == {
-        *("database", "pgvector", "search index", "schema", "clock of postgres"),
+        *("database", "pgvector", "search index", "schema", "clock of postgres", "audit log"),
         *(
             "broker",
             "eviction",
@@ -169,14 +170,22 @@ async def test_the_age_of_beats_last_tick_is_known(redis: AsyncRedis, settings: 
         assert (beat.state, beat.detail.endswith(" old, from host-a:17")) == (state, True), beat
 
 
-async def test_a_provider_that_workers_could_not_use_is_named(redis: AsyncRedis, settings: Settings) -> None:
-    engines: dict[str, dict[str, str | None]] = {"anthropic": {"": "the key is refused"}, "openai": {"local": None}}
+async def test_a_provider_that_agents_use_and_workers_could_not_is_named(
+    redis: AsyncRedis, settings: Settings, fleet: Fleet
+) -> None:
+    engines: dict[str, dict[str, str | None]] = {
+        "anthropic": {"": "the key is refused"},
+        "openai": {"local": None},
+        "gemini": {"": "no key"},
+    }
     report = ProviderReport(checked_at=SystemClock().now(), engines=engines)
     await redis.set(provider_reports(), report.model_dump_json(), ex=60)
-    found = [each for each in await check_broker(settings.require_redis_url()) if each.name.startswith("provider ")]
-    assert [(each.name, each.state, each.detail) for each in found] == [
-        ("provider anthropic", "warn", "the key is refused")
-    ]
+    for target in (Target(fleet.api_url, fleet.api_key, "here", "here"), None):
+        found = await check_providers(settings.require_redis_url(), target, "anthropic")
+        assert [(each.name, each.state, each.detail) for each in found] == [
+            ("provider anthropic", "warn", "the key is refused")
+        ]
+        assert await check_providers(settings.require_redis_url(), target, "openai") == []
 
 
 def test_what_is_paused_is_named_with_how_to_resume_it(nova: Nova) -> None:
