@@ -20,6 +20,7 @@ __all__ = [
     "AgentsCaller",
     "AnyCaller",
     "Caller",
+    "ChannelsCaller",
     "KeysCaller",
     "OperatorCaller",
     "RunsCaller",
@@ -132,6 +133,9 @@ SecretsCaller = Annotated[Caller, Security(_check, scopes=["secrets"])]
 
 KeysCaller = Annotated[Caller, Security(_check, scopes=["keys"])]
 """May read, create and revoke keys of its tenant."""
+
+ChannelsCaller = Annotated[Caller, Security(_check_sender, scopes=["channels"])]
+"""May hold leases. They are renewed every few seconds, which the audit log has not."""
 
 OperatorCaller = Annotated[Caller, Security(_check, scopes=["operator"])]
 """May see and change the whole fleet and all tenants."""

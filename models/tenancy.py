@@ -67,5 +67,9 @@ class Lease(Table, table=True):
     name: str = string(primary=True)
     holder: str = string(comment="Describes the process, for people")
     fence: int = big(default=None, comment="Grows with each acquisition")
+    token_hash: bytes | None = Field(
+        default=None,
+        sa_column=Column(LargeBinary, nullable=True, comment="SHA-256 of the token that proves who holds it"),
+    )
     state: dict[str, Any] = json(default="'{}'")
     expires_at: datetime = time()

@@ -401,6 +401,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "input.any-text": "Text that no database takes does not stop a run.",
     "machine": "Under any order of submit, claim, crash, cancel, steer and drain the invariants hold.",
     # inbound channels
+    "lease.token": "A lease is its holder's by a random token, and takes a scope of its own.",
     "lease.one": "One process of a client holds a lease; a former holder changes nothing.",
     "channel.crash": "A channel that is killed at any of its calls loses nothing, and repeats no text.",
     "channel.once": "An update of a channel has one effect however often it comes: one run, or one answer.",

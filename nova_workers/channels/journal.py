@@ -73,7 +73,7 @@ class Journal:
         """Prepare a journal; `acquire` comes first.
 
         Args:
-            client: Of the tenant. Its key needs the scope `runs`.
+            client: Of the tenant. Its key needs the scope `channels`.
             name: The lease's name. Processes with the same name exclude each other.
             ttl_s: The channel passes to another process this long after its holder crashed.
         """
@@ -81,7 +81,7 @@ class Journal:
         self._name = name
         self._ttl_s = ttl_s
         self._holder = f"{socket.gethostname()} pid {os.getpid()} {new_id('evt')[-6:]}"
-        self._fence = 0
+        self._token: str | None = None
         self._renewed_s = 0.0
         self._state = _State()
         self._saving = asyncio.Lock()
@@ -104,7 +104,7 @@ class Journal:
             except NovaError as error:
                 _log.warning("channel.api_away", outage="api", lease=self._name, error=error.message)
             else:
-                self._fence, self._renewed_s = lease.fence, began_s
+                self._token, self._renewed_s = lease.token, began_s
                 self._state = _State.model_validate(lease.state)
                 self._changes = self._saved = 0
                 _log.info("channel.acquired", lease=self._name, fence=lease.fence, open=len(self._state.open))
@@ -134,7 +134,7 @@ class Journal:
     async def release(self) -> None:
         """Let another process acquire the lease at once, if this one still holds it."""
         try:
-            await self._put(LeaseRequest(holder=self._holder, ttl_s=0, fence=self._fence))
+            await self._put(LeaseRequest(holder=self._holder, ttl_s=0, token=self._token))
         except (Conflict, Unavailable, TooManyRequests) as error:
             _log.info("channel.lease_not_released", lease=self._name, error=error.message)
 
@@ -229,7 +229,7 @@ class Journal:
 
     async def _renew(self, state: dict[str, object] | None = None) -> None:
         began_s = time.monotonic()
-        await self._put(LeaseRequest(holder=self._holder, ttl_s=self._ttl_s, fence=self._fence, state=state))
+        await self._put(LeaseRequest(holder=self._holder, ttl_s=self._ttl_s, token=self._token, state=state))
         self._renewed_s = began_s
 
     def _safe_for_s(self) -> float:

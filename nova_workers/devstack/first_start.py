@@ -35,7 +35,7 @@ __all__ = ["KEY_FILE", "MASTER_KEYS_FILE", "make_first_key", "master_keys", "pre
 KEY_FILE = "api_key"
 MASTER_KEYS_FILE = "master_keys"
 
-_ALL_SCOPES = ("agents", "keys", "operator", "runs", "secrets", "trust", "workspace")
+_ALL_SCOPES = ("agents", "channels", "keys", "operator", "runs", "secrets", "trust", "workspace")
 _MOST_KEYS = 1_000
 
 

@@ -115,7 +115,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "DELETE /v1/keys/{key_id} keys",
             "POST /v1/sign-ins",
             "GET /v1/whoami",
-            "PUT /v1/leases/{name} runs",
+            "PUT /v1/leases/{name} channels",
             "GET /v1/usage runs",
             "GET /v1/attention",
             "GET /v1/activity runs",

@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import StringConstraints
 
-from api.auth import SubmittingCaller
+from api.auth import ChannelsCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.state import State
@@ -25,22 +25,22 @@ LeaseName = Annotated[
 
 
 @router.put("/{name}", responses=problems(409, body=True))
-async def put_lease(name: LeaseName, body: LeaseRequest, caller: SubmittingCaller, state: State) -> LeaseView:
-    """Acquire a lease, or with its fence renew it, write its state, or release it.
+async def put_lease(name: LeaseName, body: LeaseRequest, caller: ChannelsCaller, state: State) -> LeaseView:
+    """Acquire a lease, or with its token renew it, write its state, or release it.
 
     409 if another process holds it, or has acquired it since.
     """
     database, tenant_id = state.services.database, caller.tenant_id
-    if body.fence is not None and body.ttl_s > 0:
+    if body.token is not None and body.ttl_s > 0:
         # Every few seconds, and no change: the holder stays.
         async with database.connection() as connection:
-            return await renew_lease(connection, tenant_id, name, body, fence=body.fence)
+            return await renew_lease(connection, tenant_id, name, body, token=body.token)
     with acting_as(caller.actor()):
         async with database.transaction() as connection:
-            if body.fence is None:
+            if body.token is None:
                 lease, action = await acquire_lease(connection, tenant_id, name, body), "lease.acquired"
             else:
-                lease = await renew_lease(connection, tenant_id, name, body, fence=body.fence)
+                lease = await renew_lease(connection, tenant_id, name, body, token=body.token)
                 action = "lease.released"
             about = {"holder": lease.holder, "fence": lease.fence}
             await record_act(connection, action, "lease", name, about)

@@ -69,7 +69,7 @@ async def serve_telegram(client: NovaClient, settings: Settings) -> None:
     Raises:
         ConfigurationError: No bot is configured, or two have the same token.
         Unauthenticated: The API does not know the key.
-        Forbidden: The key lacks the scope `runs`.
+        Forbidden: The key lacks the scope `runs` or `channels`.
     """
     bots = _configured(settings)
     await _wait_for_api(client)

@@ -349,5 +349,5 @@ class Leases:
         self._transport = transport
 
     def put(self, name: str, request: LeaseRequest) -> LeaseView:
-        """Acquire a lease, or with its fence renew or release it; `Conflict` if another process has it."""
+        """Acquire a lease, or with its token renew or release it; `Conflict` if another process has it."""
         return self._transport.fetch(LeaseView, "PUT", f"/v1/leases/{name}", body=request)

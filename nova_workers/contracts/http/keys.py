@@ -9,11 +9,11 @@ from nova_workers.contracts.bodies import Body, Moment, View
 
 __all__ = ["KeyCreate", "KeyCreated", "KeyIdentity", "KeyView", "Scope"]
 
-Scope = Literal["runs", "agents", "trust", "workspace", "secrets", "keys", "operator"]
+Scope = Literal["runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"]
 """A permission of a key. `runs`: threads, runs, answers to them, usage. `agents`: agents. `trust`: beside `agents`, to
 give an agent more trust or directories. `workspace`: tasks, notes, files, memories, skills, triggers, and exporting
-them all. `secrets`: secrets. `keys`: API keys of its tenant. `operator`: the whole fleet, across tenants (pause, depth,
-workers, ceilings)."""
+them all. `secrets`: secrets. `keys`: API keys of its tenant. `channels`: leases, by which one process serves a channel.
+`operator`: the whole fleet, across tenants (pause, depth, workers, ceilings)."""
 
 
 class KeyCreate(Body):

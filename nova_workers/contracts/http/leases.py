@@ -13,21 +13,21 @@ LEASE_NAME_PATTERN = r"^[a-z0-9][a-z0-9._:-]{0,99}$"
 
 
 class LeaseRequest(Body):
-    """Acquires a lease; with a fence, renews or releases it."""
+    """Acquires a lease; with its token, renews or releases it."""
 
     holder: Annotated[str, StringConstraints(min_length=1, max_length=200)]
     """Describes the process, for people. Acquiring again under the same name is another acquisition."""
     ttl_s: Annotated[float, Field(ge=0, le=600)]
-    """The lease expires this long after the request, in seconds; with a fence, 0 releases it."""
-    fence: Annotated[int, Field(strict=True, ge=1)] | None = None
-    """The fence of the acquisition, to renew or release it. Without it, the request acquires the lease."""
+    """The lease expires this long after the request, in seconds; with a token, 0 releases it."""
+    token: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    """The token of the acquisition, to renew or release it. Without it, the request acquires the lease."""
     state: dict[str, Any] | None = None
-    """With a fence: what the next holder continues from. Null keeps the state as it is."""
+    """With a token: what the next holder continues from. Null keeps the state as it is."""
 
     @model_validator(mode="after")
-    def _needs_a_fence(self) -> Self:
-        if self.fence is None and (self.state is not None or self.ttl_s == 0):
-            raise ValueError("state, and a ttl_s of 0, are for the holder of the lease; give its fence too")
+    def _needs_a_token(self) -> Self:
+        if self.token is None and (self.state is not None or self.ttl_s == 0):
+            raise ValueError("state, and a ttl_s of 0, are for the holder of the lease; give its token too")
         return self
 
 
@@ -37,6 +37,8 @@ class LeaseView(View):
     name: str
     holder: str
     fence: int
-    """Grows with each acquisition. A request with an older fence is refused."""
+    """Grows with each acquisition."""
+    token: str | None = None
+    """Proves that a request is the holder's. Only in the answer to the acquisition; the next one makes it invalid."""
     state: dict[str, Any]
     expires_at: datetime

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
 from datetime import timedelta
 
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 from nova_workers.errors import Conflict, LimitExceeded
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.tenants.keys import hash_secret
 from nova_workers.ledger.upkeep.restored import HOLDS_DELIVERIES
 
 __all__ = ["MAX_LEASES", "acquire_lease", "renew_lease"]
@@ -14,26 +16,28 @@ __all__ = ["MAX_LEASES", "acquire_lease", "renew_lease"]
 MAX_LEASES = 100
 """Of a tenant, since they and their states are kept until the tenant ends."""
 
+_TOKEN_BYTES = 32
 _COLUMNS = "l.name, l.holder, l.fence, l.state, l.expires_at"
 
 # Guarded by the expiry: a lease that is held is not acquired, nor is any of a restored fleet, whose channels would
-# answer people beside those of the fleet that was backed up. The new fence makes the former holder's refused.
+# answer people beside those of the fleet that was backed up. The new token makes the former holder's invalid.
 # Requests at the same moment may exceed the maximum: it bounds what is stored, and nothing depends on it.
 _ACQUIRE = f"""
-INSERT INTO leases AS l (tenant_id, name, holder, fence, expires_at, state)
-SELECT :tenant_id, :name, :holder, 1, now() + :ttl::interval, '{{}}'
+INSERT INTO leases AS l (tenant_id, name, holder, fence, token_hash, expires_at, state)
+SELECT :tenant_id, :name, :holder, 1, :token_hash, now() + :ttl::interval, '{{}}'
  WHERE (SELECT count(*) FROM leases WHERE tenant_id = :tenant_id AND name <> :name) < :most AND NOT {HOLDS_DELIVERIES}
 ON CONFLICT (tenant_id, name) DO UPDATE
-   SET holder = excluded.holder, fence = l.fence + 1, expires_at = excluded.expires_at
+   SET holder = excluded.holder, fence = l.fence + 1, token_hash = excluded.token_hash, expires_at = excluded.expires_at
  WHERE l.expires_at <= now()
 RETURNING {_COLUMNS}
 """
 
-# Guarded by the fence. A lease that expired is renewed too, unless another process has acquired it.
+# Guarded by the token, which only the holder has. A lease that expired is renewed too, unless another process has
+# acquired it.
 _RENEW = f"""
 UPDATE leases l
    SET expires_at = now() + :ttl::interval, state = COALESCE(:state::jsonb, l.state)
- WHERE l.tenant_id = :tenant_id AND l.name = :name AND l.fence = :fence
+ WHERE l.tenant_id = :tenant_id AND l.name = :name AND l.token_hash = :token_hash
 RETURNING {_COLUMNS}
 """
 
@@ -48,11 +52,13 @@ async def acquire_lease(connection: Connection, tenant_id: str, name: str, reque
         Conflict: Another process holds it; the message says which and until when. Or the fleet was restored and waits.
         LimitExceeded: The tenant has its maximum of leases, and this would be another one.
     """
+    token = secrets.token_urlsafe(_TOKEN_BYTES)
     row = await connection.fetchrow(
         _ACQUIRE,
         tenant_id=tenant_id,
         name=name,
         holder=request.holder,
+        token_hash=hash_secret(token),
         ttl=timedelta(seconds=request.ttl_s),
         most=MAX_LEASES,
     )
@@ -72,13 +78,13 @@ async def acquire_lease(connection: Connection, tenant_id: str, name: str, reque
             )
         by = f"by {held['holder']!r} until {held['expires_at'].isoformat()}"
         raise Conflict(f"The lease {name!r} is held {by}. Try again later.", name=name)
-    return LeaseView.model_validate(dict(row))
+    return LeaseView.model_validate({**dict(row), "token": token})
 
 
 async def renew_lease(
-    connection: Connection, tenant_id: str, name: str, request: LeaseRequest, *, fence: int
+    connection: Connection, tenant_id: str, name: str, request: LeaseRequest, *, token: str
 ) -> LeaseView:
-    """Renew or release a lease of this fence, and write its state if the request has one.
+    """Renew or release a lease that was acquired with this token, and write its state if the request has one.
 
     Raises:
         Conflict: Another process has acquired it since, or it was never acquired.
@@ -87,10 +93,10 @@ async def renew_lease(
         _RENEW,
         tenant_id=tenant_id,
         name=name,
-        fence=fence,
+        token_hash=hash_secret(token),
         ttl=timedelta(seconds=request.ttl_s),
         state=request.state,
     )
     if row is None:
-        raise Conflict(f"The lease {name!r} is not held under the fence {fence}. Acquire it again.", name=name)
+        raise Conflict(f"The lease {name!r} is not held under this token. Acquire it again.", name=name)
     return LeaseView.model_validate(dict(row))

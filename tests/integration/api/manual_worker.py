@@ -24,7 +24,7 @@ from nova_workers.streams.publisher import EventPublisher, RunEvents
 
 __all__ = ["ManualWorker", "Tenant", "Turn", "make_tenant"]
 
-ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "operator")
+ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
 
 
 @dataclass(frozen=True, slots=True)

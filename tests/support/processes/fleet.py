@@ -43,7 +43,7 @@ __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
 
 ROOT = Path(__file__).resolve().parents[3]
 ALL_QUEUES = ("interactive", "background", "effects", "system")
-ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "operator")
+ALL_SCOPES = ("runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator")
 _START_S = 120.0
 _POLL_S = 0.05
 _LOG_LINES = 40

@@ -50,7 +50,7 @@ class Fleet:
 
     async def _lease(self, request: Request) -> JSONResponse:
         asked = await request.json()
-        lease = {"name": request.path_params["name"], "holder": asked["holder"], "fence": 1, "state": {}}
+        lease = {"name": request.path_params["name"], "holder": asked["holder"], "fence": 1, "token": "t", "state": {}}
         return JSONResponse({**lease, "expires_at": "2100-01-01T00:00:00Z"})
 
     async def _content(self, request: Request) -> Response:

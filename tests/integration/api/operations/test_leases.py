@@ -7,11 +7,10 @@ from typing import Any
 
 from httpx2 import Response
 
-from nova_workers.contracts.http.leases import LeaseRequest
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.leases import MAX_LEASES
 from tests.integration.api.conftest import Api
-from tests.integration.api.manual_worker import Tenant
+from tests.integration.api.manual_worker import ALL_SCOPES, Tenant, make_tenant
 from tests.requirements import proves
 
 PATH = "/v1/leases/channel:telegram:42"
@@ -41,22 +40,22 @@ async def test_an_expired_lease_passes_on_with_its_state_and_refuses_its_former_
     api: Api, database: Database
 ) -> None:
     first = (await _put(api)).json()
-    await _put(api, fence=first["fence"], state={"open": [1]})
+    await _put(api, token=first["token"], state={"open": [1]})
     await database.execute(_EXPIRE)
     # Expired, but not acquired by another: the holder keeps it.
-    assert (await _put(api, fence=first["fence"])).json()["state"] == {"open": [1]}
+    assert (await _put(api, token=first["token"])).json()["state"] == {"open": [1]}
     await database.execute(_EXPIRE)
     second = (await _put(api, holder="b")).json()
     assert (second["holder"], second["fence"], second["state"]) == ("b", 2, {"open": [1]})
-    late = await _put(api, fence=first["fence"], state={"open": []})
+    late = await _put(api, token=first["token"], state={"open": []})
     assert (late.status_code, late.json()["code"]) == (409, "conflict")
-    assert (await _put(api, holder="b", fence=2)).json()["state"] == {"open": [1]}
+    assert (await _put(api, holder="b", token=second["token"])).json()["state"] == {"open": [1]}
 
 
 @proves("audit.acts")
 async def test_changes_of_a_leases_holder_are_in_the_audit_log_and_renewals_are_not(api: Api) -> None:
     held = (await _put(api)).json()
-    proof = {name: held[name] for name in ("fence", "token") if name in held and name in LeaseRequest.model_fields}
+    proof = {"token": held["token"]}
     for _ in range(2):
         assert (await _put(api, **proof)).status_code == 200
     assert (await _put(api, holder="b")).status_code == 409
@@ -70,7 +69,7 @@ async def test_changes_of_a_leases_holder_are_in_the_audit_log_and_renewals_are_
 
 async def test_a_released_lease_is_acquired_at_once(api: Api) -> None:
     held = (await _put(api)).json()
-    assert (await _put(api, fence=held["fence"], ttl_s=0, state={"open": [2]})).status_code == 200
+    assert (await _put(api, token=held["token"], ttl_s=0, state={"open": [2]})).status_code == 200
     assert (await _put(api, holder="b")).json()["state"] == {"open": [2]}
 
 
@@ -78,11 +77,35 @@ async def test_tenants_have_leases_of_their_own(api: Api, other_tenant: Tenant) 
     held = (await _put(api)).json()
     async with api.client(other_tenant.key) as other:
         assert (await other.put(PATH, json={"holder": "b", "ttl_s": 30})).json()["fence"] == 1
-        late = await other.put(PATH, json={"holder": "b", "ttl_s": 30, "fence": held["fence"] + 1})
+        late = await other.put(PATH, json={"holder": "b", "ttl_s": 30, "token": held["token"]})
         assert late.status_code == 409
 
 
-async def test_a_state_without_a_fence_and_a_wrong_name_are_refused(api: Api) -> None:
+@proves("lease.token")
+async def test_another_caller_of_the_tenant_cannot_take_a_lease_by_guessing(api: Api, database: Database) -> None:
+    held = (await _put(api)).json()
+    guesses = [{"fence": fence} for fence in (1, 2, 3)] + [{"token": token} for token in ("1", "", "a" * 43)]
+    for given in guesses:
+        refused = await _put(api, holder="thief", ttl_s=0, **given)
+        assert refused.status_code in {409, 422}, refused.text
+    renewed = await _put(api, token=held["token"], state={"open": [1]})
+    assert (renewed.status_code, renewed.json()["token"]) == (200, None)
+    # The ledger has a digest only.
+    (row,) = await database.fetch("SELECT to_jsonb(l)::text AS kept FROM leases l")
+    assert len(held["token"]) >= 43
+    assert held["token"] not in row["kept"]
+
+
+@proves("lease.token")
+async def test_a_key_without_the_scope_of_channels_has_no_leases(api: Api, database: Database) -> None:
+    others = [scope for scope in ALL_SCOPES if scope != "channels"]
+    key = (await make_tenant(database, others, api.tenant.id)).key
+    async with api.client(key) as narrow:
+        refused = await narrow.put(PATH, json={"holder": "a", "ttl_s": 30})
+    assert (refused.status_code, refused.json()["context"]["needed"]) == (403, "channels")
+
+
+async def test_a_state_without_a_token_and_a_wrong_name_are_refused(api: Api) -> None:
     for given in ({"state": {}}, {"ttl_s": 0}, {"ttl_s": 601}, {"holder": ""}):
         assert (await _put(api, **given)).status_code == 422
     assert (await api.http.put("/v1/leases/A B", json={"holder": "a", "ttl_s": 1})).status_code == 422
