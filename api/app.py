@@ -9,7 +9,6 @@ from fastapi import FastAPI
 from redis.exceptions import RedisError
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
-from uvicorn.middleware.proxy_headers import ProxyHeadersMiddleware
 
 from api.activity_cache import ActivityCache
 from api.boundary import BodyLimit, UnhandledErrors
@@ -60,7 +59,9 @@ from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.errors import Unavailable
+from nova_workers.http_server.addresses import ForwardedClients, TrustedProxies
 from nova_workers.http_server.connections import ConnectionLimits
+from nova_workers.http_server.hosts import HostCheck
 from nova_workers.ledger.orders.records import orders_not_running
 from nova_workers.ledger.tenants.keys import find_key, hash_secret
 from nova_workers.ledger.visibility import all_tenants, one_tenant, see_all_tenants
@@ -166,6 +167,7 @@ def build_app(settings: Settings) -> FastAPI:
         middleware=[
             *_believing(settings.api.trusted_proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
+            Middleware(HostCheck, names=[*settings.allowed_hosts, settings.api.host], answer=problem_response),
             *_cross_origin(settings.api.cors_origins),
             Middleware(UnhandledErrors),
             Middleware(
@@ -223,7 +225,7 @@ def _cross_origin(origins: Sequence[str]) -> list[Middleware]:
 
 def _believing(proxies: Sequence[str]) -> list[Middleware]:
     """Return what takes a client's address from X-Forwarded-For, of these proxies only."""
-    return [Middleware(ProxyHeadersMiddleware, trusted_hosts=list(proxies))] if proxies else []
+    return [Middleware(ForwardedClients, proxies=TrustedProxies(proxies))] if proxies else []
 
 
 @asynccontextmanager

@@ -37,7 +37,7 @@ from nova_workers.errors import (
     Unstorable,
     VersionMismatch,
 )
-from nova_workers.http_server.errors import HeadTooLarge, RequestTooSlow
+from nova_workers.http_server.errors import HeadTooLarge, RequestTooSlow, UnknownHost
 from nova_workers.ledger.write_record import current_record
 from nova_workers.validation import problem_of
 
@@ -132,6 +132,7 @@ _STATUS: Mapping[type[NovaError], HTTPStatus] = {
     Conflict: HTTPStatus.CONFLICT,
     VersionMismatch: HTTPStatus.PRECONDITION_FAILED,
     UnsupportedMediaType: HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+    UnknownHost: HTTPStatus.MISDIRECTED_REQUEST,
     RequestTooSlow: HTTPStatus.REQUEST_TIMEOUT,
     HeadTooLarge: HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE,
     BodyTooLarge: HTTPStatus.REQUEST_ENTITY_TOO_LARGE,

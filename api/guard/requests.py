@@ -10,6 +10,7 @@ from api.guard.rates import RequestRates
 from api.key_cache import KeyCache
 from nova_workers.errors import NovaError, Unauthenticated
 from nova_workers.http_server.addresses import address_group, client_address
+from nova_workers.http_server.connection_table import prove_connection
 from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
 from nova_workers.ledger.visibility import see_tenant
@@ -65,6 +66,7 @@ class RequestGuard:
             if group is not None:
                 self._rates.count_without_key(group)
             raise
+        prove_connection(scope)
         self._rates.count_key(caller.key_id)
         self._uses.note(caller.key_id, caller.address)
         keep_caller(scope, caller)

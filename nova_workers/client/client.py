@@ -86,14 +86,19 @@ class NovaClient:
     ) -> None:
         self._connect(Transport(base_url, api_key, timeout_s=timeout_s, retry=retry))
 
-    def with_key(self, api_key: str) -> Self:
+    def with_key(self, api_key: str, *, forwarded_for: str | None = None) -> Self:
         """Return a client with another key on the same connections. Closing either one closes both.
+
+        Args:
+            api_key: The key.
+            forwarded_for: The address for which a server sends the requests, as a proxy does. The API believes it where
+                ``NOVA_API__TRUSTED_PROXIES`` names that server.
 
         Raises:
             Unauthenticated: No key has this form.
         """
         other = copy(self)
-        other._connect(self._transport.with_key(api_key))
+        other._connect(self._transport.with_key(api_key, forwarded_for=forwarded_for))
         return other
 
     def _connect(self, transport: Transport) -> None:

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from nova_workers.config.forms import Host, Seconds
+from nova_workers.config.forms import Count, Host, Networks, Seconds
 from nova_workers.config.sections import Section
 
 __all__ = ["ConsoleSettings"]
@@ -24,5 +24,9 @@ class ConsoleSettings(Section):
     """Encrypts the session cookie. Several console processes need the same. Unset: a file under NOVA_HOME."""
     session_s: Seconds = 604_800.0
     """How long a sign-in lasts: a week."""
+    trusted_proxies: Networks | None = None
+    """Proxies whose X-Forwarded-For the console believes. Unset: those of the API, as where one proxy serves both."""
+    failed_sign_ins_per_minute: Count = 10
+    """By address and process: a person who mistypes a key needs a few."""
     timeout_s: Seconds = 20.0
     """Longest silence of the API in a request of a page: a person does not wait longer."""

@@ -1,6 +1,7 @@
 """The forms of single settings that pydantic does not know: addresses, folders, tokens. Errors never quote a secret."""
 
 import re
+from ipaddress import ip_network
 from pathlib import Path
 from typing import Annotated
 from urllib.parse import urlsplit
@@ -13,6 +14,8 @@ __all__ = [
     "DatabaseUrl",
     "Folder",
     "Host",
+    "HostNames",
+    "Networks",
     "OptionalHttpUrl",
     "OptionalSecret",
     "OptionalText",
@@ -35,6 +38,7 @@ Count = Annotated[int, Field(gt=0, le=_MOST)]
 _DATABASE = re.compile(r"postgres(ql)?://\S+")
 _REDIS_SCHEMES = frozenset({"redis", "rediss"})
 _HOST = re.compile(r"[^\s/\[\]@]*")
+_NAME = re.compile(r"\*|(\*\.)?[a-z0-9]([a-z0-9._-]*[a-z0-9])?", re.IGNORECASE)
 _TOKEN = re.compile(r"\d+:\S+")
 
 
@@ -77,6 +81,22 @@ def _host(host: str) -> str:
     return host
 
 
+def _networks(addresses: tuple[str, ...]) -> tuple[str, ...]:
+    for address in addresses:
+        try:
+            ip_network(address)
+        except ValueError as error:
+            raise ValueError(f"{address!r} is no address or network, as '10.0.0.7' and '10.0.0.0/8' are") from error
+    return addresses
+
+
+def _host_names(names: tuple[str, ...]) -> tuple[str, ...]:
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            raise ValueError(f"{name!r} is no name of a host, as 'nova.example.com' and '*.example.com' are")
+    return names
+
+
 def _folder(path: Path) -> Path:
     """Refuse a path below a file, which can never be made a folder."""
     for place in (path, *path.parents):
@@ -96,4 +116,8 @@ DatabaseUrl = Annotated[Annotated[SecretStr, AfterValidator(_database)] | None, 
 RedisUrl = Annotated[Annotated[SecretStr, AfterValidator(_redis)] | None, BeforeValidator(empty_is_unset)]
 BotToken = Annotated[SecretStr, AfterValidator(_token)]
 Host = Annotated[str, AfterValidator(_host)]
+HostNames = Annotated[tuple[str, ...], AfterValidator(_host_names)]
+"""Names without scheme and port; ``*.example.com`` is each below ``example.com``, and ``*`` any."""
+Networks = Annotated[tuple[str, ...], AfterValidator(_networks)]
+"""Addresses and networks."""
 Folder = Annotated[Path, AfterValidator(_folder)]

@@ -3,14 +3,22 @@
 import binascii
 import re
 from base64 import b64decode
-from ipaddress import ip_network
 from typing import Annotated, Literal, Self
 from urllib.parse import urlsplit
 from zoneinfo import ZoneInfo
 
 from pydantic import AfterValidator, ConfigDict, Field, SecretStr, model_validator
 
-from nova_workers.config.forms import Count, Folder, Host, OptionalHttpUrl, OptionalSecret, Seconds, SecondsOrNone
+from nova_workers.config.forms import (
+    Count,
+    Folder,
+    Host,
+    Networks,
+    OptionalHttpUrl,
+    OptionalSecret,
+    Seconds,
+    SecondsOrNone,
+)
 from nova_workers.true_numbers import TrueNumbers
 from nova_workers.vocabulary import QUEUES, RUN_QUEUES, Queue
 
@@ -49,15 +57,6 @@ Timezone = Annotated[str, AfterValidator(_known_timezone)]
 """The name of a time zone in the IANA database."""
 
 
-def _networks(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    for address in addresses:
-        try:
-            ip_network(address)
-        except ValueError as error:
-            raise ValueError(f"{address!r} is no address or network, as '10.0.0.7' and '10.0.0.0/8' are") from error
-    return addresses
-
-
 def _origins(origins: tuple[str, ...]) -> tuple[str, ...]:
     for origin in origins:
         parts = urlsplit(origin)
@@ -91,7 +90,7 @@ class ApiSettings(Section):
     """Longest time that create-and-wait holds a connection; then 202 with the run's current state."""
     key_cache_s: Seconds = 5.0
     """A revoked key stops working after at most this long."""
-    trusted_proxies: Annotated[tuple[str, ...], AfterValidator(_networks)] = ()
+    trusted_proxies: Networks = ()
     """Addresses and networks of proxies whose X-Forwarded-For is believed. By default none: any client may write it."""
     cors_origins: Annotated[tuple[str, ...], AfterValidator(_origins)] = ()
     """Origins of web pages whose scripts may call the API with a key; ``*`` is any. By default none."""

@@ -18,7 +18,7 @@ from pydantic_settings import BaseSettings, SettingsConfigDict, SettingsError
 from nova_workers.config.console import ConsoleSettings
 from nova_workers.config.delivery import DeliverySettings
 from nova_workers.config.flower import FlowerSettings
-from nova_workers.config.forms import Count, DatabaseUrl, Folder, RedisUrl
+from nova_workers.config.forms import Count, DatabaseUrl, Folder, HostNames, RedisUrl
 from nova_workers.config.models import ClaudeAgentSettings, ModelSettings
 from nova_workers.config.openai import OpenAISettings
 from nova_workers.config.orchestration import OrchestrationSettings
@@ -79,6 +79,10 @@ class Settings(BaseSettings):
     default_engine: EngineName = "anthropic"
     timezone: Timezone = "UTC"
     """The zone of days in usage reports, and of triggers that name none. Agents get the time in their tenant's zone."""
+
+    allowed_hosts: HostNames = ()
+    """Names under which API, console and Flower are reached, such as ``nova.example.com`` or ``*.example.com``, beside
+    those of loopback and addresses; ``*`` is any. Requests for others are refused: DNS rebinding."""
 
     api: ApiSettings = Field(default_factory=ApiSettings)
     console: ConsoleSettings = Field(default_factory=ConsoleSettings)

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from urllib.parse import urlsplit
 
 from starlette.applications import Starlette
 from starlette.middleware import Middleware
@@ -21,8 +22,11 @@ from nova_workers.console.pages import PAGES
 from nova_workers.console.problems import handlers, refusal
 from nova_workers.console.rendering import build_templates
 from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
+from nova_workers.console.sign_in_limit import SignInLimit
 from nova_workers.console.state import ConsoleState
+from nova_workers.http_server.addresses import ForwardedClients, TrustedProxies
 from nova_workers.http_server.connections import ConnectionLimits
+from nova_workers.http_server.hosts import HostCheck
 
 __all__ = ["build_console"]
 
@@ -51,10 +55,15 @@ def build_console(
     assets, nav = Assets(), tuple(entry for page in PAGES for entry in page.nav)
     client = NovaClient(api_url, None, timeout_s=settings.console.timeout_s, retry=_RETRY)
 
+    proxies = settings.api.trusted_proxies
+    if settings.console.trusted_proxies is not None:
+        proxies = settings.console.trusted_proxies
+
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, ConnectionLimits]]:
+        limits = settings.api.model_copy(update={"trusted_proxies": proxies})
         async with client:
-            yield {"connections": ConnectionLimits(settings.api, answer=refusal)}
+            yield {"connections": ConnectionLimits(limits, answer=refusal)}
 
     app = Starlette(
         routes=[
@@ -64,6 +73,8 @@ def build_console(
             *(route for page in PAGES for route in page.routes),
         ],
         middleware=[
+            Middleware(ForwardedClients, proxies=TrustedProxies(proxies)),
+            Middleware(HostCheck, names=_names(settings), answer=refusal),
             Middleware(Guard, sessions=sessions, settings=settings.console),
             Middleware(RequestBodyLimitMiddleware, max_body_size=_MAX_BODY_BYTES),
             # Never of event streams. Pages contain no secret that a compressed size could reveal.
@@ -78,12 +89,19 @@ def build_console(
         sessions=sessions,
         links=LoginLinks(secret, settings.home, clock),
         login_key=login_key,
+        sign_ins=SignInLimit(settings.console.failed_sign_ins_per_minute, clock),
         templates=build_templates(assets, nav, clock),
         assets=assets,
         nav=nav,
         clock=clock,
     )
     return app
+
+
+def _names(settings: Settings) -> list[str]:
+    """Return the names in browsers' address bars."""
+    public = urlsplit(settings.console.public_url or "").hostname
+    return [*settings.allowed_hosts, settings.console.host, *([public] if public else [])]
 
 
 async def _healthz(_: Request) -> Response:

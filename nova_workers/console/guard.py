@@ -10,6 +10,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from nova_workers.config import ConsoleSettings
 from nova_workers.console.sessions import Session, Sessions
+from nova_workers.http_server.connection_table import prove_connection
 
 __all__ = ["HEADERS", "SESSION_COOKIE", "Guard", "is_own_path", "sign_in_address"]
 
@@ -86,7 +87,10 @@ class Guard:
             )
         session = self._session(headers)
         scope["console_session"] = session
-        if session is not None or path.startswith(_PUBLIC):
+        if session is not None:
+            prove_connection(scope)
+            return None
+        if path.startswith(_PUBLIC):
             return None
         if headers.get("nova-fragment") or scope["method"] not in _SAFE:
             return PlainTextResponse("Sign in first.\n", status_code=401)

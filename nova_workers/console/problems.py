@@ -22,11 +22,12 @@ from nova_workers.errors import (
     Unauthenticated,
     Unavailable,
 )
-from nova_workers.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections
+from nova_workers.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections, UnknownHost
 
 __all__ = ["handlers", "refusal"]
 
 _REFUSALS: Mapping[type[NovaError], HTTPStatus] = {
+    UnknownHost: HTTPStatus.MISDIRECTED_REQUEST,
     MalformedHttp: HTTPStatus.BAD_REQUEST,
     RequestTooSlow: HTTPStatus.REQUEST_TIMEOUT,
     TooManyConnections: HTTPStatus.TOO_MANY_REQUESTS,

@@ -11,9 +11,11 @@ from nova_workers.config import ConsoleSettings
 from nova_workers.console.assets import Assets
 from nova_workers.console.navigation import NavEntry
 from nova_workers.console.sessions import LoginLinks, Session, Sessions
+from nova_workers.console.sign_in_limit import SignInLimit
 from nova_workers.errors import Unauthenticated
+from nova_workers.http_server.addresses import client_address
 
-__all__ = ["ConsoleState", "client_of", "session_of", "state_of"]
+__all__ = ["ConsoleState", "client_of", "client_with", "session_of", "state_of"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +32,7 @@ class ConsoleState:
     sessions: Sessions
     links: LoginLinks
     login_key: str | None
+    sign_ins: SignInLimit
     templates: Environment
     assets: Assets
     nav: tuple[NavEntry, ...]
@@ -46,6 +49,15 @@ def session_of(request: HTTPConnection) -> Session | None:
     return request.scope.get("console_session")
 
 
+def client_with(request: Request, api_key: str) -> NovaClient:
+    """Return the API's client with a key, which names the person's address to the API.
+
+    Raises:
+        Unauthenticated: No key has this form.
+    """
+    return state_of(request).client.with_key(api_key, forwarded_for=client_address(request.scope))
+
+
 def client_of(request: Request) -> NovaClient:
     """Return the API's client with the signed-in person's key. It costs no connection; do not close it.
 
@@ -55,4 +67,4 @@ def client_of(request: Request) -> NovaClient:
     session = session_of(request)
     if session is None:
         raise Unauthenticated("Sign in first.")
-    return state_of(request).client.with_key(session.api_key)
+    return client_with(request, session.api_key)

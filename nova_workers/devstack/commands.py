@@ -58,6 +58,7 @@ def console_command(*, host: str, port: int, log_level: str = "warning") -> list
     return [
         *_module("uvicorn", CONSOLE_APP, "--factory", "--host", host, "--port", str(port)),
         *(*_HTTP_ONLY, "--no-access-log", "--log-level", log_level),
+        "--no-proxy-headers",
         *("--timeout-graceful-shutdown", str(_CONSOLE_DRAIN_S)),
     ]
 

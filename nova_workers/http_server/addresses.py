@@ -1,12 +1,12 @@
-"""Clients' addresses, as limits count them."""
+"""Clients' addresses, as limits count them, and as trusted proxies state them."""
 
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
 
-from starlette.types import Scope
+from starlette.types import ASGIApp, Receive, Scope, Send
 
-__all__ = ["TrustedProxies", "address_group", "client_address"]
+__all__ = ["ForwardedClients", "TrustedProxies", "address_group", "client_address"]
 
 _IPV6_PREFIX = 64
 """What one client has of IPv6: a limit for each of its 2^64 addresses would be none."""
@@ -45,6 +45,58 @@ class TrustedProxies:
     def __contains__(self, host: str) -> bool:
         address = _parsed(host)
         return address is not None and any(_is_in(address, network) for network in self._networks)
+
+    def stated_client(self, host: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """Return the client of a request as its proxies state it.
+
+        Each proxy appends the address that it sees to X-Forwarded-For, so it is read from the right: the first address
+        that is no trusted proxy's. What stands left of it anyone can have written.
+
+        Args:
+            host: The other end of the connection.
+            headers: Of the request.
+
+        Returns:
+            None if the other end is no trusted proxy, or states nothing.
+        """
+        if host not in self:
+            return None
+        lists = [value.decode("latin-1") for name, value in headers if name == b"x-forwarded-for"]
+        stated = None
+        for entry in reversed(",".join(lists).split(",")):
+            if not (entry := _without_port(entry.strip())):
+                break
+            stated = entry
+            if entry not in self:
+                break
+        return stated
+
+
+class ForwardedClients:
+    """ASGI middleware: gives requests from trusted proxies the client and the scheme that these state."""
+
+    def __init__(self, app: ASGIApp, *, proxies: TrustedProxies) -> None:
+        self._app = app
+        self._proxies = proxies
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one connection."""
+        peer = client_address(scope) if scope["type"] == "http" else None
+        if peer is not None and peer in self._proxies:
+            client = self._proxies.stated_client(peer, scope["headers"])
+            if client is not None:
+                scope["client"] = (client, 0)
+            schemes = [value for name, value in scope["headers"] if name == b"x-forwarded-proto"]
+            if schemes and schemes[-1] in {b"http", b"https"}:
+                scope["scheme"] = schemes[-1].decode()
+        await self._app(scope, receive, send)
+
+
+def _without_port(entry: str) -> str:
+    """Return an address without the port that some proxies append to it."""
+    if entry.startswith("["):
+        return entry[1:].partition("]")[0]
+    return entry.partition(":")[0] if entry.count(":") == 1 else entry
 
 
 def _is_in(address: IPv4Address | IPv6Address, network: IPv4Network | IPv6Network) -> bool:

@@ -7,8 +7,8 @@ No timer is set for a request whose head arrives in one piece.
 import asyncio
 import resource
 import socket
-from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import partial
 from http import HTTPStatus
 from typing import Any, Final, cast
 
@@ -19,6 +19,7 @@ from uvicorn.protocols.http.httptools_impl import STATUS_LINE, HttpToolsProtocol
 from nova_workers.config.sections import ApiSettings
 from nova_workers.errors import NovaError
 from nova_workers.http_server.addresses import TrustedProxies, address_group
+from nova_workers.http_server.connection_table import PROVE, ConnectionTable, OpenConnection
 from nova_workers.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections
 
 __all__ = ["ConnectionLimits", "GuardedProtocol"]
@@ -35,12 +36,12 @@ _OTHER_FILES: Final = 256
 
 
 class ConnectionLimits:
-    """Counts the connections of this process. It is in the lifespan's state, where the protocol finds it."""
+    """The limits on connections of this process, and their table. The protocol finds it in the lifespan's state."""
 
     def __init__(
         self, settings: ApiSettings, *, answer: Callable[[NovaError], Response], streamed: frozenset[str] = frozenset()
     ) -> None:
-        """Prepare to count.
+        """Take the limits.
 
         Args:
             settings: The limits.
@@ -53,42 +54,18 @@ class ConnectionLimits:
         self.streamed = streamed
         self.idle_timeout_s = settings.idle_timeout_s
         self.unread_timeout_s = settings.unread_timeout_s
-        self._most = _allow_files(settings.max_connections + _OTHER_FILES) - _OTHER_FILES
-        self._most_of_one = min(settings.max_connections_per_address, self._most)
+        most = _allow_files(settings.max_connections + _OTHER_FILES) - _OTHER_FILES
+        self.table = ConnectionTable(most=most, most_of_one=min(settings.max_connections_per_address, most))
         self._proxies = TrustedProxies(settings.trusted_proxies)
-        self._open = 0
-        self._by_group: Counter[str] = Counter()
 
-    def open(self, host: str | None) -> str:
-        """Count a connection, and return the group to `close` it with.
+    def group_of(self, host: str | None) -> str | None:
+        """Return the address that a connection counts for; None if it carries requests of many clients."""
+        return None if host is None or host in self._proxies else address_group(host)
 
-        Raises:
-            TooManyConnections: The address, or all together, have too many.
-        """
-        # A Unix socket and a proxy carry the connections of many clients.
-        group = "" if host is None or host in self._proxies else address_group(host)
-        if group and self._by_group[group] >= self._most_of_one:
-            raise TooManyConnections(
-                f"Your address has {self._most_of_one} open connections, the most that it may have. Close some. The "
-                "operator sets the limit with NOVA_API__MAX_CONNECTIONS_PER_ADDRESS.",
-                limit=self._most_of_one,
-            )
-        if self._open >= self._most:
-            raise TooManyConnections(
-                f"The server has {self._most} open connections, the most that it may have. Try again later. The "
-                "operator sets the limit with NOVA_API__MAX_CONNECTIONS.",
-                limit=self._most,
-            )
-        self._open += 1
-        self._by_group[group] += 1
-        return group
-
-    def close(self, group: str) -> None:
-        """Count the end of a connection."""
-        self._open -= 1
-        self._by_group[group] -= 1
-        if not self._by_group[group]:
-            del self._by_group[group]
+    def stated_group(self, host: str | None, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
+        """Return the address that a request over such a connection counts for; None if it states none."""
+        stated = None if host is None else self._proxies.stated_client(host, headers)
+        return None if stated is None else address_group(stated)
 
 
 class GuardedProtocol(HttpToolsProtocol):
@@ -103,10 +80,10 @@ class GuardedProtocol(HttpToolsProtocol):
         self.ws_protocol_class = None
         self._limits: ConnectionLimits = self.app_state["connections"]
         self.timeout_keep_alive = self._limits.idle_timeout_s
-        self._group: str | None = None
+        self._open: OpenConnection | None = None
         self._in_head = self._in_body = False
         self._chunk_bytes = self._pending_bytes = 0
-        self._awaits = (False, False)
+        self._awaits = (False, False, False)
         self._refusal: NovaError | None = None
         self._client_timer: asyncio.TimerHandle | None = None
 
@@ -114,7 +91,9 @@ class GuardedProtocol(HttpToolsProtocol):
         """Count the connection, and set its bounds on time."""
         super().connection_made(transport)
         try:
-            self._group = self._limits.open(self.client and self.client[0])
+            self._open = self._limits.table.open(
+                self._limits.group_of(self.client and self.client[0]), self._end_for_another
+            )
         except TooManyConnections as error:
             self._refuse(error)
             return
@@ -129,9 +108,9 @@ class GuardedProtocol(HttpToolsProtocol):
         """Count its end."""
         super().connection_lost(exc)
         self._stop_waiting()
-        if self._group is not None:
-            self._limits.close(self._group)
-            self._group = None
+        if self._open is not None:
+            self._limits.table.close(self._open)
+            self._open = None
 
     def data_received(self, data: bytes) -> None:
         """Parse what arrived, and wait for the client or not."""
@@ -164,6 +143,8 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_message_begin()
         self._in_head = True
         self._pending_bytes = 0
+        if self._open is not None:
+            self._limits.table.wake(self._open)
         if len(self.pipeline) >= _MAX_PIPELINED:
             self._fail(MalformedHttp(f"More than {_MAX_PIPELINED} requests came before the answer to the first."))
 
@@ -173,16 +154,50 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_body = True
         if self._chunk_bytes > _MAX_HEAD_BYTES and self._head_size() > _MAX_HEAD_BYTES:
             self._fail(_head_too_large())
+        if self._open is not None:
+            self._state_client(self._open)
+            # Its scope: what authenticates the request finds it there.
+            cast(dict[str, object], self.scope)[PROVE] = partial(self._limits.table.prove, self._open)
         super().on_headers_complete()
+
+    def on_response_complete(self) -> None:
+        """Let the connection rest, and do not wait long for a body that nothing reads any more."""
+        super().on_response_complete()
+        cycle = self.cycle
+        if self._open is None or not cycle.response_complete or self.transport.is_closing():
+            return
+        if self._in_body:
+            # The request was answered without it, as one that has no valid key.
+            self._wait_for_client(self._limits.head_timeout_s)
+        elif not self._in_head:
+            self._limits.table.rest(self._open)
 
     def on_message_complete(self) -> None:
         """End the request."""
         self._in_body = False
         super().on_message_complete()
+        cycle = self.cycle
+        if self._open is not None:
+            settle = self._limits.table.rest if cycle.response_complete else self._limits.table.receive
+            settle(self._open)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what the parser stopped at, with the reason."""
         self._refuse(self._refusal or MalformedHttp(msg))
+
+    def _end_for_another(self) -> None:
+        _log.info("connection.ended_for_another", client=self.client and self.client[0])
+        self.transport.abort()
+
+    def _state_client(self, connection: OpenConnection) -> None:
+        """Count a request that comes by a proxy for the client that the proxy states."""
+        if connection.is_shared:
+            group = self._limits.stated_group(self.client and self.client[0], self.headers)
+            if group is not None:
+                try:
+                    self._limits.table.state(connection, group)
+                except TooManyConnections as error:
+                    self._fail(error)
 
     def _head_size(self) -> int:
         return len(self.url) + sum(len(name) + len(value) for name, value in self.headers)
@@ -198,7 +213,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self.transport.write(_as_bytes(self._limits.answer(error)))
-        if self._group is None:
+        if self._open is None:
             self.transport.close()
             return
         # If this end closed while the client still sends, the client's system would drop the answer.
@@ -209,7 +224,8 @@ class GuardedProtocol(HttpToolsProtocol):
             self.transport.write_eof()
 
     def _wait_for_client(self, timeout_s: float) -> None:
-        awaits = self._in_head, self._in_body
+        cycle = cast(RequestResponseCycle | None, self.cycle)
+        awaits = self._in_head, self._in_body, cycle is None or cycle.response_complete
         if self._client_timer is not None and awaits == self._awaits:
             return
         self._stop_waiting()

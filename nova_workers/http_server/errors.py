@@ -2,7 +2,7 @@
 
 from nova_workers.errors import LimitExceeded, Rejected, TooManyRequests
 
-__all__ = ["HeadTooLarge", "MalformedHttp", "RequestTooSlow", "TooManyConnections"]
+__all__ = ["HeadTooLarge", "MalformedHttp", "RequestTooSlow", "TooManyConnections", "UnknownHost"]
 
 
 class MalformedHttp(Rejected):
@@ -21,6 +21,12 @@ class RequestTooSlow(Rejected):
     """The head or the body did not arrive within its time."""
 
     code = "request_too_slow"
+
+
+class UnknownHost(Rejected):
+    """The request is for a host that is no name of this server."""
+
+    code = "unknown_host"
 
 
 class TooManyConnections(TooManyRequests):

@@ -4,13 +4,16 @@ A doorbell carries the ids of its run and thread as keyword arguments, so Flower
 event of every task. Flower keeps events in memory; they are lossy, and Postgres is authoritative.
 """
 
+import json
 import os
 from typing import Any
 
 from nova_workers.program import collect_as_usual
+from nova_workers.worker.flower_wall import stand_before_flower
 
 # Not an option of the command line, which every user of the machine can read. Flower does not start without it.
 basic_auth = [f"nova:{os.environ['NOVA_FLOWER__PASSWORD']}"]
+stand_before_flower(basic_auth[0], json.loads(os.environ.get("NOVA_ALLOWED_HOSTS") or "[]"))
 
 # The first column names the run and thread; `format_task` writes it.
 tasks_columns = "name,kwargs,state,received,runtime,worker,uuid"

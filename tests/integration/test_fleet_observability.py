@@ -120,7 +120,7 @@ async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.Async
         process.kill()
 
 
-@proves("celery.nodes", "celery.commands")
+@proves("celery.nodes", "celery.commands", "security.hosts")
 async def test_a_run_is_in_traces_metrics_flower_and_logs(
     settings: Settings, database: Database, collector: Collector, tmp_path: Path
 ) -> None:
@@ -215,6 +215,19 @@ async def _check_flower(flower: httpx2.AsyncClient, run_id: str, thread_id: str)
     table = (await flower.get("/tasks/datatable", params=query)).json()
     assert f"{run_id} · {thread_id}" in {row["kwargs"] for row in table["data"]}
     assert (await flower.post("/api/worker/shutdown/any")).status_code == 403
+    await _check_flower_wall(flower)
+
+
+async def _check_flower_wall(flower: httpx2.AsyncClient) -> None:
+    assert (await flower.get("/metrics")).status_code == 200
+    assert (await flower.get("/metrics", headers={"host": "rebound.example"})).status_code == 421
+    async with httpx2.AsyncClient(base_url=flower.base_url, trust_env=False) as stranger:
+        for path in ("/metrics", "/", "/api/workers", "/nothing"):
+            refused = await stranger.get(path)
+            assert (refused.status_code, refused.headers["www-authenticate"]) == (401, 'Basic realm="flower"')
+        assert (await stranger.get("/metrics", auth=("nova", "wrong"))).status_code == 401
+        assert (await stranger.get("/healthcheck")).status_code == 200
+        assert (await stranger.get("/healthcheck", headers={"host": "rebound.example"})).status_code == 421
 
 
 async def _check_remote_control(fleet: Fleet, flower: httpx2.AsyncClient) -> None:

@@ -59,7 +59,7 @@ def api(
     """Run one API process."""
     settings = _read_settings()
     host, port = host or settings.api.host, settings.api.port if port is None else port
-    environment = _servers(settings)
+    environment = {**_servers(settings), "NOVA_API__HOST": host}
     _need_port(host, port, "NOVA_API__")
     become_part("api", api_command(host=host, port=port, log_level=settings.telemetry.log_level), environment, settings)
 

@@ -72,7 +72,9 @@ async def check_flower_wall(url: str) -> list[Finding]:
     """Check that Flower asks for its password."""
     async with httpx2.AsyncClient(base_url=url, timeout=10, follow_redirects=True) as http:
         try:
-            pages = {path: (await http.get(path)).status_code for path in ("/", "/api/tasks", "/api/workers")}
+            pages = {
+                path: (await http.get(path)).status_code for path in ("/", "/api/tasks", "/api/workers", "/metrics")
+            }
         except httpx2.HTTPError as error:
             return [_unreachable("flower", url, error)]
     shown = [path for path, status in pages.items() if status == HTTPStatus.OK]

@@ -49,14 +49,18 @@ class Transport:
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
         )
 
-    def with_key(self, api_key: str) -> Self:
-        """Return a transport with another key on the same connections. Closing either one closes both.
+    def with_key(self, api_key: str, *, forwarded_for: str | None = None) -> Self:
+        """Return a transport with another key, and the address that it sends for, on the same connections.
+
+        Closing either one closes both.
 
         Raises:
             Unauthenticated: No key has this form.
         """
         other = copy(self)
         other._authorization = _authorization(api_key)
+        if forwarded_for is not None:
+            other._authorization["X-Forwarded-For"] = forwarded_for
         return other
 
     def __enter__(self) -> Self:

@@ -1,5 +1,7 @@
 """Signing in and out, and the theme."""
 
+from math import ceil
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -9,8 +11,9 @@ from nova_workers.console.guard import SESSION_COOKIE, is_own_path
 from nova_workers.console.navigation import PageModule
 from nova_workers.console.rendering import THEME_COOKIE, THEMES, is_secure, render, see_other
 from nova_workers.console.sessions import Session
-from nova_workers.console.state import state_of
-from nova_workers.errors import NotFound, Unauthenticated
+from nova_workers.console.state import client_with, state_of
+from nova_workers.errors import NotFound, TooManyRequests, Unauthenticated
+from nova_workers.http_server.addresses import address_group, client_address
 
 __all__ = ["PAGE"]
 
@@ -19,19 +22,27 @@ _MAX_SIGN_IN_BYTES = 16 * 1024
 """Of a request that anyone may send."""
 
 
+_NO_LINK = "This login link was used already, or is older than 15 minutes. Make another with `nova console --login`."
+
+
 async def show(request: Request) -> Response:
     """Show the form; or sign in by a one-time login, the only GET that changes anything."""
     token = request.query_params.get("token")
     if token is None:
         return render(request, "sign_in.html", form=Form(), back=_back(request.query_params.get("next")))
     state = state_of(request)
-    if state.login_key is not None:
-        # The link is spent last: while the API does not answer, it can be opened again.
-        response = await _signed_in(request, state.login_key, _back(request.query_params.get("next")))
-        if state.links.use(token):
-            return response
-    problem = "This login link was used already, or is older than 15 minutes. Make another with `nova console --login`."
-    return render(request, "sign_in.html", status=403, form=Form(problem=problem), back="/")
+    try:
+        with state.sign_ins.trying(_group(request)):
+            if state.login_key is not None:
+                # The link is spent last: while the API does not answer, it can be opened again.
+                response = await _signed_in(request, state.login_key, _back(request.query_params.get("next")))
+                if state.links.use(token):
+                    return response
+            raise Unauthenticated(_NO_LINK)
+    except TooManyRequests as error:
+        return _refused_for_now(request, error)
+    except Unauthenticated as error:
+        return render(request, "sign_in.html", status=403, form=Form(problem=error.message), back="/")
 
 
 async def sign_in(request: Request) -> Response:
@@ -42,7 +53,10 @@ async def sign_in(request: Request) -> Response:
     if key is None:
         return render(request, "sign_in.html", status=422, form=Form(errors={"key": "Enter an API key."}), back=back)
     try:
-        return await _signed_in(request, key, back)
+        with state_of(request).sign_ins.trying(_group(request)):
+            return await _signed_in(request, key, back)
+    except TooManyRequests as error:
+        return _refused_for_now(request, error)
     except Unauthenticated as error:
         # The key that was typed is not sent back to the page.
         return render(request, "sign_in.html", status=403, form=Form(errors={"key": error.message}), back=back)
@@ -74,7 +88,7 @@ async def _signed_in(request: Request, key: str, back: str) -> Response:
         Unauthenticated: The API does not know the key.
     """
     state = state_of(request)
-    client = state.client.with_key(key)
+    client = client_with(request, key)
     try:
         who = await client.sign_in()
     except NotFound:
@@ -89,6 +103,18 @@ async def _signed_in(request: Request, key: str, back: str) -> Response:
         samesite="strict",
         secure=is_secure(request),
     )
+    return response
+
+
+def _group(request: Request) -> str:
+    """Return what the limit counts together. What connects to a Unix socket is one."""
+    return address_group(client_address(request.scope) or "")
+
+
+def _refused_for_now(request: Request, error: TooManyRequests) -> Response:
+    """Answer a sign-in that was not tried: the console's limit, or the API's."""
+    response = render(request, "sign_in.html", status=429, form=Form(problem=error.message), back="/")
+    response.headers["retry-after"] = str(ceil(float(str(error.fields.get("retry_after_s") or 1))))
     return response
 
 

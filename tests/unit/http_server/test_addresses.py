@@ -20,6 +20,30 @@ def test_an_address_of_ipv6_counts_with_its_network(host: str, group: str) -> No
     assert address_group(host) == group
 
 
+@pytest.mark.parametrize(
+    ("peer", "stated", "client"),
+    [
+        ("10.0.0.1", [b"203.0.113.7"], "203.0.113.7"),
+        # What a client wrote itself stands left of what proxies saw.
+        ("10.0.0.1", [b"1.1.1.1, 203.0.113.7"], "203.0.113.7"),
+        ("10.0.0.1", [b"1.1.1.1", b"203.0.113.7, 10.0.0.2"], "203.0.113.7"),
+        ("::ffff:10.0.0.1", [b"203.0.113.7, ::ffff:10.0.0.2"], "203.0.113.7"),
+        ("10.0.0.1", [b"203.0.113.7:4711"], "203.0.113.7"),
+        ("10.0.0.1", [b"[2001:db8::1]:4711"], "2001:db8::1"),
+        ("10.0.0.1", [b"10.0.0.3, 10.0.0.2"], "10.0.0.3"),
+        ("10.0.0.1", [b"203.0.113.7, unknown"], "unknown"),
+        ("10.0.0.1", [], None),
+        ("10.0.0.1", [b""], None),
+        ("192.0.2.1", [b"203.0.113.7"], None),
+    ],
+)
+def test_the_client_is_the_first_from_the_right_that_is_no_trusted_proxy(
+    peer: str, stated: list[bytes], client: str | None
+) -> None:
+    headers = [(b"host", b"localhost"), *((b"x-forwarded-for", value) for value in stated)]
+    assert TrustedProxies(["10.0.0.0/8"]).stated_client(peer, headers) == client
+
+
 def test_a_proxy_is_trusted_by_address_or_network() -> None:
     proxies = TrustedProxies(["10.0.0.0/8", "192.0.2.1", "fd00::/8"])
     assert all(host in proxies for host in ("10.1.2.3", "::ffff:10.1.2.3", "192.0.2.1", "fd00::1"))
