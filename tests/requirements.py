@@ -338,6 +338,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "ceilings.sandbox": "Commands and programs of a tenant with ceilings reach no key and no other tenant.",
     "sandbox.tried": "A sandbox is used only where a real command in it, as its user, reached nothing of others.",
     "sandbox.bounds": "A command in the sandbox is bounded in memory, processes, files and temporary files.",
+    "sandbox.egress": "A command reaches of the network what its tenant may: nothing, public hosts by a proxy, or all.",
     "pools.own": "Runs of a tenant with a pool are executed by the workers of that pool, which execute no others.",
     # backfill and retention
     "backfill.finds": "What was said while effects were off is found once they are on.",

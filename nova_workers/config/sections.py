@@ -350,6 +350,8 @@ class ToolSettings(Section):
     sandbox: Literal["auto", "bubblewrap", "namespaces", "landlock"] = "auto"
     """What makes the sandbox: the first of the three that works on the worker's machine, or one of them."""
     shell_sandbox_network: bool = True
+    egress_allow_hosts: tuple[str, ...] = ()
+    """`host` or `host:port` that commands and MCP programs reach through the proxy although they are not public."""
     command_memory_bytes: Annotated[int, Field(ge=64 << 20)] = 4 << 30
     """Most memory of a command in the sandbox: of all its processes together in a cgroup, of each without one. Builds
     of large programs take 2 GB."""

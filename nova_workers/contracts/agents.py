@@ -30,6 +30,7 @@ __all__ = [
     "CapabilityGrant",
     "Ceilings",
     "CommandPattern",
+    "Egress",
     "Enclosure",
     "Permissions",
     "PoolName",
@@ -291,6 +292,11 @@ _Root = Annotated[str, StringConstraints(pattern=r"^/[^\x00-\x1f]*$", max_length
 _Engine = Annotated[str, StringConstraints(min_length=1, max_length=64)]
 
 
+Egress = Literal["none", "proxy", "all"]
+"""What programs in the sandbox reach of the network: nothing, a proxy with the rules of outbound requests, or all that
+the worker's machine does."""
+
+
 class Ceilings(_Value):
     """What the agents of a tenant may be given at most. The defaults are those of a new tenant."""
 
@@ -311,6 +317,9 @@ class Ceilings(_Value):
     Null is the common workers."""
     sandbox: StrictBool = True
     """Whether shell commands, MCP servers and Claude Code run in the sandbox. A worker without one refuses them."""
+    egress: Egress = "proxy"
+    """What shell commands and MCP servers that are programs reach of the network, in the sandbox: ``none``; ``proxy``,
+    public hosts by HTTP and HTTPS, through a proxy of the worker; ``all``, whatever the worker's machine does."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -320,7 +329,9 @@ class Enclosure:
     Attributes:
         roots: Directories that its files and commands do not leave. Only the operator can replace them.
         sandbox: Whether its programs run in the sandbox.
+        egress: What its commands and MCP programs reach of the network there.
     """
 
     roots: tuple[str, ...]
     sandbox: bool = True
+    egress: Egress = "proxy"

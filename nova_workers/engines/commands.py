@@ -77,18 +77,19 @@ class CommandRunner:
                 result = await run_child(
                     line.command,
                     Bounds(timeout_s, half, half),
-                    env=_environment(cwd, settings.passed_on, os.environ),
+                    env={**_environment(cwd, settings.passed_on, os.environ), **line.environment},
                     cwd=cwd,
                     passed=line.descriptors,
                     with_errors=True,
                 )
+                notes = _notes(line, failed=result.exit_code != 0)
         except OSError as error:
             raise ToolFailure(
                 f"{SHELL_TOOL}: the command cannot be started: {error.strerror}", tool=SHELL_TOOL
             ) from error
         except ValueError as error:
             raise ToolFailure(f"{SHELL_TOOL}: {error}", tool=SHELL_TOOL) from error
-        return _outcome(result, timeout_s)
+        return _outcome(result, timeout_s, notes)
 
     @contextmanager
     def _confined(
@@ -108,6 +109,8 @@ class CommandRunner:
                     f"{SHELL_TOOL}: commands {whose} run in the sandbox, and this worker has none. {settings.why_none}",
                     tool=SHELL_TOOL,
                 )
+            # One without ceilings reaches what the machine does.
+            egress = enclosure.egress if is_enclosed and enclosure is not None else "all"
             with settings.enclosing.enclosed(
                 line,
                 enclosure or Enclosure(tuple(readable)),
@@ -115,6 +118,7 @@ class CommandRunner:
                 writable=(cwd, *writable),
                 read_only=readable,
                 other_user=is_enclosed,
+                egress=egress if settings.enclosing.network else "none",
             ) as enclosed:
                 yield enclosed
         elif settings.sandbox is not None:
@@ -133,10 +137,16 @@ def _environment(cwd: str, passed_on: Sequence[str], ours: Mapping[str, str]) ->
     return {**env, "HOME": cwd, "TERM": "dumb", "SHELL": _SHELL}
 
 
-def _outcome(result: ChildResult, timeout_s: float) -> ShellOutcome:
-    text = result.text().rstrip("\n")
+def _notes(line: Enclosed, *, failed: bool) -> list[str]:
+    """Return what a model must know of the network to understand why a command failed."""
+    refused = [] if line.passage is None else [f"[network: {why}]" for why in line.passage.refusals]
+    return [*refused, *([f"[no network: {line.no_network}]"] if failed and line.no_network else [])]
+
+
+def _outcome(result: ChildResult, timeout_s: float, notes: Sequence[str]) -> ShellOutcome:
+    ended = [result.text().rstrip("\n"), *notes]
     if result.exit_code is None:
-        return ShellOutcome(f"{text}\n[stopped: it took longer than {timeout_s:g} s]".lstrip("\n"), failed=True)
-    if result.exit_code != 0:
-        return ShellOutcome(f"{text}\n[exit code {result.exit_code}]".lstrip("\n"), failed=True)
-    return ShellOutcome(text, failed=False)
+        ended.append(f"[stopped: it took longer than {timeout_s:g} s]")
+    elif result.exit_code != 0:
+        ended.append(f"[exit code {result.exit_code}]")
+    return ShellOutcome("\n".join(ended).lstrip("\n"), failed=result.exit_code != 0)

@@ -21,7 +21,7 @@ from nova_workers.outbound.addresses import Address, is_public, parse_address
 from nova_workers.outbound.bodies import read_body
 from nova_workers.outbound.rules import OutboundRules
 
-__all__ = ["Outbound", "OutboundResponse", "Resolver", "check_address", "resolve"]
+__all__ = ["Outbound", "OutboundResponse", "Resolver", "check_address", "permitted_addresses", "resolve"]
 
 Resolver = Callable[[str, int], Awaitable[Sequence[str]]]
 """Host and port to addresses. Raises `OSError` for a name that has none."""
@@ -180,7 +180,7 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
         self._inner = httpx2.AsyncHTTPTransport(verify=context, trust_env=False)
 
     async def handle_async_request(self, request: httpx2.Request) -> httpx2.Response:
-        addresses = await self._check(request.url)
+        addresses = await permitted_addresses(request.url, self._rules, self._resolver)
         for at, address in enumerate(addresses, 1):
             try:
                 return await self._inner.handle_async_request(_pinned(request, address))
@@ -193,28 +193,33 @@ class _GuardedTransport(httpx2.AsyncBaseTransport):
     async def aclose(self) -> None:
         await self._inner.aclose()
 
-    async def _check(self, url: httpx2.URL) -> Sequence[Address]:
-        host, admitted = _checked_host(self._rules, url)
-        addresses = await self._addresses(url, host, url.port or _PORTS[url.scheme])
-        if not admitted and not all(is_public(address) for address in addresses):
-            # Not which address: that would tell a model how the inside of the network looks.
-            raise _refused(url, _NOT_PUBLIC)
-        return addresses[:_MAX_ADDRESSES]
 
-    async def _addresses(self, url: httpx2.URL, host: str, port: int) -> Sequence[Address]:
-        literal = parse_address(host)
-        if literal is not None:
-            return (literal,)
-        try:
-            found = await self._resolver(host, port)
-        except (OSError, UnicodeError) as error:
-            raise OutboundFailed(
-                f"{str(url)!r} cannot be fetched: there is no host {host!r}.", refused=False
-            ) from error
-        addresses = [parse_address(text) for text in found]
-        if not addresses or None in addresses:
-            raise _refused(url, _NOT_PUBLIC)
-        return [address for address in addresses if address is not None]
+async def permitted_addresses(url: httpx2.URL, rules: OutboundRules, resolver: Resolver) -> Sequence[Address]:
+    """Return the addresses of a URL's host to connect to, after the guard.
+
+    Raises:
+        OutboundFailed: It is refused, or there is no such host; the message says which host, and why.
+    """
+    host, admitted = _checked_host(rules, url)
+    addresses = await _addresses(url, host, url.port or _PORTS[url.scheme], resolver)
+    if not admitted and not all(is_public(address) for address in addresses):
+        # Not which address: that would tell a model how the inside of the network looks.
+        raise _refused(url, _NOT_PUBLIC)
+    return addresses[:_MAX_ADDRESSES]
+
+
+async def _addresses(url: httpx2.URL, host: str, port: int, resolver: Resolver) -> Sequence[Address]:
+    literal = parse_address(host)
+    if literal is not None:
+        return (literal,)
+    try:
+        found = await resolver(host, port)
+    except (OSError, UnicodeError) as error:
+        raise OutboundFailed(f"{str(url)!r} cannot be fetched: there is no host {host!r}.", refused=False) from error
+    addresses = [parse_address(text) for text in found]
+    if not addresses or None in addresses:
+        raise _refused(url, _NOT_PUBLIC)
+    return [address for address in addresses if address is not None]
 
 
 def _checked_host(rules: OutboundRules, url: httpx2.URL) -> tuple[str, bool]:

@@ -15,18 +15,20 @@ take the same options.
 from __future__ import annotations
 
 import os
-from collections.abc import Generator, Sequence
+import socket
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from nova_workers.confined import Confinement, PrivateFiles
-from nova_workers.contracts.agents import Enclosure
+from nova_workers.contracts.agents import Egress, Enclosure
 from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.sandbox_launcher.landlock import SCOPES_SINCE
 from nova_workers.sandbox_launcher.landlock import version as landlock_version
 from nova_workers.shell_sandbox.bounds import CommandBounds
 from nova_workers.shell_sandbox.cgroups import CommandCgroups
+from nova_workers.shell_sandbox.egress import PROXY_VARIABLES, EgressGate, Passage
 from nova_workers.shell_sandbox.owners import SANDBOX_UID
 from nova_workers.shell_sandbox.programs import SandboxKind, call_filter, launcher
 
@@ -53,10 +55,21 @@ both."""
 
 @dataclass(frozen=True, slots=True)
 class Enclosed:
-    """A command line in the sandbox, and the descriptors that it must inherit."""
+    """A command line in the sandbox.
+
+    Attributes:
+        command: The command line.
+        descriptors: What it must inherit.
+        environment: Variables that it needs beside others.
+        passage: Its way out through the proxy; None without.
+        no_network: Why it has no network, where its tenant may use the proxy.
+    """
 
     command: list[str]
     descriptors: tuple[int, ...]
+    environment: Mapping[str, str] = field(default_factory=dict[str, str])
+    passage: Passage | None = None
+    no_network: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +88,7 @@ class ShellSandbox:
         trial: What a command reached in it on this machine; None before the trial.
         bounds: What a command may use up.
         cgroups: Makes a cgroup for each command; None bounds each process by itself.
+        gate: Answers for the proxy; None on a worker that has none.
         launcher: The words that start our launcher, which also stands in front of bubblewrap.
     """
 
@@ -86,6 +100,7 @@ class ShellSandbox:
     trial: SandboxTrial | None = None
     bounds: CommandBounds = field(default_factory=CommandBounds)
     cgroups: CommandCgroups | None = None
+    gate: EgressGate | None = None
     launcher: tuple[str, ...] = field(default_factory=launcher)
 
     @property
@@ -118,10 +133,13 @@ class ShellSandbox:
         read_only: Sequence[str] = (),
         own: Sequence[str] = (),
         readable: Sequence[str] = (),
-        network: bool | None = None,
+        egress: Egress | None = None,
         other_user: bool = True,
     ) -> Generator[Enclosed]:
-        """Yield the command line that runs `command` for a tenant with ceilings; its descriptors close at the end.
+        """Yield the command line that runs `command` for a tenant with ceilings.
+
+        At the end its descriptors close, and so does its way out: it must not end before the command does, if that
+        may use the proxy.
 
         Args:
             command: The command.
@@ -131,16 +149,20 @@ class ShellSandbox:
             read_only: Directories of the agent that it can only read. With any, the writable ones lie in them.
             own: Directories of the turn itself, which no agent can exchange.
             readable: Files and directories that are visible although a directory around them is hidden.
-            network: Whether it reaches the network; None is the operator's setting for commands.
+            egress: What it reaches of the network; None is what its tenant may.
             other_user: Whether it runs as another user if the worker is root.
 
         Raises:
             ValueError: A directory is outside of the enclosure.
             OSError: A directory cannot be opened.
         """
-        network = self.network if network is None else network
+        egress = egress or enclosure.egress
+        reason = self._why_no_proxy() if egress == "proxy" else None
+        egress = "none" if reason else egress
+        # In front of bubblewrap a network is made that has the proxy, which bubblewrap then leaves alone.
+        shared = egress == "all" or (egress == "proxy" and self.kind == "bubblewrap")
         becomes = other_user and os.geteuid() == 0
-        inside = [*_separate(userspace=not becomes, network=network), "--die-with-parent"]
+        inside = [*_separate(userspace=not becomes, network=shared), "--die-with-parent"]
         inside += ["--cap-drop", "ALL"]
         become: tuple[str, ...] = ()
         if becomes and self.kind == "bubblewrap":
@@ -148,7 +170,7 @@ class ShellSandbox:
             become = _BECOME
         elif becomes:
             inside += ["--become", str(SANDBOX_UID)]
-        inside += self._system(network=network)
+        inside += self._system(network=egress == "all")
         for path in readable:
             inside += [*self._passable(Path(path)), "--ro-bind-try", path, path]
         for path in own:
@@ -157,7 +179,8 @@ class ShellSandbox:
         # What is bound later lies over what was bound before.
         bound = {**dict.fromkeys(read_only, "--ro-bind-fd"), **dict.fromkeys(writable, "--bind-fd")}
         with ExitStack() as stack:
-            start, descriptors = self._guarded(stack, network=network)
+            channel, passage = _open(self.gate if egress == "proxy" else None, stack)
+            start, descriptors = self._guarded(stack, network=egress == "all", channel=channel)
             for path, option in sorted(bound.items(), key=lambda each: each[1], reverse=True):
                 target = confinement.resolve(path)
                 if option == "--ro-bind-fd" and any(Path(folder).is_relative_to(target) for folder in self._hidden()):
@@ -170,7 +193,7 @@ class ShellSandbox:
                 # The program compares what it bound with what is open here, and stops if it was exchanged.
                 inside += [option, str(directory), str(target)]
             line = [*start, *inside, "--chdir", os.path.realpath(cwd), "--", *become, *command]
-            yield Enclosed(line, descriptors)
+            yield Enclosed(line, descriptors, PROXY_VARIABLES if passage else {}, passage, reason)
 
     def hide(self, command: Sequence[str], cwd: str) -> list[str]:
         """Return the command line that runs `command` as it is, but for NOVA_HOME, which appears empty.
@@ -203,6 +226,14 @@ class ShellSandbox:
             inside += ["--ro-bind-try", path, path]
         return [*inside, "--chdir", cwd, "--", *command]
 
+    def _why_no_proxy(self) -> str | None:
+        if self.trial is not None and "proxy" not in self.trial.egress:
+            return (
+                f"the sandbox of this worker ({self.kind}) cannot have a network of its own, in which the proxy would "
+                "answer: it needs network namespaces"
+            )
+        return None if self.gate is not None else "this worker has no proxy"
+
     def _system(self, *, network: bool) -> list[str]:
         size = str(self.bounds.tmpfs_bytes)
         inside = ["--ro-bind", "/", "/", "--dev", "/dev", "--proc", "/proc"]
@@ -231,32 +262,49 @@ class ShellSandbox:
         folders = ("/tmp", "/run", os.path.expanduser("~"), *self.hidden)  # noqa: S108 - hidden, not used
         return [path for path in map(os.path.realpath, folders) if path != "/" and Path(path).is_dir()]
 
-    def _guarded(self, stack: ExitStack, *, network: bool) -> tuple[list[str], tuple[int, ...]]:
+    def _guarded(
+        self, stack: ExitStack, *, network: bool, channel: int | None = None
+    ) -> tuple[list[str], tuple[int, ...]]:
         """Return the start of a command line, with what stands beside the mounts; `stack` closes its descriptors."""
         beside = [*self.bounds.options()]
+        descriptors: tuple[int, ...] = ()
+        if channel is not None:
+            beside += ["--listen", str(channel)]
+            descriptors = (channel,)
         if self.cgroups is not None:
             cgroup = self.cgroups.make()
             stack.callback(self.cgroups.remove, cgroup)
             beside += ["--cgroup", str(cgroup)]
         if self.kind != "bubblewrap":
             alone = ("--landlock-only",) if self.kind == "landlock" else ()
-            return [*self.program, "--guard", *alone, *beside], ()
+            return [*self.program, "--guard", *alone, *beside], descriptors
         start = [*self.launcher, "--in-front", *beside, "--", *self.program]
         # Without scopes a command would reach abstract sockets of the machine, whose network it has.
         code = call_filter(unix=not network or landlock_version() >= SCOPES_SINCE)
         if code is None:
-            return start, ()
+            return start, descriptors
         file = os.memfd_create("filter")
         stack.callback(os.close, file)
         os.write(file, code)
         os.lseek(file, 0, os.SEEK_SET)
-        return [*start, "--seccomp", str(file)], (file,)
+        return [*start, "--seccomp", str(file)], (*descriptors, file)
 
 
 def _capability_to_enter() -> list[str]:
     status = Path("/proc/self/status").read_text(encoding="ascii", errors="replace")
     held = int(status.partition("CapEff:")[2].split(maxsplit=1)[0], 16)
     return next((["--cap-add", name] for name, number in _TO_ENTER if held >> number & 1), [])
+
+
+def _open(gate: EgressGate | None, stack: ExitStack) -> tuple[int | None, Passage | None]:
+    """Return the end of a channel for the launcher, and the passage of the socket that comes over it."""
+    if gate is None:
+        return None, None
+    ours, theirs = socket.socketpair()
+    stack.callback(theirs.close)
+    passage = gate.open(ours)
+    stack.callback(passage.close)
+    return theirs.fileno(), passage
 
 
 def _separate(*, userspace: bool, network: bool) -> list[str]:

@@ -16,11 +16,11 @@ import sys
 import tempfile
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from nova_workers.confined import PrivateFiles
-from nova_workers.contracts.agents import Enclosure
+from nova_workers.contracts.agents import Egress, Enclosure
 from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.errors import ConfigurationError
 from nova_workers.shell_sandbox.owners import SANDBOX_UID, make_private
@@ -41,6 +41,7 @@ reached() { (eval "${2}") > /dev/null 2>&1 < /dev/null && echo "reached ${1}"; }
 reached other-file "read -r x < $OTHER/note"
 reached fleet-file "read -r x < $FLEET_FILE"
 reached environment "IFS= read -r -d '' x < /proc/$TARGET/environ; [[ \$x == *$TOKEN* ]]"
+: <> /dev/tcp/127.0.0.1/3128 && echo proxied
 reached network ": <> /dev/tcp/127.0.0.1/$PORT"
 for python in "$PYTHON" /usr/bin/python3 /usr/local/bin/python3; do "$python" -I -S -c pass && break; done 2> /dev/null
 reached abstract-socket "\"$python\" -I -S -c 'import _socket; _socket.socket(1).connect(chr(0) + \"$NAME\")'"
@@ -85,7 +86,7 @@ def try_out(sandbox: ShellSandbox, missing: Sequence[str], *, every_tenant: bool
         ConfigurationError: A command does not run, or reaches what it must not.
     """
     with _stage(sandbox) as stage:
-        told = _run(sandbox, lambda: _enclosed(sandbox, stage), stage.environment)
+        proxied, told = _probe(sandbox, stage)
         reached = {words[1] for words in told if words[0] == "reached"}
         if any(path.exists() for path in stage.writes):
             reached.add("written")
@@ -105,8 +106,36 @@ def try_out(sandbox: ShellSandbox, missing: Sequence[str], *, every_tenant: bool
         landlock=sandbox.landlock,
         limits=_limits(sandbox, facts["limits"]),
         cgroup=sandbox.cgroups is not None,
+        egress=["none", "proxy", "all"] if proxied else ["none", "all"],
         missing=list(missing),
     )
+
+
+def _probe(sandbox: ShellSandbox, stage: _Stage) -> tuple[bool, list[list[str]]]:
+    """Return whether the command reached a proxy's port, and what it said. Raises ConfigurationError."""
+    with suppress(ConfigurationError):
+        if sandbox.kind != "landlock":
+            told = _run(sandbox, lambda: _enclosed(replace(sandbox, gate=_Gate()), stage, "proxy"), stage.environment)
+            if ["proxied"] in told:
+                return True, told
+    return False, _run(sandbox, lambda: _enclosed(sandbox, stage, "none"), stage.environment)
+
+
+class _Gate:
+    """Keeps the socket that listens in the sandbox open, where the kernel accepts connections. It answers none."""
+
+    refusals = ()
+
+    def __init__(self) -> None:
+        self._channel: socket.socket | None = None
+
+    def open(self, channel: socket.socket) -> _Gate:
+        self._channel = channel
+        return self
+
+    def close(self) -> None:
+        if self._channel is not None:
+            self._channel.close()
 
 
 def _limits(sandbox: ShellSandbox, told: list[str]) -> dict[str, int]:
@@ -195,14 +224,14 @@ def _target() -> Generator[subprocess.Popen[bytes]]:
 
 
 @contextmanager
-def _enclosed(sandbox: ShellSandbox, stage: _Stage) -> Generator[Enclosed]:
+def _enclosed(sandbox: ShellSandbox, stage: _Stage, egress: Egress) -> Generator[Enclosed]:
     own = str(stage.own)
     with sandbox.enclosed(
         [*_SHELL, _PROBE],
         Enclosure((str(stage.own.parent),)),
         cwd=own,
         writable=(own,),
-        network=False,
+        egress=egress,
     ) as line:
         yield line
 

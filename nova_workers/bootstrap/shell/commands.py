@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import structlog
 
 from nova_workers.bootstrap.shell.sandbox import sandbox_of
 from nova_workers.config import Settings
 from nova_workers.engines.commands import ShellSettings
 from nova_workers.errors import ConfigurationError
+from nova_workers.outbound.egress import EgressProxy
+from nova_workers.outbound.rules import OutboundRules
 from nova_workers.shell_sandbox import ShellSandbox
 
 __all__ = ["find_shell"]
@@ -47,5 +51,7 @@ def _find_sandbox(settings: Settings) -> tuple[ShellSandbox | None, str]:
         _log.warning("sandbox.none", reason=error.message)
         return None, error.message
     missing = [] if sandbox.trial is None else sandbox.trial.missing
+    rules = OutboundRules(ports=settings.tools.fetch_ports, allow_hosts=settings.tools.egress_allow_hosts)
+    sandbox = replace(sandbox, gate=EgressProxy(rules))
     _log.info("sandbox.found", kind=sandbox.kind, landlock=sandbox.landlock, missing=missing)
     return sandbox, ""

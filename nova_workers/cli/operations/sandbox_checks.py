@@ -61,4 +61,7 @@ def _reached(trial: SandboxTrial | None) -> str:
     if trial is None:
         return "not tried"
     lacks = f"; without {', '.join(trial.missing)}" if trial.missing else ""
+    lacks += (
+        "" if "proxy" in trial.egress else "; without a proxy: commands of tenants with egress `proxy` have no network"
+    )
     return f"a command (user {trial.user}) reached {', '.join(trial.reached) or 'nothing of others'}{lacks}"

@@ -102,4 +102,5 @@ def _ceiling_facts(ceilings: Ceilings | None) -> list[tuple[str, str]]:
         ("ceiling of cost a day", "no bound" if cost is None else money(cost)),
         ("workers", "common, or a pool of its trust" if ceilings.pool is None else f"pool {ceilings.pool}"),
         ("sandbox", "required" if ceilings.sandbox else "not required"),
+        ("network of commands", ceilings.egress if ceilings.sandbox else "all"),
     ]

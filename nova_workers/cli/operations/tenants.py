@@ -106,6 +106,9 @@ async def ceilings(
         bool | None,
         typer.Option("--sandbox/--no-sandbox", help="Whether commands need the sandbox."),
     ] = None,
+    egress: Annotated[
+        str | None, typer.Option(help="Network of commands in the sandbox: none, proxy (public hosts by HTTPS) or all.")
+    ] = None,
     pool: Annotated[str | None, typer.Option(help="Pool of workers that executes its runs, or `none`.")] = None,
     reset: Annotated[
         list[str] | None, typer.Option(help="A list to set to its default: directories, engines or mcp_commands.")
@@ -121,6 +124,7 @@ async def ceilings(
         "max_cost_usd_per_day": max_cost_usd_per_day,
         "pool": pool,
         "sandbox": sandbox,
+        "egress": egress,
     }
     changes = {name: None if value == NO_BOUND else value for name, value in given.items() if value not in (None, [])}
     if unknown := sorted(set(reset or ()) - set(_LISTS)):

@@ -68,6 +68,8 @@ class SandboxTrial(View):
     `oom_score_adj`, by which the kernel chooses what to end when memory runs short."""
     cgroup: bool = False
     """Whether a cgroup bounds the memory and the number of its processes together."""
+    egress: list[str] = Field(default_factory=list[str])
+    """What a tenant's `egress` can be there. Where `proxy` is missing, its commands have no network in place of it."""
     landlock: int = 0
     """The version of Landlock that stands beside the sandbox or is it; 0 is none."""
     missing: list[str] = Field(default_factory=list[str])

@@ -142,7 +142,8 @@ class Launcher:
             read_only=tuple(map(str, home.readable)),
             own=(str(home.base),),
             readable=(command[0],),
-            network=True,
+            # Of the model's server, wherever that is.
+            egress="all",
             # Its files in the home are the worker's.
             other_user=False,
         )
@@ -174,7 +175,10 @@ class Launcher:
         return tuple(command)
 
     def _setting_sources(self) -> str:
-        if self._trust == "unrestricted":
+        enclosure = self._options.enclosure
+        reaches_all = enclosure is None or not enclosure.sandbox or enclosure.egress == "all"
+        if self._trust == "unrestricted" and reaches_all:
+            # Programs that the project's settings start have the network of this program.
             # It has a shell, so it can already start anything that the project's settings could.
             return "user,project"
         return "user" if self.skills else ""

@@ -59,15 +59,22 @@ async def stdio_transport(
     environment.setdefault("PATH", os.defpath)
     with _confined(server, environment, sandbox) as line:
         process = await asyncio.create_subprocess_exec(
-            *supervised(line.command, environment, grace_s=_GRACE_S, own_session=False),
+            *supervised(line.command, {**environment, **line.environment}, grace_s=_GRACE_S, own_session=False),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=errors,
-            env=environment,
+            env={**environment, **line.environment},
             cwd=server.cwd,
             pass_fds=line.descriptors,
             start_new_session=True,
         )
+        async with _streams(process) as streams:
+            yield streams
+
+
+@asynccontextmanager
+async def _streams(process: asyncio.subprocess.Process) -> AsyncGenerator[Streams]:
+    """Carry messages to and from a server; end it at the end."""
     incoming, to_session = anyio.create_memory_object_stream[SessionMessage | Exception](0)
     from_session, outgoing = anyio.create_memory_object_stream[SessionMessage](0)
     try:
@@ -109,7 +116,7 @@ def _confined(server: StdioMcpServer, environment: dict[str, str], sandbox: Shel
         environment["HOME"] = _ENCLOSED_HOME
         writable = () if server.cwd is None else (server.cwd,)
         cwd = server.cwd or _ENCLOSED_HOME
-        with sandbox.enclosed(command, enclosure, cwd=cwd, writable=writable, network=True) as enclosed:
+        with sandbox.enclosed(command, enclosure, cwd=cwd, writable=writable) as enclosed:
             yield enclosed
     elif sandbox is not None:
         yield Enclosed(sandbox.hide(command, server.cwd or os.getcwd()), ())

@@ -209,7 +209,9 @@ class TurnAssembler:
         ceilings = claim.ceilings
         if ceilings is None:
             return None
-        return Enclosure(self._ceilings.roots(claim.tenant_id, ceilings), sandbox=ceilings.sandbox)
+        return Enclosure(
+            self._ceilings.roots(claim.tenant_id, ceilings), sandbox=ceilings.sandbox, egress=ceilings.egress
+        )
 
     async def journal(self, claim: Claim, abort: AbortSignal) -> Journal:
         """Return the committed part of a run's turn. Raises `RunLost` if the lease expired."""

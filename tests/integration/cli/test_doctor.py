@@ -121,7 +121,9 @@ async def test_a_machine_without_a_sandbox_is_named_with_what_to_do(
         suspects=lambda: 0,
         draining=lambda: False,
         sandbox=kind,
-        trial=SandboxTrial(user=65_534, missing=["a moon"]) if kind else SandboxTrial(why_none="There is no bwrap"),
+        trial=SandboxTrial(user=65_534, egress=["proxy"], missing=["a moon"])
+        if kind
+        else SandboxTrial(why_none="There is no bwrap"),
         heartbeat_dir=None,
     )
     await presence.report()

@@ -35,6 +35,8 @@ from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.errors import ConfigurationError
+from nova_workers.outbound.egress import EgressProxy
+from nova_workers.outbound.rules import OutboundRules
 from nova_workers.shell_sandbox import SandboxKind, ShellSandbox, find_sandbox
 from tests.requirements import proves
 from tests.support.processes.inspection import is_alive, wait_until_gone
@@ -467,11 +469,14 @@ async def test_a_program_of_a_tenant_with_ceilings_reaches_no_key(
     async with key_holder() as holder:
         reads = f"cat {home}/master_keys /proc/*/environ /proc/{holder}/environ; ls -d /proc/{holder}; echo done"
         enclosure = Enclosure((str(private.workspace / "ten_1"),))
-        server = StdioMcpServer(
-            "sh", ("-c", f"exec >&2; ({reads}) 2>&1 | tr '\\0' '\\n'; echo $HOME"), enclosure=enclosure
-        )
-        told = await _written(tmp_path, server, sandbox)
+        ask = "exec 3<> /dev/tcp/127.0.0.1/3128; printf 'CONNECT 127.0.0.1:443 HTTP/1.1\\r\\n\\r\\n' >&3; cat <&3"
+        script = f"exec >&2; ({reads}) 2>&1 | tr '\\0' '\\n'; echo $HOME; ({ask})"
+        server = StdioMcpServer("bash", ("-c", script), enclosure=enclosure)
+        rules = OutboundRules()
+        told = await _written(tmp_path, server, replace(sandbox, gate=EgressProxy(rules)))
         assert "done\n/tmp\n" in told
+        # A program reaches the network of the machine through the proxy only, as long as it runs.
+        assert ("403 Forbidden" in told) == (kind != "landlock")
         assert "hush" not in told
         assert told.count("Permission denied" if kind == "landlock" else "No such file") >= 2
         own = await _written(tmp_path, replace(server, enclosure=None), sandbox)

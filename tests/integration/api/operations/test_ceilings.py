@@ -20,6 +20,7 @@ _DEFAULTS: dict[str, Any] = {
     "max_cost_usd_per_day": None,
     "pool": None,
     "sandbox": True,
+    "egress": "proxy",
 }
 
 

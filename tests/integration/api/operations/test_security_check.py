@@ -32,7 +32,7 @@ _WORKER = {
 _LEAKED = "thr_01ARZ3NDEKTSV4RRFFQ69G5FAV"
 
 
-_TRIAL = SandboxTrial(user=65_534, landlock=7)
+_TRIAL = SandboxTrial(user=65_534, landlock=7, egress=["none", "proxy", "all"])
 
 
 def _presence(redis: Redis, worker_id: str, sandbox: str) -> Presence:

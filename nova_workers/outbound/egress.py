@@ -1,0 +1,266 @@
+"""The HTTP proxy through which commands in the sandbox reach the network, under the rules of outbound requests.
+
+It runs on the event loop of the worker, at sockets that listen in the networks of sandboxes. Each request names its
+host: ``CONNECT`` for what is encrypted, an absolute ``http://`` address for what is not. The host is checked and
+resolved once, and the connection goes to an address that was checked, so a name cannot answer the check with one
+address and the connection with another. What is refused is answered in words.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import Final
+
+import httpx2
+import structlog
+
+from nova_workers.errors import OutboundFailed
+from nova_workers.outbound.requests import Resolver, permitted_addresses, resolve
+from nova_workers.outbound.rules import OutboundRules
+
+__all__ = ["EgressProxy"]
+
+_log = structlog.get_logger(__name__)
+
+_HEAD_BYTES: Final = 32_768
+_HEAD_S: Final = 10.0
+_IDLE_S: Final = 600.0
+"""For a connection on which nothing moves."""
+_PIECE_BYTES: Final = 65_536
+_MOST_CONNECTIONS: Final = 128
+"""Of one command."""
+_MOST_REFUSALS: Final = 5
+_AUTHORITY: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
+_HOP_BY_HOP: Final = frozenset({b"connection", b"keep-alive", b"trailer", b"upgrade", b"expect"})
+_ADVICE: Final = "The operator of the fleet admits hosts by NOVA_TOOLS__EGRESS_ALLOW_HOSTS."
+
+
+class _Refused(Exception):
+    def __init__(self, status: HTTPStatus, why: str) -> None:
+        super().__init__(why)
+        self.status = status
+        self.why = why
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The head of a request to the proxy.
+
+    Attributes:
+        url: Where it goes.
+        tunnel: Whether it is a ``CONNECT``.
+        head: What is sent on of it; empty for a tunnel.
+        body_bytes: What follows the head.
+    """
+
+    url: httpx2.URL
+    tunnel: bool
+    head: bytes = b""
+    body_bytes: int = 0
+
+
+class EgressProxy:
+    """Answers for all sandboxes of a worker. Implements `nova_workers.shell_sandbox.egress.EgressGate`."""
+
+    def __init__(self, rules: OutboundRules, *, resolver: Resolver = resolve) -> None:
+        self._rules = rules
+        self._resolver = resolver
+
+    def open(self, channel: socket.socket) -> _Passage:
+        """Answer connections to the socket that comes over a channel. See `EgressGate.open`."""
+        return _Passage(channel, self._rules, self._resolver)
+
+
+class _Passage:
+    def __init__(self, channel: socket.socket, rules: OutboundRules, resolver: Resolver) -> None:
+        self._rules = rules
+        self._resolver = resolver
+        self._refusals: list[str] = []
+        self._channel = channel
+        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
+        self._server: asyncio.Server | None = None
+        self._loop = asyncio.get_running_loop()
+        channel.setblocking(False)
+        self._opening = self._loop.create_task(self._listen(), name="egress-listen")
+
+    @property
+    def refusals(self) -> Sequence[str]:
+        """What was refused so far."""
+        return self._refusals
+
+    def close(self) -> None:
+        """End all connections."""
+        self._opening.cancel()
+        if self._server is not None:
+            self._server.close()
+        for connection, writer in self._connections.items():
+            connection.cancel()
+            writer.transport.abort()
+
+    async def _listen(self) -> None:
+        ready = self._loop.create_future()
+        descriptor = self._channel.fileno()
+        self._loop.add_reader(descriptor, _settle(ready))
+        try:
+            await ready
+            _, received, _, _ = socket.recv_fds(self._channel, 1, 1)
+        finally:
+            self._loop.remove_reader(descriptor)
+            self._channel.close()
+        if received:
+            self._server = await asyncio.start_server(
+                self._accept, sock=socket.socket(fileno=received[0]), limit=_HEAD_BYTES
+            )
+
+    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            writer.transport.abort()
+            return
+        task = self._loop.create_task(self._serve(reader, writer), name="egress-connection")
+        self._connections[task] = writer
+        task.add_done_callback(self._connections.pop)
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            await self._exchange(reader, writer)
+        except _Refused as error:
+            self._note(error)
+            writer.write(_answer(error))
+            with suppress(OSError):
+                await writer.drain()
+        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            # One of the two ends is gone, or says nothing.
+            pass
+        finally:
+            writer.close()
+
+    async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        try:
+            async with asyncio.timeout(_HEAD_S):
+                head = await reader.readuntil(b"\r\n\r\n")
+        except asyncio.LimitOverrunError as error:
+            raise _Refused(
+                HTTPStatus.REQUEST_HEADER_FIELDS_TOO_LARGE, "The head of the request is too long."
+            ) from error
+        request = _read(head)
+        there, upstream = await self._connect(request.url)
+        try:
+            if request.tunnel:
+                writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
+            else:
+                upstream.write(request.head)
+            # Not more than its body: what follows on the same connection would be sent unchecked.
+            outgoing = _copy(reader, upstream, None if request.tunnel else request.body_bytes)
+            async with asyncio.TaskGroup() as both:
+                both.create_task(_copy(there, writer, None))
+                both.create_task(outgoing)
+        except* (OSError, TimeoutError) as broken:
+            raise ConnectionError from broken
+        finally:
+            upstream.close()
+
+    async def _connect(self, url: httpx2.URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+        try:
+            addresses = await permitted_addresses(url, self._rules, self._resolver)
+        except OutboundFailed as error:
+            status = HTTPStatus.FORBIDDEN if error.refused else HTTPStatus.BAD_GATEWAY
+            raise _Refused(status, f"{error.message} {_ADVICE}" if error.refused else error.message) from error
+        port = _port(url)
+        for address in addresses:
+            with suppress(OSError, TimeoutError):
+                async with asyncio.timeout(self._rules.connect_timeout_s):
+                    return await asyncio.open_connection(str(address), port, limit=_PIECE_BYTES)
+        raise _Refused(HTTPStatus.BAD_GATEWAY, f"'{url.host}:{port}' does not accept a connection.")
+
+    def _note(self, refused: _Refused) -> None:
+        _log.info("egress.refused", why=refused.why)
+        if refused.why not in self._refusals and len(self._refusals) < _MOST_REFUSALS:
+            self._refusals.append(refused.why)
+
+
+def _settle(ready: asyncio.Future[None]) -> Callable[[], None]:
+    def settle() -> None:
+        if not ready.done():
+            ready.set_result(None)
+
+    return settle
+
+
+def _read(head: bytes) -> _Request:
+    """Return the request of a head. Raises `_Refused`."""
+    first, *lines = head[:-4].split(b"\r\n")
+    words = first.split(b" ")
+    headers = [line.partition(b":")[::2] for line in lines]
+    if len(words) != 3 or any(name != name.strip() or not name for name, _ in headers):
+        raise _Refused(HTTPStatus.BAD_REQUEST, "The request is not one of HTTP/1.1.")
+    method, target, _ = words
+    url = _target(method, target.decode("latin-1"))
+    hosts = [value.strip().decode("latin-1").lower() for name, value in headers if name.lower() == b"host"]
+    host = url.netloc.decode("ascii").lower()
+    named = {host, host if url.port else f"{host}:{_port(url)}"}
+    if method == b"CONNECT":
+        # A tunnel has no port in its Host header with some clients.
+        named.add(host.removesuffix(f":{_port(url)}"))
+    if len(hosts) > 1 or not named.issuperset(hosts):
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"The Host header {hosts!r} names another host than {str(url)!r}.")
+    if method == b"CONNECT":
+        return _Request(url, tunnel=True)
+    kept = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP | {b"host"}]
+    kept = [(name, value) for name, value in kept if not name.lower().startswith(b"proxy-")]
+    lengths = {value.strip() for name, value in kept if name.lower() == b"content-length"}
+    if any(name.lower() == b"transfer-encoding" for name, _ in kept) or len(lengths) > 1:
+        raise _Refused(HTTPStatus.LENGTH_REQUIRED, f"A body for {str(url)!r} needs one Content-Length, or https.")
+    length = lengths.pop() if lengths else b"0"
+    if not length.isdigit():
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"{length!r} is no length of a body.")
+    origin = b" ".join((method, url.raw_path, b"HTTP/1.1"))
+    kept += [(b"Host", b" " + url.netloc), (b"Connection", b" close")]
+    sent = b"\r\n".join((origin, *(name + b":" + value for name, value in kept)))
+    return _Request(url, tunnel=False, head=sent + b"\r\n\r\n", body_bytes=int(length))
+
+
+def _target(method: bytes, target: str) -> httpx2.URL:
+    try:
+        if method == b"CONNECT":
+            if not _AUTHORITY.fullmatch(target):
+                raise _Refused(HTTPStatus.BAD_REQUEST, f"{target!r} is no host and port to connect to.")
+            return httpx2.URL(f"https://{target}")
+        url = httpx2.URL(target)
+    except httpx2.InvalidURL as error:
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"{target!r} is no address: {error}.") from error
+    if url.scheme != "http":
+        raise _Refused(
+            HTTPStatus.BAD_REQUEST, f"{target!r} is no address for a proxy: CONNECT and http:// addresses are."
+        )
+    return url
+
+
+def _port(url: httpx2.URL) -> int:
+    return url.port or (443 if url.scheme == "https" else 80)
+
+
+def _answer(refused: _Refused) -> bytes:
+    body = f"nova: {refused.why}\n".encode()
+    status = refused.status
+    head = f"HTTP/1.1 {status.value} {status.phrase}\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
+
+
+async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, most: int | None) -> None:
+    """Copy to the end of the source, or so many bytes, then end the sink's side if it ended."""
+    while most is None or most > 0:
+        async with asyncio.timeout(_IDLE_S):
+            piece = await source.read(_PIECE_BYTES if most is None else min(_PIECE_BYTES, most))
+        if not piece:
+            break
+        most = None if most is None else most - len(piece)
+        sink.write(piece)
+        await sink.drain()
+    if most is None and sink.can_write_eof():
+        sink.write_eof()
