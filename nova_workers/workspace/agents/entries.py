@@ -86,24 +86,30 @@ class _Search:
 
 
 def _entries(document: BaseModel, at: str, key: str | None, search: _Search) -> Iterator[tuple[str, Entry]]:
-    for name, right in rights_of(type(document)).items():
+    for name, right in _searched(type(document), search.aim):
         path = f"{at}{name}"
         if not right.has_parts:
-            if search.aim(right):
-                yield path, Entry(right, getattr(document, name), document)
+            yield path, Entry(right, getattr(document, name), document)
         elif right is GRANT:
             yield from _grant_entries(cast(CapabilityGrant, document), path, key or "", search)
-        elif _leads(type(document), name, search.aim):
+        else:
             for step, part in _parts(getattr(document, name)):
-                yield from _entries(part, f"{path}{step}.", step.removeprefix("."), search)
+                if not _leads_nowhere(part, step, search):
+                    yield from _entries(part, f"{path}{step}.", step[1:], search)
+
+
+def _leads_nowhere(part: BaseModel, step: str, search: _Search) -> bool:
+    """Whether a grant's configuration has no field that is searched for, as of most capabilities: it is not read."""
+    if not isinstance(part, CapabilityGrant) or search.aim is has_right:
+        return False
+    form = None if search.grants is None else search.grants.config_type(step[1:])
+    return form is not None and not _searched(form, search.aim)
 
 
 def _grant_entries(grant: CapabilityGrant, path: str, name: str, search: _Search) -> Iterator[tuple[str, Entry]]:
-    forms = search.grants
-    form = None if forms is None else forms.config_type(name)
-    if forms is None or (form is not None and not _leads_anywhere(form, search.aim)):
+    if search.grants is None:
         return
-    config = forms.config_of(name, grant)
+    config = search.grants.config_of(name, grant)
     if config is not None:
         yield from _entries(config, f"{path}.", None, search)
     elif search.aim(_UNREADABLE):
@@ -131,17 +137,17 @@ def models_in(annotation: Any) -> Iterator[type[BaseModel]]:
 
 
 @cache
-def _leads(model: type[BaseModel], field: str, aim: Aim) -> bool:
-    """Whether the parts of a field have a field that is searched for."""
-    return any(_leads_anywhere(part, aim) for part in models_in(model.model_fields[field].annotation))
-
-
-@cache
-def _leads_anywhere(model: type[BaseModel], aim: Aim) -> bool:
-    return any(
-        right is GRANT or (_leads(model, name, aim) if right.has_parts else aim(right))
+def _searched(model: type[BaseModel], aim: Aim) -> tuple[tuple[str, Right], ...]:
+    """Return the fields of a model that are searched for, or have parts that lead to one."""
+    return tuple(
+        (name, right)
         for name, right in rights_of(model).items()
+        if right is GRANT or (_leads(model, name, aim) if right.has_parts else aim(right))
     )
+
+
+def _leads(model: type[BaseModel], field: str, aim: Aim) -> bool:
+    return any(_searched(part, aim) for part in models_in(model.model_fields[field].annotation))
 
 
 _UNREADABLE = Right(
