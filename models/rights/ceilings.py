@@ -29,9 +29,9 @@ WHEN (current_user = '{TENANT_ROLE}' AND OLD.ceilings IS DISTINCT FROM NEW.ceili
 def keep_ceilings() -> list[str]:
     """Return the statements that keep ceilings from the tenant's role. They may be repeated.
 
-    Nor does it add or delete a tenant: a row that is made again would have other ceilings.
+    Nor does it delete a tenant: a row that is made again would have other ceilings.
     """
-    return [_FUNCTION, _TRIGGER, f"REVOKE INSERT, DELETE ON tenants FROM {TENANT_ROLE}"]
+    return [_FUNCTION, _TRIGGER, f"REVOKE DELETE ON tenants FROM {TENANT_ROLE}"]
 
 
 def release_ceilings() -> list[str]:
@@ -39,7 +39,7 @@ def release_ceilings() -> list[str]:
     return [
         "DROP TRIGGER keep_ceilings ON tenants",
         "DROP FUNCTION keep_ceilings",
-        f"GRANT INSERT, DELETE ON tenants TO {TENANT_ROLE}",
+        f"GRANT DELETE ON tenants TO {TENANT_ROLE}",
     ]
 
 
