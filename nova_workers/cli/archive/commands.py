@@ -27,7 +27,7 @@ async def export_folder(
 ) -> None:
     """Write everything that the tenant keeps into a folder: agents, conversations, tasks, notes, skills and more.
 
-    It is as of one moment. Runs that have not ended are left out, and so are the values of secrets.
+    It is as of one moment. Left out are runs that have not ended, values of secrets, and directories of agents.
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise InvalidInput(f"{str(folder)!r} exists and is not empty. Choose another.", field="dir")
@@ -52,6 +52,7 @@ async def export_folder(
     _show(session, "exported", dict(writer.counts))
     if writer.open_runs:
         session.out.note(f"{writer.open_runs} runs have not ended, and are not in it.", "yellow")
+    session.out.note("Not in it: the directories of agents, the values of secrets, API keys, webhooks.")
 
 
 @remote(app, "import")
