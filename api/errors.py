@@ -39,6 +39,7 @@ from nova_workers.errors import (
 )
 from nova_workers.http_server.errors import HeadTooLarge, RequestTooSlow, UnknownHost
 from nova_workers.ledger.write_record import current_record
+from nova_workers.observability.addresses import bare_addresses
 from nova_workers.validation import problem_of
 
 __all__ = [
@@ -352,7 +353,9 @@ def _quoted(value: object) -> str:
     short = reprlib.Repr()
     short.maxlevel = 4
     short.maxlist = short.maxdict = short.maxstring = short.maxother = short.maxlong = _QUOTE_CHARS
-    quote = repr(value[: _QUOTE_CHARS + 1]) if isinstance(value, str) else short.repr(value)
+    # The whole text first: what is cut off from an address may be no address any more.
+    quote = repr(bare_addresses(value)[: _QUOTE_CHARS + 1]) if isinstance(value, str) else short.repr(value)
+    quote = bare_addresses(quote)
     return quote if len(quote) <= _QUOTE_CHARS else quote[:_QUOTE_CHARS] + "…"
 
 

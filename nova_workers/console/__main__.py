@@ -9,7 +9,13 @@ __all__ = ["main"]
 
 
 def main() -> int:
-    """Print the link and return the exit code."""
+    """Print the link, on a terminal only, and return the exit code."""
+    if not sys.stdout.isatty():
+        sys.stderr.write(
+            "nova: a one-time login is shown on a terminal only: other output is often kept as a log. Run this on a "
+            "terminal (in a container: with `-t`).\n"
+        )
+        return 1
     try:
         sys.stdout.write(login_link(*sys.argv[1:2]) + "\n")
     except NovaError as error:

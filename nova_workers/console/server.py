@@ -14,16 +14,18 @@ from nova_workers.console.state import ConsoleState
 from nova_workers.errors import ConfigurationError
 from nova_workers.observability.logging import configure_logging
 
-__all__ = ["LOGIN_FILE", "create_console", "login_link"]
+__all__ = ["HOW_TO_SIGN_IN", "LOGIN_FILE", "create_console", "login_link"]
 
 LOGIN_FILE = "console.login"
 """Under NOVA_HOME: the one-time login of the process that started last."""
+
+HOW_TO_SIGN_IN = "for a one-time login, run `nova console --login` on a terminal"
 
 _ANY_ADDRESS = frozenset({"0.0.0.0", "::", ""})  # noqa: S104 - compared, not bound
 
 
 def create_console() -> Starlette:
-    """Return the console as the environment describes it, and print a one-time login; the factory for uvicorn.
+    """Return the console as the environment describes it; the factory for uvicorn. A terminal gets a one-time login.
 
     NOVA_API_URL is the API as this process reaches it. With NOVA_API_KEY there are one-time logins.
 
@@ -36,12 +38,13 @@ def create_console() -> Starlette:
     app = build_console(settings, api_url=api_url, login_key=os.environ.get("NOVA_API_KEY") or None)
     state: ConsoleState = app.state.console
     address = _address(settings.console)
-    if state.login_key is None:
-        sys.stderr.write(f"nova: the console is at {address}\n")
-        return app
-    link = f"{address}/login?token={state.links.make()}"
-    _write_private(settings.home / LOGIN_FILE, link)
-    sys.stderr.write(f"nova: the console is at {address}\nnova: sign in once, within 15 minutes: {link}\n")
+    sys.stderr.write(f"nova: the console is at {address}\n")
+    if state.login_key is not None:
+        link = f"{address}/login?token={state.links.make()}"
+        _write_private(settings.home / LOGIN_FILE, link)
+        # Other outputs are kept, as logs are, and read by more people than the one who started this.
+        shown = f"sign in once, within 15 minutes: {link}" if sys.stderr.isatty() else HOW_TO_SIGN_IN
+        sys.stderr.write(f"nova: {shown}\n")
     return app
 
 

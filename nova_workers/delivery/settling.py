@@ -20,6 +20,7 @@ from nova_workers.ledger.delivery.outbox import (
     settle_delivered,
     settle_failed,
 )
+from nova_workers.observability.addresses import bare_address, bare_addresses
 from nova_workers.observability.redaction import redact
 from nova_workers.runs.work_leases import WorkLeases
 
@@ -109,7 +110,7 @@ class Settler:
         asked_s: float | None = None,
         status: int | None = None,
     ) -> FailedAttempt:
-        reason = redact(error)[:_ERROR_CHARS]
+        reason = bare_addresses(redact(error))[:_ERROR_CHARS]
         if not retryable or item.attempt >= self.most_attempts:
             return FailedAttempt(reason, final=True, response_status=status)
         delay_s = pause_s(self._settings.retry_s, item.attempt, spread=self._rng.random(), asked_s=asked_s)
@@ -145,7 +146,7 @@ class Settler:
 def _notice(item: DeliveryItem, failing: Failing) -> NewDelivery:
     """Return the inbox notification for a disabled webhook."""
     text = (
-        f"The webhook {item.webhook_id} ({failing.url}) was switched off. {failing.disabled_reason} "
+        f"The webhook {item.webhook_id} ({bare_address(failing.url)}) was switched off. {failing.disabled_reason} "
         f"Once it is fixed, switch it on: nova webhooks enable {item.webhook_id}"
     )
     payload = {"text": text, "webhook_id": item.webhook_id}

@@ -121,8 +121,10 @@ def _telegram_lines(stack: Stack) -> list[str]:
 
 
 def _console_lines(state: StackState, stack: Stack) -> list[str]:
-    """Return the console's address, as a one-time login while that is new."""
+    """Return the console's address; on a terminal, which no log keeps, as a one-time login."""
     if state.console_url is None:
         return []
+    if not sys.stdout.isatty():
+        return [f"  Console {state.console_url}  (a one-time login: `nova console --login` on a terminal)"]
     link = stack.console_login()
     return [f"  Console {link}  (signs in once, within 15 minutes)" if link else f"  Console {state.console_url}"]

@@ -8,6 +8,7 @@ import httpx2
 
 from nova_workers.effects.provider import Vector
 from nova_workers.errors import ConfigurationError, InvalidInput, Unavailable
+from nova_workers.observability.addresses import bare_address
 from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 
 __all__ = ["HttpEmbeddings"]
@@ -36,6 +37,7 @@ class HttpEmbeddings:
         """
         self.model = model
         self._url = f"{base_url.rstrip('/').removesuffix('/v1')}/v1/embeddings"
+        self._shown = bare_address(self._url)
         headers = {} if api_key is None else {"Authorization": f"Bearer {api_key}"}
         self._client = httpx2.AsyncClient(
             headers=headers, timeout=timeout_s, transport=transport, limits=httpx2.Limits(max_connections=8)
@@ -51,7 +53,7 @@ class HttpEmbeddings:
             response = await self._client.post(self._url, json=request)
         except httpx2.TransportError as error:
             raise Unavailable(
-                f"The embedding server at {self._url!r} did not answer ({type(error).__name__}: {error}).",
+                f"The embedding server at {self._shown!r} did not answer ({type(error).__name__}: {error}).",
                 server="embeddings",
             ) from error
         self._check(response)
@@ -68,14 +70,16 @@ class HttpEmbeddings:
         failure = f"{status}: {response.text[:300]}"
         if status in {401, 403, 404}:
             raise ConfigurationError(
-                f"The embedding server at {self._url!r} refused the request with {failure}. Check "
+                f"The embedding server at {self._shown!r} refused the request with {failure}. Check "
                 "NOVA_EFFECTS__EMBEDDING_API_KEY, NOVA_EFFECTS__EMBEDDING_BASE_URL and NOVA_EFFECTS__EMBEDDING_MODEL.",
                 status=status,
             )
         if status in {400, 413, 422}:
             raise InvalidInput(f"The embedding server refused a text with {failure}.", field="text", status=status)
         raise Unavailable(
-            f"The embedding server at {self._url!r} answered {failure}.", server="embeddings", status=status
+            f"The embedding server at {self._shown!r} answered {failure}.",
+            server="embeddings",
+            status=status,
         )
 
     def _vectors(self, response: httpx2.Response, count: int) -> list[Vector]:
@@ -84,12 +88,12 @@ class HttpEmbeddings:
             vectors: list[Vector] = [[float(number) for number in item["embedding"]] for item in data]
         except (ValueError, TypeError, KeyError) as error:
             raise Unavailable(
-                f"The embedding server at {self._url!r} did not answer with a list of vectors "
+                f"The embedding server at {self._shown!r} did not answer with a list of vectors "
                 f"({type(error).__name__}: {error}).",
                 server="embeddings",
             ) from error
         if not all(math.isfinite(number) for vector in vectors for number in vector):
-            raise Unavailable(f"The embedding server at {self._url!r} answered with a number that is not finite.")
+            raise Unavailable(f"The embedding server at {self._shown!r} answered with a number that is not finite.")
         if len(vectors) != count or len({len(vector) for vector in vectors}) != 1:
             raise Unavailable(
                 f"The embedding server gave {len(vectors)} vectors for {count} texts, or of different lengths."

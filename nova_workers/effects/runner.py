@@ -22,6 +22,7 @@ from nova_workers.effects.leases import EffectLeases
 from nova_workers.errors import EngineFailure, NovaError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import ClaimedEffects, DueEffect, EffectEnd
+from nova_workers.observability.addresses import bare_addresses
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import redact
 from nova_workers.observability.tracing import Tracing
@@ -167,7 +168,9 @@ class EffectRunner:
                         break
                     error = await self._attempt(handler.prepare, [each.effect for each in found])
                     if error is not None:
-                        _log.warning("effect.not_prepared", kind=kind, error=redact(str(error))[:_ERROR_CHARS])
+                        _log.warning(
+                            "effect.not_prepared", kind=kind, error=bare_addresses(redact(str(error)))[:_ERROR_CHARS]
+                        )
                     self._prepared[kind] = found[-1].position
 
     async def _claim(self) -> ClaimedEffects:
@@ -265,7 +268,7 @@ class EffectRunner:
         if error is None:
             _log.debug("effect.done", **_fields(effect))
             return EffectEnd(effect, "done")
-        reason = redact(f"{type(error).__name__}: {error}")[:_ERROR_CHARS]
+        reason = bare_addresses(redact(f"{type(error).__name__}: {error}"))[:_ERROR_CHARS]
         if isinstance(error, EngineFailure) and error.outage is not None and effect.age_s < self._patience_s:
             # Like a run, it waits for its model provider: each time half as long as it has waited.
             delay_s = min(max(effect.age_s / 2, self._settings.retry_base_s), self._settings.retry_max_s)

@@ -1,5 +1,7 @@
 """Keeps secrets, and the content of work orders, out of log lines.
 
+Of an address only the scheme and the host are logged: the rest of it may be a token (`addresses`).
+
 Two kinds count: what has the form of a key or a password, and the values that the present run's `Redactor` knows. The
 redactor travels with the context, so that every task and thread of a run finds it.
 
@@ -17,6 +19,7 @@ from typing import Any, Final
 
 from structlog.typing import EventDict, WrappedLogger
 
+from nova_workers.observability.addresses import bare_addresses
 from nova_workers.observability.disguises import decoded, without_invisible
 from nova_workers.observability.redactor import Redactor
 from nova_workers.observability.secret_forms import find_secrets
@@ -176,7 +179,7 @@ def _redacted(key: str, value: Any, depth: int) -> Any:
 
 def _clean(value: Any, depth: int) -> Any:
     if isinstance(value, str):
-        return redact(value)
+        return bare_addresses(redact(value))
     if value is None or isinstance(value, bool | int | float):
         return value
     if depth < _MAX_DEPTH:
@@ -184,4 +187,4 @@ def _clean(value: Any, depth: int) -> Any:
             return {str(key): _redacted(str(key), item, depth + 1) for key, item in value.items()}
         if isinstance(value, list | tuple | set | frozenset):
             return [_clean(item, depth + 1) for item in value]
-    return redact(str(value))
+    return bare_addresses(redact(str(value)))

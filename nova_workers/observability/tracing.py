@@ -32,6 +32,7 @@ from opentelemetry.context import Context
 from opentelemetry.trace import Span, SpanKind, Status, StatusCode
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
+from nova_workers.observability.addresses import bare_addresses
 from nova_workers.observability.ports import TelemetryConfig
 from nova_workers.observability.redaction import redact
 
@@ -122,7 +123,7 @@ class Tracing:
                 yield span
             except Exception as error:
                 span.set_attribute("error.type", type(error).__qualname__)
-                span.set_status(Status(StatusCode.ERROR, redact(str(error))))
+                span.set_status(Status(StatusCode.ERROR, bare_addresses(redact(str(error)))))
                 raise
 
     def record(

@@ -17,6 +17,7 @@ from dataclasses import dataclass
 import httpx2
 
 from nova_workers.errors import OutboundFailed
+from nova_workers.observability.addresses import bare_address, bare_addresses
 from nova_workers.outbound.addresses import Address, is_public, parse_address
 from nova_workers.outbound.bodies import read_body
 from nova_workers.outbound.rules import OutboundRules
@@ -60,7 +61,7 @@ def check_address(url: str, rules: OutboundRules) -> None:
     try:
         parsed = httpx2.URL(url)
     except httpx2.InvalidURL as error:
-        raise OutboundFailed(f"{url!r} is no address: {error}", refused=True) from error
+        raise _no_address(url, error) from error
     host, admitted = _checked_host(rules, parsed)
     literal = parse_address(host)
     own = host == "localhost" or host.endswith(".localhost") or (literal is not None and not is_public(literal))
@@ -128,13 +129,14 @@ class Outbound:
                 request = client.build_request(method, url, headers=headers, content=content)
                 return await self._exchange(client, request, rules.max_redirects if follow else 0, follow=follow)
         except (TimeoutError, httpx2.TimeoutException) as error:
-            raise OutboundFailed(f"{url!r} did not answer within {rules.timeout_s:g} s.", refused=False) from error
-        except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
-            raise OutboundFailed(f"{url!r} is no address: {error}", refused=True) from error
-        except httpx2.HTTPError as error:
             raise OutboundFailed(
-                f"{url!r} cannot be fetched: {error or type(error).__name__}", refused=False
+                f"{bare_address(url)!r} did not answer within {rules.timeout_s:g} s.", refused=False
             ) from error
+        except (httpx2.InvalidURL, UnicodeError, ValueError) as error:
+            raise _no_address(url, error) from error
+        except httpx2.HTTPError as error:
+            why = bare_addresses(str(error)) or type(error).__name__
+            raise OutboundFailed(f"{bare_address(url)!r} cannot be fetched: {why}", refused=False) from error
 
     @asynccontextmanager
     async def _client(self) -> AsyncGenerator[httpx2.AsyncClient]:
@@ -159,13 +161,16 @@ class Outbound:
                     headers = {name.lower(): value for name, value in response.headers.items()}
                     return OutboundResponse(str(response.url), response.status_code, headers, body, truncated)
                 if response.next_request is None:
-                    raise OutboundFailed(f"{str(request.url)!r} redirects to what is no address.", refused=False)
+                    raise OutboundFailed(
+                        f"{bare_address(str(request.url))!r} redirects to what is no address.", refused=False
+                    )
                 request = response.next_request
             finally:
                 await response.aclose()
             if redirects == 0:
                 raise OutboundFailed(
-                    f"More than {self._rules.max_redirects} redirects; the last one led to {str(request.url)!r}.",
+                    f"More than {self._rules.max_redirects} redirects; the last one led to "
+                    f"{bare_address(str(request.url))!r}.",
                     refused=False,
                 )
             redirects -= 1
@@ -215,7 +220,9 @@ async def _addresses(url: httpx2.URL, host: str, port: int, resolver: Resolver) 
     try:
         found = await resolver(host, port)
     except (OSError, UnicodeError) as error:
-        raise OutboundFailed(f"{str(url)!r} cannot be fetched: there is no host {host!r}.", refused=False) from error
+        raise OutboundFailed(
+            f"{bare_address(str(url))!r} cannot be fetched: there is no host {host!r}.", refused=False
+        ) from error
     addresses = [parse_address(text) for text in found]
     if not addresses or None in addresses:
         raise _refused(url, _NOT_PUBLIC)
@@ -260,4 +267,9 @@ def _pinned(request: httpx2.Request, address: Address) -> httpx2.Request:
 
 
 def _refused(url: httpx2.URL, why: str) -> OutboundFailed:
-    return OutboundFailed(f"{str(url)!r} is not fetched: {why}.", refused=True)
+    return OutboundFailed(f"{bare_address(str(url))!r} is not fetched: {why}.", refused=True)
+
+
+def _no_address(url: str, error: Exception) -> OutboundFailed:
+    # Whatever is wrong with it may be in the part that is not shown.
+    return OutboundFailed(f"{bare_address(url)!r} is no address ({type(error).__name__}).", refused=True)

@@ -11,6 +11,7 @@ from typing import Final
 from nova_workers.child_process import Bounds, run_child
 from nova_workers.contracts.ports import FetchedPage
 from nova_workers.errors import OutboundFailed, ToolFailure
+from nova_workers.observability.addresses import bare_address
 from nova_workers.outbound.requests import Outbound, OutboundResponse
 
 __all__ = ["WebPages"]
@@ -61,9 +62,9 @@ class WebPages:
         elif content_type.startswith("text/") or content_type in _TEXT or content_type.endswith(_TEXT_SUFFIXES):
             text = _decode(response.body, charset)
         else:
-            raise ToolFailure(f"{response.url!r} is {content_type}, which is no text.", url=url)
+            raise ToolFailure(f"{bare_address(response.url)!r} is {content_type}, which is no text.", url=url)
         if not content_type and "\x00" in text:
-            raise ToolFailure(f"{response.url!r} is no text.", url=url)
+            raise ToolFailure(f"{bare_address(response.url)!r} is no text.", url=url)
         truncated = response.truncated or len(text) > self._max_chars
         return FetchedPage(response.url, response.status, content_type, text[: self._max_chars].strip(), truncated)
 
@@ -74,7 +75,7 @@ class WebPages:
         async with self._converting:
             result = await run_child(_COMMAND, bounds, env={"PATH": os.defpath}, given=html)
         if result.exit_code != 0:
-            raise ToolFailure(f"{url!r} is HTML that cannot be read.", url=url)
+            raise ToolFailure(f"{bare_address(url)!r} is HTML that cannot be read.", url=url)
         return result.head.decode(errors="replace")
 
 

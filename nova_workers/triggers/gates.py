@@ -14,6 +14,7 @@ from nova_workers.errors import OutboundFailed
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.triggers import gates as ledger
 from nova_workers.ledger.triggers.due import DueTrigger
+from nova_workers.observability.addresses import bare_address
 from nova_workers.outbound.requests import Outbound
 from nova_workers.triggers.verdicts import GateAnswer
 
@@ -68,12 +69,14 @@ class Gates:
         except OutboundFailed as error:
             return GateAnswer(False, error.message)
         if response.status != gate.expect_status:
-            return GateAnswer(False, f"{gate.url!r} answered {response.status}, not {gate.expect_status}.")
+            return GateAnswer(
+                False, f"{bare_address(gate.url)!r} answered {response.status}, not {gate.expect_status}."
+            )
         if not gate.changed:
             return GateAnswer(True, "")
         found = hashlib.sha256(response.body).hexdigest()
         if found == seen:
-            return GateAnswer(False, f"{gate.url!r} has not changed since the trigger fired last.")
+            return GateAnswer(False, f"{bare_address(gate.url)!r} has not changed since the trigger fired last.")
         return GateAnswer(True, "", seen=found)
 
     async def _open_tasks(self, trigger: DueTrigger) -> GateAnswer:

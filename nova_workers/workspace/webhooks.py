@@ -22,6 +22,7 @@ from nova_workers.ledger.delivery.outbox import add_deliveries
 from nova_workers.ledger.delivery.webhook_secrets import Endpoint, SecretColumns
 from nova_workers.ledger.delivery.webhooks import NewWebhook
 from nova_workers.ledger.workspace.agents import get_agent
+from nova_workers.observability.addresses import bare_address
 from nova_workers.workspace.standard_webhooks import new_secret
 from nova_workers.workspace.vault import Sealed, Vault
 
@@ -217,7 +218,7 @@ class Webhooks:
             parts = urlsplit(url)
             host, port = (parts.hostname or "").lower(), parts.port
         except ValueError as error:
-            raise InvalidInput(f"url: {url!r} is no address: {error}.", field="url") from error
+            raise InvalidInput("url: it is no address: its host or port cannot be used.", field="url") from error
         wrong = _wrong_form(url, parts, host)
         if wrong is None and not self._allow_hosts & {host, f"{host}:{port}"}:
             wrong = _not_public(parts, host)
@@ -281,7 +282,7 @@ def _place(webhook_id: str) -> str:
 
 def _wrong_form(url: str, parts: SplitResult, host: str) -> str | None:
     if parts.scheme not in ("http", "https") or not host:
-        return f"{url!r} is no http or https address"
+        return f"{bare_address(url)!r} is no http or https address"
     if parts.username is not None or parts.password is not None:
         return "an address with a user name or password is not called"
     if parts.fragment:

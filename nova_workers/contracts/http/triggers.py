@@ -95,7 +95,7 @@ class UrlGate(Body):
         except ValueError:
             usable = False
         if not usable:
-            raise ValueError(f"the url {self.url!r} never opens the gate: its host or port cannot be used")
+            raise ValueError("the url never opens the gate: its host or port cannot be used")
         return self
 
 

@@ -31,6 +31,7 @@ from nova_workers.engines.tool_schemas import (
 )
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.errors import ToolFailure
+from nova_workers.observability.addresses import bare_addresses
 from nova_workers.observability.redaction import hide
 
 __all__ = ["ReportAway", "ReportProgress", "ToolDefinition", "Toolbox"]
@@ -185,7 +186,7 @@ class Toolbox:
                     result = await entry.lease.call(entry.tool, arguments, on_progress)
         except (MCPError, ConnectionError, TimeoutError) as error:
             # The address or the command may contain a secret that the model must not see.
-            problem = hide(f"{call.tool_name} failed: {error}")
+            problem = bare_addresses(hide(f"{call.tool_name} failed: {error}"))
             if isinstance(error, CallLost | TimeoutError):
                 problem = f"{problem.rstrip('.')}. Whether it had an effect is not known."
             raise ToolFailure(problem, tool=call.tool_name) from error
@@ -297,7 +298,7 @@ async def _listing(lease: Lease) -> list[Tool] | ToolServerAway:
         _log.warning("mcp_server_unreachable", server=lease.name, cause=str(error))
         output = error.output if isinstance(error, ServerAway) else ()
         # The address or the command may contain a secret.
-        return ToolServerAway(lease.name, storable(hide(str(error)))[:_MAX_REASON_CHARS], output)
+        return ToolServerAway(lease.name, storable(bare_addresses(hide(str(error))))[:_MAX_REASON_CHARS], output)
 
 
 def _progress(call: ToolCall, report: ReportProgress | None) -> OnProgress | None:

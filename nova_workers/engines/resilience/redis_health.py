@@ -17,6 +17,7 @@ from nova_workers.engines.resilience.health import (
     Health,
 )
 from nova_workers.engines.resilience.policy import Policy
+from nova_workers.observability.addresses import bare_addresses
 from nova_workers.observability.redaction import redact
 
 __all__ = ["HealthKeys", "RedisHealth"]
@@ -105,7 +106,7 @@ class RedisHealth:
             _ms(_INDEX_TTL_S),
             self._keys.provider,
             model,
-            redact(failure.error)[:_ERROR_CHARS],
+            bare_addresses(redact(failure.error))[:_ERROR_CHARS],
         ]
         keys = [self._keys.breaker(model), self._keys.failed(model), self._keys.index]
         return bool(await self._fail(keys=keys, args=args))
@@ -140,7 +141,7 @@ class RedisHealth:
             self._keys.provider,
             profile,
             model or "",
-            redact(error)[:_ERROR_CHARS],
+            bare_addresses(redact(error))[:_ERROR_CHARS],
         ]
         return int(await self._cool(keys=[self._keys.cooldown(profile, model), self._keys.index], args=args)) / 1000
 

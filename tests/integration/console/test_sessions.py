@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import sys
 from collections.abc import AsyncGenerator
 
@@ -154,11 +155,22 @@ async def test_the_secret_file_is_private(console: Console, settings: Settings) 
     assert (settings.home / "console.key").stat().st_mode & 0o777 == 0o600
 
 
-async def test_a_command_prints_a_login_link_for_a_running_console(console: Console, settings: Settings) -> None:
+@proves("security.login-link")
+async def test_a_command_prints_a_login_link_for_a_running_console_on_a_terminal_only(
+    console: Console, settings: Settings
+) -> None:
     command = [sys.executable, "-m", "nova_workers.console", console.url]
     environment = {"NOVA_HOME": str(settings.home)}
-    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=asyncio.subprocess.PIPE)
-    link = (await process.communicate())[0].decode().strip()
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=pipe, stderr=pipe)
+    output, errors = await process.communicate()
+    assert (process.returncode, output, b"on a terminal only" in errors) == (1, b"", True)
+    reader, terminal = os.openpty()
+    process = await asyncio.create_subprocess_exec(*command, env=environment, stdout=terminal)
+    assert await process.wait() == 0
+    link = os.read(reader, 4096).decode().strip()
+    os.close(reader)
+    os.close(terminal)
     assert link.startswith(f"{console.url}/login?token=")
     async with console.browser() as browser:
         assert (await browser.get(link)).headers["location"] == "/"

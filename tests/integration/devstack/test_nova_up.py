@@ -155,7 +155,8 @@ def test_it_starts_refuses_a_second_stack_restarts_dead_processes_and_leaves_non
         assert state.console_url is not None
         login = (home / "console.login").read_text().strip()
         assert login.startswith(f"{state.console_url}/login?token=")
-        assert login in log.read_text()
+        assert "token=" not in log.read_text()
+        assert "(a one-time login: `nova console --login` on a terminal)" in log.read_text()
         with httpx2.Client() as browser:
             assert browser.get(login).headers["location"] == "/"
             assert browser.get(state.console_url).status_code == 200

@@ -73,7 +73,7 @@ async def test_a_failed_effect_and_those_after_it_wait(
     assert await runner.run_due() == 0
     failed, behind = await effect(database, run.run_id, "embeddings"), await effect(database, run.run_id, "title")
     assert (failed["status"], failed["attempts"]) == ("pending", 1)
-    assert failed["error"] == "Unavailable: the model at redis://:[redacted]@cache is away"
+    assert failed["error"] == "Unavailable: the model at redis://cache is away"
     assert 2 < float(str(failed["due_in_s"])) <= 5
     assert behind["due_at"] == failed["due_at"]
     assert second.runs == []

@@ -78,8 +78,11 @@ def test_no_credential_of_any_vendor_is_in_a_log_line(disguise: str) -> None:
         line = redact_secrets(
             None, "info", {"event": "refused", "error": f"It said {hidden}, and left", "list": [hidden]}
         )
-        assert REDACTED in line["error"], kind
-        assert REDACTED in line["list"][0], kind
+        # Of an address its path is not logged at all.
+        gone = "/…" if "://" in secret else REDACTED
+        for logged in (line["error"], line["list"][0]):
+            assert secret not in logged, kind
+            assert REDACTED in logged or gone in logged, kind
 
 
 def test_lines_about_harmless_things_stay_as_they_are() -> None:
@@ -107,7 +110,7 @@ def test_fields_that_name_a_secret_are_replaced_at_any_depth() -> None:
         "headers": {"Authorization": REDACTED, "X-Api-Key": REDACTED, "Accept": "json"},
         "settings": [{"model": {"api_key": REDACTED}}, {"openai_api_key": REDACTED}],
         "input_tokens": 5,
-        "error": f"redis://:{REDACTED}@cache",
+        "error": "redis://cache",
     }
 
 
