@@ -88,7 +88,8 @@ async def _check_beat(redis: Redis) -> list[Finding]:
     left_ms = int(await redis.pttl(beat_tick()))
     fix = "start it with `nova beat`; if it runs, its log says `tick.not_sent` or `tick.left_out`, and why"
     if left_ms < 0:
-        return [Finding("beat", "fail", "no tick within a day: nothing is recovered, fired or delivered again", fix)]
+        what = "no tick within a day: nothing is recovered, fired or delivered again"
+        return [Finding("beat", "fail", what, f"{fix}. A beat of release 0.2.0 records none: replace it")]
     ago = timedelta(seconds=BEAT_TTL_S, milliseconds=-left_ms)
     sender = _text(await redis.get(beat_tick()))
     if ago > _LATE_TICK:
