@@ -34,6 +34,7 @@ from api.routes.orders import secrets as order_secrets
 from api.routes.orders import work_orders
 from api.routes.orders.admission import install_order_refusals
 from api.routes.runs import answers, events, runs, submissions, threads, timelines
+from api.routes.runs.rehearsal import rehearse_messages
 from api.routes.workspace import (
     agents,
     archive,
@@ -70,7 +71,6 @@ from nova_workers.observability.lines import gather_lines, write_lines_at_once
 from nova_workers.observability.logging import configure_logging
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
-from nova_workers.upkeep.rehearsal import rehearse_submissions
 
 __all__ = ["build_app", "create_app"]
 
@@ -242,7 +242,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         asyncio.create_task(state.permits.renew()),
         asyncio.create_task(state.key_uses.run()),
         asyncio.create_task(state.refusals.run()),
-        asyncio.create_task(_warm_up(services)),
+        asyncio.create_task(_warm_up(app, services)),
     ]
     gather_lines()
     try:
@@ -263,7 +263,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
         await services.aclose()
 
 
-async def _warm_up(services: ApiServices) -> None:
+async def _warm_up(app: FastAPI, services: ApiServices) -> None:
     """Build the types that a message and its answer need, and connect to the servers, once and if they answer."""
     for route in submissions.router.routes:
         if isinstance(route, DirectRoute):
@@ -277,7 +277,7 @@ async def _warm_up(services: ApiServices) -> None:
         with one_tenant(_NO_TENANT):
             await services.database.open()
         await services.redis.ping()
-        await _rehearse(services)
+        await _rehearse(app, services)
     except (Unavailable, RedisError):
         # The first request connects, or reports why it cannot.
         _log.info("api.not_connected_yet")
@@ -286,11 +286,11 @@ async def _warm_up(services: ApiServices) -> None:
         _log.exception("api.not_rehearsed")
 
 
-async def _rehearse(services: ApiServices) -> None:
+async def _rehearse(app: FastAPI, services: ApiServices) -> None:
     """Let the sessions that the first message uses plan its statements, on a schema that has them."""
     with all_tenants():
         if not await services.schema.look() or await services.database.is_shared():
             return
         async with services.database.connection() as connection:
             await find_key(connection, hash_secret(""))
-    await rehearse_submissions(services.database)
+    await rehearse_messages(app)

@@ -7,26 +7,26 @@ it do so before the first real one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Sequence
 from contextlib import asynccontextmanager
 from typing import Final
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import text_block
-from nova_workers.contracts.runs import Accepted, Submission
+from nova_workers.contracts.orchestration.events import TreeNews
+from nova_workers.contracts.runs import Accepted, CancelRequest, Doorbell, Submission
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database, Snapshot
 from nova_workers.ledger.runs.submit import insert_run_on_new_thread
 from nova_workers.ledger.tenants.settings import ensure_tenant
-from nova_workers.ledger.visibility import one_tenant
 from nova_workers.ledger.workspace.agents import create_agent
 
-__all__ = ["PLANNED_AFTER", "RehearsalLedger", "rehearsal", "rehearse_submissions"]
+__all__ = ["PLANNED_AFTER", "RehearsalLedger", "Silence", "rehearsal"]
 
 PLANNED_AFTER: Final = 6
 """Executions of a statement after which Postgres plans it no more: five are planned each for its values."""
 
-_AGENT = "rehearsal"
+_AGENT: Final = "rehearsal"
 
 
 class _RolledBackError(Exception):
@@ -70,22 +70,19 @@ class RehearsalLedger(Database):
 
 
 @asynccontextmanager
-async def rehearsal(
-    database: Database, agent: AgentSpec, *, tenant_id: str | None = None
-) -> AsyncGenerator[RehearsalLedger]:
+async def rehearsal(database: Database, agent: AgentSpec) -> AsyncGenerator[RehearsalLedger]:
     """Begin a rehearsal, on the idle session that the next statement would get. It is rolled back after the block.
 
     Args:
         database: Of the process.
         agent: The configuration of the agent to which messages are submitted.
-        tenant_id: A new id, where the context is bound to it.
 
     Raises:
         Unavailable: The database does not answer.
     """
     try:
         async with database.transaction() as connection:
-            ledger = RehearsalLedger(connection, tenant_id or new_id("ten"))
+            ledger = RehearsalLedger(connection, new_id("ten"))
             await ensure_tenant(connection, ledger.tenant_id, name="Rehearsal")
             await create_agent(connection, ledger.tenant_id, _AGENT, agent, created_by="person")
             yield ledger
@@ -94,14 +91,26 @@ async def rehearsal(
         pass
 
 
-async def rehearse_submissions(database: Database) -> None:
-    """Rehearse what the API writes for a message, on the session that the next request of a tenant would get.
+class Silence:
+    """Implements `Dispatcher` and `CancelNotifier`: what follows a rehearsed commit does not happen."""
 
-    Raises:
-        Unavailable: The database does not answer.
-    """
-    tenant_id = new_id("ten")
-    with one_tenant(tenant_id):
-        async with rehearsal(database, AgentSpec(name="Rehearsal"), tenant_id=tenant_id) as ledger:
-            for _ in range(PLANNED_AFTER):
-                await ledger.submit()
+    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
+        """Ring for no run."""
+
+    def ring_effects(self) -> None:
+        """Ring for no effect."""
+
+    def ring_deliveries(self) -> None:
+        """Ring for no delivery."""
+
+    async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
+        """Cancel nothing."""
+
+    async def apply_interrupt(self, run_id: str) -> None:
+        """Interrupt nothing."""
+
+    def announce_tree(self, news: TreeNews) -> None:
+        """Announce nothing."""
+
+    async def notify_order(self, order_id: str) -> None:
+        """Notify of no order."""

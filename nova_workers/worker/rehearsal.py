@@ -7,7 +7,6 @@ engine is one that answers at once; nothing is published, rung, measured or logg
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -19,8 +18,7 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, TrustLevel, TurnListener
-from nova_workers.contracts.orchestration.events import TreeNews
-from nova_workers.contracts.runs import CancelRequest, Doorbell
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import unrecorded
 from nova_workers.orchestration.transitions import TreeTransitions
@@ -29,7 +27,7 @@ from nova_workers.runs.holds import Holds
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
-from nova_workers.upkeep.rehearsal import PLANNED_AFTER, RehearsalLedger, rehearsal
+from nova_workers.upkeep.rehearsal import PLANNED_AFTER, RehearsalLedger, Silence, rehearsal
 
 __all__ = ["rehearse_turns"]
 
@@ -64,7 +62,7 @@ async def rehearse_turns(services: WorkerServices) -> None:
 
 
 def _executor(services: WorkerServices, ledger: RehearsalLedger) -> RunExecutor:
-    metrics, silence = Metrics(CollectorRegistry()), _Silence()
+    metrics, silence = Metrics(CollectorRegistry()), Silence()
     settings = services.settings.model_copy(update={"default_engine": _Ready.name})
     locks = ThreadLocks(services.redis, ttl_s=settings.runs.lease_ttl_s)
     # It sends only while its task runs, and has none.
@@ -79,6 +77,7 @@ def _executor(services: WorkerServices, ledger: RehearsalLedger) -> RunExecutor:
         keeper=LeaseKeeper(ledger, locks, settings.runs, services.clock, metrics),
         publisher=publisher,
         dispatcher=silence,
+        work=Work(ledger, silence, silence),
         effects=services.executor.effects,
         clock=services.clock,
         metrics=metrics,
@@ -113,19 +112,3 @@ class _Ready:
 
     async def close(self) -> None:
         """Release nothing."""
-
-
-class _Silence:
-    """Implements `Dispatcher` and `CancelNotifier`: what follows a rehearsed commit does not happen."""
-
-    def ring_runs(self, bells: Sequence[Doorbell]) -> None: ...
-
-    def ring_effects(self) -> None: ...
-
-    def ring_deliveries(self) -> None: ...
-
-    async def apply_requests(self, requests: Sequence[CancelRequest]) -> None: ...
-
-    async def apply_interrupt(self, run_id: str) -> None: ...
-
-    def announce_tree(self, news: TreeNews) -> None: ...

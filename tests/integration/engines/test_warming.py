@@ -10,21 +10,23 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
-from nova_workers.bootstrap.connections import connect_database
+from api.app import build_app
+from api.routes.runs.rehearsal import rehearse_messages
 from nova_workers.bootstrap.deferred import DeferredEngine
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.capabilities.seam import input_schema
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
-from nova_workers.contracts.runs import Claim, Finish, Finished
+from nova_workers.contracts.runs import Accepted, Claim, Finish, Finished, Submission
 from nova_workers.engines.anthropic import rehearsal as anthropic_rehearsal
 from nova_workers.engines.openai import rehearsal as openai_rehearsal
 from nova_workers.ledger.database import Connection
+from nova_workers.ledger.runs import submit
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import create_agent, delete_agent
 from nova_workers.runs import attempt
 from nova_workers.stopping import stop_tasks
-from nova_workers.upkeep.rehearsal import PLANNED_AFTER, rehearse_submissions
+from nova_workers.upkeep.rehearsal import PLANNED_AFTER
 from nova_workers.worker.rehearsal import rehearse_turns
 from nova_workers.worker.warming import Warming
 from tests.support.waiting import until
@@ -129,13 +131,23 @@ async def test_rehearsed_turns_are_rolled_back_and_leave_nothing_behind(
     await worker.aclose()
 
 
-async def test_rehearsed_submissions_are_rolled_back(settings: Settings) -> None:
-    worker = build_worker(settings)
-    api = connect_database(settings, "nova-api", "tenants")
+async def test_rehearsed_messages_are_refused_and_leave_nothing_behind(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[str | None] = []
+    insert = submit.insert_run_on_new_thread
+
+    async def noting(connection: Connection, submission: Submission, run_id: str) -> Accepted | None:
+        tried.append(submission.agent_id)
+        return await insert(connection, submission, run_id)
+
+    monkeypatch.setattr(submit, "insert_run_on_new_thread", noting)
+    worker, app = build_worker(settings), build_app(settings)
     before = await _everything(worker)
-    await rehearse_submissions(api)
+    await rehearse_messages(app)
+    assert tried == ["nova"] * PLANNED_AFTER
     assert await _everything(worker) == before
-    await api.close()
+    await app.state.nova.services.aclose()
     await worker.aclose()
 
 
