@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -21,6 +22,7 @@ __all__ = ["CommandCgroups"]
 
 _FLEET, _COMMANDS, _COMMAND = "nova-fleet", "nova-commands", "nova-command-"
 _NEEDED = ("memory", "pids")
+_STALE_S = 60.0
 _TRIES = 5
 """While processes of the fleet start others, some may have to be moved again."""
 
@@ -50,8 +52,11 @@ class CommandCgroups:
             _divide(parent, has_processes=configured is None)
         except OSError as error:
             raise ConfigurationError(f"cgroup v2 ({error.filename}: {error.strerror})") from error
-        for stale in parent.glob(f"{_COMMAND}*"):
-            _remove(stale)
+        for left in parent.glob(f"{_COMMAND}*"):
+            # Of a worker that was killed. One without processes may also be for a command that starts now.
+            with suppress(FileNotFoundError):
+                if time.time() - left.stat().st_ctime > _STALE_S:
+                    _remove(left)
         return cls(parent, bounds)
 
     def make(self) -> Path:

@@ -43,11 +43,21 @@ reached fleet-file "read -r x < $FLEET_FILE"
 reached environment "IFS= read -r -d '' x < /proc/$TARGET/environ; [[ \$x == *$TOKEN* ]]"
 : <> /dev/tcp/127.0.0.1/3128 && echo proxied
 reached network ": <> /dev/tcp/127.0.0.1/$PORT"
-for python in "$PYTHON" /usr/bin/python3 /usr/local/bin/python3; do "$python" -I -S -c pass && break; done 2> /dev/null
-reached abstract-socket "\"$python\" -I -S -c 'import _socket; _socket.socket(1).connect(chr(0) + \"$NAME\")'"
+for python in "$PYTHON" /usr/bin/python3 /usr/local/bin/python3; do
+  "$python" -I -S -c "$CONNECT" "$NAME" 2> /dev/null && break
+done
 for path in $WRITES; do (: > "$path") 2> /dev/null; done
 kill -9 "$TARGET" 2> /dev/null
 true
+"""
+_CONNECT = r"""
+import _socket, sys
+try:
+    _socket.socket(_socket.AF_UNIX).connect(chr(0) + sys.argv[1])
+except OSError:
+    print("tried")
+else:
+    print("reached abstract-socket")
 """
 _LIMITS = (("memory_bytes", 1024), ("processes", 1), ("open_files", 1), ("file_bytes", 1024))
 """In the order in which the probe tells them, with their units."""
@@ -180,6 +190,7 @@ def _stage(sandbox: ShellSandbox) -> Generator[_Stage]:
             "TOKEN": _TOKEN,
             "PORT": str(listener.getsockname()[1]),
             "NAME": name,
+            "CONNECT": _CONNECT,
             "PYTHON": os.path.realpath(sys.executable),
             "WRITES": " ".join(map(str, writes)),
         }

@@ -106,6 +106,15 @@ def test_a_worker_without_a_sandbox_says_why_and_refuses_to_start_where_all_comm
         find_shell(_settings(home, choice, every_tenant=True))
 
 
+@proves("sandbox.bounds")
+def test_a_cgroup_that_cannot_bound_commands_is_refused_with_what_is_missing(tmp_path: Path) -> None:
+    (tmp_path / "cgroup.controllers").write_text("cpu pids\n")
+    with pytest.raises(ConfigurationError, match=r"NOVA_TOOLS__COMMAND_CGROUP is .*: cgroup v2 with memory"):
+        find_sandbox(network=True, cgroup=tmp_path)
+    with pytest.raises(ConfigurationError, match=r"no-such.*No such file"):
+        find_sandbox(network=True, cgroup=tmp_path / "no-such")
+
+
 @proves("ceilings.sandbox")
 @pytest.mark.usefixtures("no_sandbox")
 def test_the_features_that_are_missing_are_named(monkeypatch: pytest.MonkeyPatch) -> None:
