@@ -28,11 +28,9 @@ __all__ = ["HARMLESS", "Capture", "Installed", "capture", "offered_tools", "read
 
 _log = structlog.get_logger(__name__)
 
-HARMLESS: Final = frozenset(
-    {"list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource", "request_user_input"}
-)
-"""Tools of the program that no setting removes, and that have no effect: the first three ask the bridge, which has no
-resources, and the last one a person, where there is none."""
+HARMLESS: Final = frozenset({"list_mcp_resources", "list_mcp_resource_templates", "read_mcp_resource"})
+"""Tools of the program that come with each MCP server, and that nothing removes. They ask the servers of its settings,
+which are the bridge alone, and the bridge has no resources."""
 _MODELS: Final = ["debug", "models", "--bundled"]
 _COMMAND: Final = Bounds(timeout_s=60.0, head_bytes=16_000_000)
 _MOST_BODY_BYTES: Final = 16_000_000

@@ -17,7 +17,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
 from nova_workers.engines.codex.failures import verdict
-from nova_workers.engines.codex.installed import Installed, read_installed, stamp_of
+from nova_workers.engines.codex.installed import HARMLESS, Installed, read_installed, stamp_of
 from nova_workers.engines.codex.settings import KEY_VARIABLE, settings_file
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Frame, Reasoning, Text
 from nova_workers.engines.programs.home import Home
@@ -36,8 +36,9 @@ _CHECKING = "nova_workers.engines.codex.checking"
 _MOST_CHECKED = 1_000
 
 _HARMLESS_ITEMS = frozenset({"agent_message", "reasoning", "error"})
-"""Items that no tool makes. Of `mcp_tool_call`, those of the bridge, and of the program for its resources."""
-_SERVERS = (SERVER, "codex")
+"""Items that no tool makes."""
+_ALL_SERVERS = "codex"
+"""What the program names as the server of a call of one of its own tools that asks all servers."""
 
 
 class Codex:
@@ -96,8 +97,8 @@ class Codex:
                 yield Text(text, whole=True)
             case {"type": "item.completed", "item": {"type": "reasoning", "text": str() as text}}:
                 yield Reasoning(text)
-            case {"type": "item.started", "item": {"type": "mcp_tool_call", "server": str() as server}}:
-                yield from self._call(server)
+            case {"type": "item.started", "item": {"type": "mcp_tool_call"} as item}:
+                yield from self._call(item.get("server"), item.get("tool"))
             case {"type": str() as type, "item": item} if type.startswith("item."):
                 kind = item.get("type") if isinstance(item, dict) else None
                 if kind not in _HARMLESS_ITEMS and kind != "mcp_tool_call":
@@ -112,11 +113,11 @@ class Codex:
                 # Its start, notices, and `error`, which repeats the failure or reports a retry.
                 return
 
-    def _call(self, server: str) -> Iterable[Frame]:
+    def _call(self, server: object, tool: object) -> Iterable[Frame]:
         if server == SERVER:
             yield Announced()
-        elif server not in _SERVERS:
-            yield Forbidden(f"mcp_tool_call of {server}")
+        elif server != _ALL_SERVERS or tool not in HARMLESS:
+            yield Forbidden(f"mcp_tool_call of {server}: {tool}")
 
     def verdict(self, message: str) -> Verdict | None:
         """See `Vendor.verdict`."""

@@ -34,6 +34,7 @@ _SETTINGS: Final[JsonObject] = {
     "include_apps_instructions": False,
     "include_collaboration_mode_instructions": False,
     "agents": {"enabled": False},
+    "tools": {"experimental_request_user_input": {"enabled": False}},
     "analytics": {"enabled": False},
     "feedback": {"enabled": False},
     "history": {"persistence": "none"},

@@ -74,9 +74,12 @@ def test_events_of_codex_mean_the_same_as_those_of_any_program() -> None:
     assert frames("item.completed", type="agent_message", text="Hi") == [Text("Hi", whole=True)]
     assert frames("item.completed", type="reasoning", text="Hm") == [Reasoning("Hm")]
     assert frames("item.started", type="mcp_tool_call", server="nova") == [Announced()]
-    assert frames("item.started", type="mcp_tool_call", server="codex") == []
+    assert frames("item.started", type="mcp_tool_call", server="codex", tool="list_mcp_resources") == []
+    for server, tool in (("codex", "exec"), ("other", "read_mcp_resource"), ("other", "exec")):
+        refused = Forbidden(f"mcp_tool_call of {server}: {tool}")
+        assert frames("item.started", type="mcp_tool_call", server=server, tool=tool) == [refused]
     assert frames("item.started", type="command_execution", command="ls") == [Forbidden("command_execution")]
-    assert frames("item.started", type="mcp_tool_call", server="other") == [Forbidden("mcp_tool_call of other")]
+    assert frames("item.started", type="mcp_tool_call") == [Forbidden("mcp_tool_call of None: None")]
     assert frames("item.completed", type="error", message="A notice.") == []
     for kind in ("item.started", "item.updated", "item.completed"):
         assert frames(kind, type="teleport") == [Forbidden("teleport")], "Of a kind that is not known."

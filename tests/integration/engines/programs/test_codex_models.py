@@ -11,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from dirty_equals import Contains
 
 from nova_workers.contracts.content import text_of
 from nova_workers.engines.codex import Codex
@@ -22,7 +23,7 @@ from nova_workers.errors import EngineFailure
 from tests.integration.engines.programs.stage import ProgramStage
 from tests.requirements import proves
 from tests.support.servers.installed_programs import CODEX, program_path, why_no_program
-from tests.support.servers.model_server import model_server
+from tests.support.servers.model_server import Part, Stream, model_server
 
 pytestmark = pytest.mark.skipif(why_no_program("codex") is not None, reason=str(why_no_program("codex")))
 
@@ -66,6 +67,42 @@ async def test_a_model_is_offered_the_turns_tools_and_none_of_the_programs_own(
         assert set(offered_tools(request)) == {*HARMLESS, "mcp__nova"}
         (ours,) = (tool["tools"] for tool in request["tools"] if tool["type"] == "namespace")
         assert {tool["name"] for tool in ours} == {"Read", "Write", "Edit", "Glob", "Grep"}
+
+
+@proves("engine.codex-models")
+async def test_the_tools_of_the_program_that_stay_read_nothing_and_one_that_is_off_cannot_be_called(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "note.txt").write_text("inside\n")
+    read = [{"server": server, "uri": f"file://{tmp_path}/note.txt"} for server in ("nova", "codex", "file")]
+    calls = [
+        ("list_mcp_resources", {}),
+        ("list_mcp_resources", {"server": "nova"}),
+        ("list_mcp_resource_templates", {}),
+        *(("read_mcp_resource", each) for each in read),
+        ("request_user_input", {"questions": [{"id": "q", "header": "Q", "question": "Which?", "options": []}]}),
+    ]
+    async with model_server() as server:
+        stage = ProgramStage(CODEX, server, model="gpt-5.5", price_list="openai", url="/v1", tool="mcp__nova/")
+        parts = [Part("tool", (f"call_{at}", name, given)) for at, (name, given) in enumerate(calls)]
+        server.reply(Stream(tuple(parts)), stage.says("I have none."))
+        result = await stage.engine().run("hi", stage.options(cwd=str(tmp_path)), "controlled")
+        await stage.close()
+    assert (result.error, result.text, result.tool_calls) == (None, "I have none.", ())
+    answers = {
+        item["call_id"]: str(item["output"])
+        for item in server.requests[-1]["input"]
+        if item["type"] == "function_call_output"
+    }
+    assert list(answers.values()) == [
+        '{"resources":[]}',
+        Contains('Method not found("resources/list")'),
+        '{"resourceTemplates":[]}',
+        Contains('Method not found("resources/read")'),
+        "unknown MCP server 'codex'",
+        "unknown MCP server 'file'",
+        "unsupported call: request_user_input",
+    ]
 
 
 @pytest.mark.long
