@@ -19,6 +19,7 @@ from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
 from api.guard.refusals import Refusals, install_refusals
 from api.guard.requests import RequestGuard
+from api.guard.sign_ins import SignIns
 from api.key_cache import KeyCache
 from api.openapi import install_openapi
 from api.routes import reference
@@ -149,6 +150,7 @@ def build_app(settings: Settings) -> FastAPI:
     """Return an application. It connects to its servers when it starts, and waits for those that are down."""
     services = build_api(settings)
     keys = KeyCache(services.database, services.clock, cache_s=settings.api.key_cache_s)
+    sign_ins = SignIns(services.database, services.clock, cache_s=settings.api.key_cache_s)
     key_uses = KeyUses(services.database, services.clock)
     refusals = Refusals(services.database)
     app = FastAPI(
@@ -176,6 +178,7 @@ def build_app(settings: Settings) -> FastAPI:
                 keys=keys,
                 uses=key_uses,
                 rates=RequestRates(settings.api),
+                sign_ins=sign_ins,
             ),
             Middleware(
                 BodyLimit,
@@ -190,6 +193,7 @@ def build_app(settings: Settings) -> FastAPI:
     app.state.nova = ApiState(
         services=services,
         keys=keys,
+        sign_ins=sign_ins,
         key_uses=key_uses,
         refusals=refusals,
         activity=ActivityCache(services.database, services.clock),

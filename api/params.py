@@ -30,6 +30,7 @@ __all__ = [
     "ResourceIdPath",
     "RunIdPath",
     "SecretNamePath",
+    "SessionIdPath",
     "SkillNamePath",
     "StepIdPath",
     "TaskIdPath",
@@ -97,6 +98,7 @@ SecretNamePath = Annotated[
     Annotated[str, StringConstraints(pattern=SECRET_NAME_PATTERN)],
     Path(description="A secret's name: capital letters, digits and underscores, such as GITHUB_TOKEN."),
 ]
+SessionIdPath = Annotated[str, Path(description="A session's id."), AfterValidator(_known_form("session"))]
 SkillNamePath = Annotated[str, Path(description="A skill's name."), AfterValidator(_known_form("skill"))]
 StepIdPath = Annotated[str, Path(description="A step's id."), AfterValidator(_known_form("task_step"))]
 TaskIdPath = Annotated[int, Path(description="A task's number."), BeforeValidator(_task_number)]

@@ -9,6 +9,7 @@ from api.activity_cache import ActivityCache
 from api.guard.archives import ArchivePermits
 from api.guard.key_uses import KeyUses
 from api.guard.refusals import Refusals
+from api.guard.sign_ins import SignIns
 from api.key_cache import KeyCache
 from api.streaming.following import RunFollower
 from api.streaming.following_trees import TreeFollower
@@ -28,6 +29,7 @@ class ApiState:
     keys: KeyCache
     key_uses: KeyUses
     refusals: Refusals
+    sign_ins: SignIns
     activity: ActivityCache
     watch: RunWatch
     follower: RunFollower

@@ -8,9 +8,9 @@ from sqlalchemy import CheckConstraint, Column, Index, LargeBinary
 from sqlmodel import Field
 
 from models.base import Table
-from models.columns import big, count, fk, json, money, pk, string, time, words
+from models.columns import big, count, fk, id_ref, json, money, pk, string, time, words
 
-__all__ = ["ApiKey", "Lease", "Tenant"]
+__all__ = ["ApiKey", "Lease", "SignIn", "Tenant"]
 
 
 class Tenant(Table, table=True):
@@ -56,6 +56,18 @@ class ApiKey(Table, table=True):
     revoked_at: datetime | None = time(null=True)
     last_used_at: datetime | None = time(null=True, comment="Written at most once a minute")
     last_used_address: str | None = string(null=True, comment="Of the client that used it then")
+
+
+class SignIn(Table, table=True):
+    """A session of a person who signed in with a key; without its row it has ended."""
+
+    __tablename__ = "sign_ins"
+
+    tenant_id: str = fk("tenants.id", primary=True)
+    id: str = pk()
+    key_id: str = id_ref(comment="The key that the person signed in with")
+    idle_s: int = count(default=None, comment="It ends after this long without a request")
+    seen_at: datetime = time(now=True, comment="Of its last request, exact to a minute")
 
 
 class Lease(Table, table=True):

@@ -40,6 +40,7 @@ IdKind = Literal[
     "omsg",
     "orc",
     "run",
+    "sgn",
     "tch",
     "ten",
     "thr",

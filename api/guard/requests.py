@@ -7,6 +7,7 @@ from api.boundary import header_of
 from api.errors import problem_response
 from api.guard.key_uses import KeyUses
 from api.guard.rates import RequestRates
+from api.guard.sign_ins import SignIns
 from api.key_cache import KeyCache
 from nova_workers.errors import NovaError, Unauthenticated
 from nova_workers.http_server.addresses import address_group, client_address
@@ -28,13 +29,21 @@ class RequestGuard:
     """Passes on the requests of callers with a valid key, and those to paths that need none, at a bounded rate."""
 
     def __init__(
-        self, app: ASGIApp, *, schema: SchemaWatch, keys: KeyCache, uses: KeyUses, rates: RequestRates
+        self,
+        app: ASGIApp,
+        *,
+        schema: SchemaWatch,
+        keys: KeyCache,
+        uses: KeyUses,
+        rates: RequestRates,
+        sign_ins: SignIns,
     ) -> None:
         self._app = app
         self._schema = schema
         self._keys = keys
         self._uses = uses
         self._rates = rates
+        self._sign_ins = sign_ins
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one connection."""
@@ -73,6 +82,7 @@ class RequestGuard:
         working_for(caller.tenant_id)
         # The database itself keeps the request to its tenant, beside the tenant in each statement.
         see_tenant(caller.tenant_id)
+        await self._sign_ins.check(scope, caller)
 
     async def _authenticate(self, scope: Scope, address: str | None, group: str) -> Caller:
         scheme, _, secret = header_of(scope, b"authorization").decode("latin-1").partition(" ")

@@ -24,6 +24,8 @@ class ConsoleSettings(Section):
     """Encrypts the session cookie. Several console processes need the same. Unset: a file under NOVA_HOME."""
     session_s: Seconds = 604_800.0
     """How long a sign-in lasts: a week."""
+    idle_s: Annotated[int, Field(ge=60, le=2_592_000)] = 43_200
+    """A session without a request ends after this long: twelve hours, over a working day and no night."""
     trusted_proxies: Networks | None = None
     """Proxies whose X-Forwarded-For the console believes. Unset: those of the API, as where one proxy serves both."""
     failed_sign_ins_per_minute: Count = 10

@@ -38,6 +38,8 @@ class Session:
     api_key: str
     tenant_id: str
     tenant_name: str
+    id: str | None = None
+    """Of the session at the API, which ends it everywhere; None where an API of the release before made none."""
 
 
 class Sessions:
@@ -49,15 +51,16 @@ class Sessions:
 
     def seal(self, session: Session) -> str:
         """Return the cookie's value."""
-        return self._fernet.encrypt(orjson.dumps([session.api_key, session.tenant_id, session.tenant_name])).decode()
+        return self._fernet.encrypt(
+            orjson.dumps([session.api_key, session.tenant_id, session.tenant_name, session.id])
+        ).decode()
 
     def open(self, value: str) -> Session | None:
         """Return the session of a cookie; None if it is expired, damaged or of another secret."""
         try:
-            key, tenant_id, tenant_name = orjson.loads(self._fernet.decrypt(value, ttl=self.lifetime_s))
-        except (InvalidToken, ValueError):
+            return Session(*orjson.loads(self._fernet.decrypt(value, ttl=self.lifetime_s)))
+        except (InvalidToken, ValueError, TypeError):
             return None
-        return Session(key, tenant_id, tenant_name)
 
     def seal_text(self, text: str) -> str:
         """Return a cookie's value for a text that only this console can read and make."""

@@ -49,13 +49,15 @@ def session_of(request: HTTPConnection) -> Session | None:
     return request.scope.get("console_session")
 
 
-def client_with(request: Request, api_key: str) -> NovaClient:
+def client_with(request: Request, api_key: str, session_id: str | None = None) -> NovaClient:
     """Return the API's client with a key, which names the person's address to the API.
 
     Raises:
         Unauthenticated: No key has this form.
     """
-    return state_of(request).client.with_key(api_key, forwarded_for=client_address(request.scope))
+    return state_of(request).client.with_key(
+        api_key, forwarded_for=client_address(request.scope), session_id=session_id
+    )
 
 
 def client_of(request: Request) -> NovaClient:
@@ -67,4 +69,4 @@ def client_of(request: Request) -> NovaClient:
     session = session_of(request)
     if session is None:
         raise Unauthenticated("Sign in first.")
-    return client_with(request, session.api_key)
+    return client_with(request, session.api_key, session.id)

@@ -114,6 +114,7 @@ def test_the_routes_and_the_scopes_that_they_need(settings: Settings) -> None:
             "GET /v1/keys keys",
             "DELETE /v1/keys/{key_id} keys",
             "POST /v1/sign-ins",
+            "DELETE /v1/sign-ins/{session_id}",
             "GET /v1/whoami",
             "PUT /v1/leases/{name} channels",
             "GET /v1/usage runs",

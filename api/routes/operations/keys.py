@@ -6,13 +6,14 @@ from api.auth import AnyCaller, KeysCaller
 from api.json_body import StrictRoute
 from api.openapi import problems
 from api.pagination import Cursor, Limit, Pager
-from api.params import KeyIdPath
+from api.params import KeyIdPath, SessionIdPath
 from api.state import State
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView, SignIn, SignInCreate
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.overview.audit import record_act
 from nova_workers.ledger.tenants import keys as ledger
+from nova_workers.ledger.tenants import sign_ins
 
 __all__ = ["router"]
 
@@ -53,13 +54,24 @@ async def revoke_key(key_id: KeyIdPath, caller: KeysCaller, state: State) -> Non
     state.keys.forget(key_id)
 
 
-@router.post("/v1/sign-ins", responses=problems())
-async def record_sign_in(caller: AnyCaller, state: State) -> KeyIdentity:
-    """Record in the audit log that a person signed in with this key, such as at a console, and get the key."""
+@router.post("/v1/sign-ins", responses=problems(body=True))
+async def begin_sign_in(caller: AnyCaller, state: State, body: SignInCreate | None = None) -> SignIn:
+    """Begin a session of a person who signed in with this key, as at a console. It is recorded in the audit log."""
+    idle_s = (body or SignInCreate()).idle_s
     async with state.services.database.transaction() as connection:
         identity = await ledger.identify_key(connection, caller.tenant_id, caller.key_id)
         await record_act(connection, "key.signed_in", "key", caller.key_id, {"prefix": identity.prefix})
-    return identity
+        session_id = await sign_ins.begin_sign_in(connection, caller.tenant_id, caller.key_id, idle_s=idle_s)
+    return SignIn(**identity.model_dump(), session_id=session_id)
+
+
+@router.delete("/v1/sign-ins/{session_id}", status_code=204, responses=problems(404))
+async def end_sign_in(session_id: SessionIdPath, caller: AnyCaller, state: State) -> None:
+    """End a session of this key. Every API process refuses its requests within seconds."""
+    async with state.services.database.transaction() as connection:
+        await sign_ins.end_sign_in(connection, caller.tenant_id, caller.key_id, session_id)
+        await record_act(connection, "key.signed_out", "key", caller.key_id, {"session_id": session_id})
+    state.sign_ins.forget(caller.key_id, session_id)
 
 
 @router.get("/v1/whoami", responses=problems())

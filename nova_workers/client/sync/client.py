@@ -44,7 +44,7 @@ from nova_workers.contracts.http.fleet import (
     ProvidersView,
     QueuedView,
 )
-from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView, SignIn, SignInCreate
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
 from nova_workers.contracts.http.overview.forks import ForkTreeView
 from nova_workers.contracts.http.wire import (
@@ -87,19 +87,20 @@ class SyncNovaClient:
     ) -> None:
         self._connect(Transport(base_url, api_key, timeout_s=timeout_s, retry=retry))
 
-    def with_key(self, api_key: str, *, forwarded_for: str | None = None) -> Self:
+    def with_key(self, api_key: str, *, forwarded_for: str | None = None, session_id: str | None = None) -> Self:
         """Return a client with another key on the same connections. Closing either one closes both.
 
         Args:
             api_key: The key.
             forwarded_for: The address for which a server sends the requests, as a proxy does. The API believes it where
                 ``NOVA_API__TRUSTED_PROXIES`` names that server.
+            session_id: The session of a person: once it has ended, the API refuses the requests.
 
         Raises:
             Unauthenticated: No key has this form.
         """
         other = copy(self)
-        other._connect(self._transport.with_key(api_key, forwarded_for=forwarded_for))
+        other._connect(self._transport.with_key(api_key, forwarded_for=forwarded_for, session_id=session_id))
         return other
 
     def _connect(self, transport: Transport) -> None:
@@ -155,13 +156,17 @@ class SyncNovaClient:
         """
         return self._transport.fetch(KeyIdentity, "GET", "/v1/whoami")
 
-    def sign_in(self) -> KeyIdentity:
-        """Record in the audit log that a person signed in with the client's key, and return the key as `whoami` does.
+    def sign_in(self, *, idle_s: int) -> SignIn:
+        """Begin a session of a person with the client's key, which ends after `idle_s` without a request.
 
         Raises:
             Unauthenticated: The key is unknown, revoked or expired.
         """
-        return self._transport.fetch(KeyIdentity, "POST", "/v1/sign-ins")
+        return self._transport.fetch(SignIn, "POST", "/v1/sign-ins", body=SignInCreate(idle_s=idle_s))
+
+    def sign_out(self, session_id: str) -> None:
+        """End a session of the client's key; `NotFound` if it has ended."""
+        self._transport.send("DELETE", f"/v1/sign-ins/{session_id}")
 
     def healthz(self) -> None:
         """Return if the API process answers; raise `Unavailable` otherwise."""

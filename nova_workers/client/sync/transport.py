@@ -49,7 +49,7 @@ class Transport:
             limits=httpx2.Limits(max_connections=None, max_keepalive_connections=100),
         )
 
-    def with_key(self, api_key: str, *, forwarded_for: str | None = None) -> Self:
+    def with_key(self, api_key: str, *, forwarded_for: str | None = None, session_id: str | None = None) -> Self:
         """Return a transport with another key, and the address that it sends for, on the same connections.
 
         Closing either one closes both.
@@ -61,6 +61,8 @@ class Transport:
         other._authorization = _authorization(api_key)
         if forwarded_for is not None:
             other._authorization["X-Forwarded-For"] = forwarded_for
+        if session_id is not None:
+            other._authorization["Nova-Session"] = session_id
         return other
 
     def __enter__(self) -> Self:

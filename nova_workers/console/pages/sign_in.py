@@ -1,5 +1,6 @@
 """Signing in and out, and the theme."""
 
+from contextlib import suppress
 from math import ceil
 
 from starlette.requests import Request
@@ -11,7 +12,8 @@ from nova_workers.console.guard import SESSION_COOKIE, is_own_path
 from nova_workers.console.navigation import PageModule
 from nova_workers.console.rendering import THEME_COOKIE, THEMES, is_secure, render, see_other
 from nova_workers.console.sessions import Session
-from nova_workers.console.state import client_with, state_of
+from nova_workers.console.state import client_of, client_with, session_of, state_of
+from nova_workers.contracts.http.keys import SignIn
 from nova_workers.errors import NotFound, TooManyRequests, Unauthenticated
 from nova_workers.http_server.addresses import address_group, client_address
 
@@ -63,7 +65,12 @@ async def sign_in(request: Request) -> Response:
 
 
 async def sign_out(request: Request) -> Response:
-    """End the session."""
+    """End the session, at the API too: a copy of the cookie is worth nothing then, at any process of the console."""
+    session = session_of(request)
+    if session is not None and session.id is not None:
+        # The session may have ended before, or with its key.
+        with suppress(Unauthenticated, NotFound):
+            await client_of(request).sign_out(session.id)
     response = see_other(request, "/login", flash="You are signed out.")
     response.delete_cookie(SESSION_COOKIE, httponly=True, samesite="strict")
     return response
@@ -90,14 +97,14 @@ async def _signed_in(request: Request, key: str, back: str) -> Response:
     state = state_of(request)
     client = client_with(request, key)
     try:
-        who = await client.sign_in()
+        who = await client.sign_in(idle_s=int(state.settings.idle_s))
     except NotFound:
         # An API of the release before, for as long as an upgrade takes.
-        who = await client.whoami()
+        who = SignIn(**(await client.whoami()).model_dump())
     response = see_other(request, back)
     response.set_cookie(
         SESSION_COOKIE,
-        state.sessions.seal(Session(key, who.tenant_id, who.tenant_name)),
+        state.sessions.seal(Session(key, who.tenant_id, who.tenant_name, who.session_id)),
         max_age=state.sessions.lifetime_s,
         httponly=True,
         samesite="strict",

@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.bodies import Body, Moment, View
 
-__all__ = ["KeyCreate", "KeyCreated", "KeyIdentity", "KeyView", "Scope"]
+__all__ = ["KeyCreate", "KeyCreated", "KeyIdentity", "KeyView", "Scope", "SignIn", "SignInCreate"]
 
 Scope = Literal["runs", "agents", "trust", "workspace", "secrets", "keys", "channels", "operator"]
 """A permission of a key. `runs`: threads, runs, answers to them, usage. `agents`: agents. `trust`: beside `agents`, to
@@ -58,3 +58,18 @@ class KeyIdentity(View):
     tenant_name: str
     timezone: str
     """The tenant's time zone."""
+
+
+class SignInCreate(Body):
+    """Begins a session of a person."""
+
+    idle_s: Annotated[int, Field(strict=True, ge=60, le=2_592_000)] = 43_200
+    """The session ends after this long without a request, in seconds."""
+
+
+class SignIn(KeyIdentity):
+    """The key of a person who signed in, and the session."""
+
+    session_id: str | None = None
+    """Sent as `Nova-Session` with the key: such a request is refused once the session has ended. An API of the release
+    before has none."""

@@ -157,6 +157,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "work_order_policies": "models and caps of this fleet; `nova orders policies show` writes one",
     "work_order_secrets": "encrypted for this fleet",
     "webhooks": "an address of this fleet, and a secret encrypted for it",
+    "sign_ins": "sessions of people at this fleet",
     "leases": "belong to processes beside this fleet",
     "idempotency_keys": "belong to requests to this fleet, for a day",
     "switches": "a pause is a state of this fleet",

@@ -92,6 +92,7 @@ SWEPT: Final = (
     "work_order_secrets",
     "webhooks",
     "leases",
+    "sign_ins",
     "upkeep_cursors",
     "triggers",
     "tasks",

@@ -68,7 +68,7 @@ SELECT count(*)::int FROM freed
 # The state stays: the next holder continues from it. The fence makes a holder of the backed-up fleet's refused.
 _RELEASE_LEASES = """
 WITH freed AS (
-    UPDATE leases SET expires_at = now(), fence = fence + 1 RETURNING name
+    UPDATE leases SET expires_at = now(), fence = fence + 1, token_hash = NULL RETURNING name
 )
 SELECT count(*)::int FROM freed
 """

@@ -12,6 +12,7 @@ import pytest
 
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
+from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.console.conftest import Console
 from tests.requirements import proves
@@ -74,6 +75,37 @@ async def test_a_sign_in_leads_to_no_other_site(console: Console) -> None:
         for elsewhere in ("//other.example", "https://other.example", "/\\other.example", "/\t/other.example", "//["):
             answer = await browser.post("/login", data={"key": console.api.tenant.key, "next": elsewhere})
             assert answer.headers["location"] == "/"
+
+
+@proves("security.sign-out")
+async def test_a_copy_of_the_cookie_is_worth_nothing_after_signing_out_at_any_console(
+    settings: Settings, console: Console, browser: httpx2.AsyncClient
+) -> None:
+    copied = {"nova_console": browser.cookies["nova_console"]}
+    async with console.signed_in(console.api.tenant.key) as another_session:
+        async with (
+            serving(build_console(settings, api_url=console.api.url), patient=True) as url,
+            httpx2.AsyncClient(base_url=url, cookies=copied) as thief,
+        ):
+            assert (await thief.get("/runs")).status_code == 200
+            await browser.post("/logout")
+            refused = await thief.get("/runs")
+            assert (refused.status_code, refused.headers["location"]) == (303, "/login?next=/runs")
+        # The person's other sessions, and programs with the key, go on.
+        assert (await another_session.get("/runs")).status_code == 200
+        assert (await console.api.http.get("/v1/runs")).status_code == 200
+
+
+@proves("security.sign-out")
+async def test_a_session_ends_when_it_was_idle_for_too_long(
+    console: Console, browser: httpx2.AsyncClient, database: Database
+) -> None:
+    assert (await browser.get("/runs")).status_code == 200
+    [session] = await database.fetch("SELECT id FROM sign_ins")
+    for age, status in (("11 hours", 200), ("13 hours", 303)):
+        await database.execute("UPDATE sign_ins SET seen_at = now() - :age::text::interval", age=age)
+        console.api.state.sign_ins.forget(console.api.tenant.key_id, session["id"])
+        assert (await browser.get("/runs")).status_code == status
 
 
 async def test_signing_out_ends_the_session(console: Console, browser: httpx2.AsyncClient) -> None:

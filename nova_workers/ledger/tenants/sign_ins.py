@@ -1,0 +1,60 @@
+"""Sessions of people who signed in with a key, as at a console: each ends by signing out, or when it is idle."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+from nova_workers.errors import missing
+from nova_workers.ids import new_id
+from nova_workers.ledger.database import Connection
+
+__all__ = ["begin_sign_in", "end_sign_in", "use_sign_in"]
+
+# Those of the tenant that were idle for too long go with it, so that there are no more than are in use.
+_BEGIN = """
+WITH expired AS (
+    DELETE FROM sign_ins WHERE tenant_id = :tenant_id AND seen_at <= now() - make_interval(secs => idle_s)
+)
+INSERT INTO sign_ins (id, tenant_id, key_id, idle_s) VALUES (:sign_in_id, :tenant_id, :key_id, :idle_s)
+"""
+
+_USE = """
+SELECT seen_at < now() - :exact_to::interval AS is_old FROM sign_ins
+ WHERE tenant_id = :tenant_id AND id = :sign_in_id AND key_id = :key_id
+   AND seen_at > now() - make_interval(secs => idle_s)
+"""
+_SEE = "UPDATE sign_ins SET seen_at = now() WHERE tenant_id = :tenant_id AND id = :sign_in_id AND seen_at < now()"
+
+_END = """
+DELETE FROM sign_ins WHERE tenant_id = :tenant_id AND id = :sign_in_id AND key_id = :key_id RETURNING id
+"""
+
+_EXACT_TO = timedelta(minutes=1)
+"""A use is written once a minute, so that a person who works costs no write a request."""
+
+
+async def begin_sign_in(connection: Connection, tenant_id: str, key_id: str, *, idle_s: int) -> str:
+    """Begin a session, and return its id. It ends after `idle_s` without a request."""
+    sign_in_id = new_id("sgn")
+    await connection.execute(_BEGIN, tenant_id=tenant_id, sign_in_id=sign_in_id, key_id=key_id, idle_s=idle_s)
+    return sign_in_id
+
+
+async def use_sign_in(connection: Connection, tenant_id: str, key_id: str, sign_in_id: str) -> bool:
+    """Return whether a session of the key goes on, and note that it is used."""
+    is_old = await connection.fetchval(
+        _USE, tenant_id=tenant_id, sign_in_id=sign_in_id, key_id=key_id, exact_to=_EXACT_TO
+    )
+    if is_old:
+        await connection.execute(_SEE, tenant_id=tenant_id, sign_in_id=sign_in_id)
+    return is_old is not None
+
+
+async def end_sign_in(connection: Connection, tenant_id: str, key_id: str, sign_in_id: str) -> None:
+    """End a session of the key.
+
+    Raises:
+        NotFound: It has ended, or is of another key.
+    """
+    if await connection.fetchval(_END, tenant_id=tenant_id, sign_in_id=sign_in_id, key_id=key_id) is None:
+        raise missing("session", sign_in_id)
