@@ -55,13 +55,12 @@ async def revoke_key(key_id: KeyIdPath, caller: KeysCaller, state: State) -> Non
 
 
 @router.post("/v1/sign-ins", responses=problems(body=True))
-async def begin_sign_in(caller: AnyCaller, state: State, body: SignInCreate | None = None) -> SignIn:
+async def begin_sign_in(body: SignInCreate, caller: AnyCaller, state: State) -> SignIn:
     """Begin a session of a person who signed in with this key, as at a console. It is recorded in the audit log."""
-    idle_s = (body or SignInCreate()).idle_s
     async with state.services.database.transaction() as connection:
         identity = await ledger.identify_key(connection, caller.tenant_id, caller.key_id)
         await record_act(connection, "key.signed_in", "key", caller.key_id, {"prefix": identity.prefix})
-        session_id = await sign_ins.begin_sign_in(connection, caller.tenant_id, caller.key_id, idle_s=idle_s)
+        session_id = await sign_ins.begin_sign_in(connection, caller.tenant_id, caller.key_id, idle_s=body.idle_s)
     return SignIn(**identity.model_dump(), session_id=session_id)
 
 

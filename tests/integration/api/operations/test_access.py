@@ -217,7 +217,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         "agent_id": "their-agent",
         "thread_id": thread["id"],
         "run_id": run["id"],
-        "session_id": (await other.post("/v1/sign-ins")).json()["session_id"],
+        "session_id": (await other.post("/v1/sign-ins", json={})).json()["session_id"],
         "key_id": other_tenant.key_id,
         "note_id": note["id"],
         "memory_id": memory["id"],
