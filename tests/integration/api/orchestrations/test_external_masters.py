@@ -253,3 +253,22 @@ async def test_another_tenant_is_no_master(master: Master, api: Api, other_tenan
         calls = await stranger.post(f"{PATH}/{master.id}/master/calls", json=body, headers=headers)
         ended = await stranger.post(f"{PATH}/{master.id}/master/complete", json={"summary": "mine"})
         assert {calls.status_code, ended.status_code} == {404}
+
+
+@proves("orchestration.directories")
+async def test_an_external_master_gives_children_that_write_a_directory_each(orchestrated: Orchestrated) -> None:
+    await orchestrated.harness.add_agent("owner", {"name": "Owner", "engine": "scripted", "trust": "controlled"})
+    master = Master(orchestrated, await orchestrated.start(master="external", agent_id="owner"))
+    child: dict[str, Any] = {"prompt": script(complete("done")), "wait": False}
+    answers = [
+        await master.call("spawn_child", **child, **more) for more in ({"cwd": "a"}, {"cwd": "a"}, {"cwd": "b"}, {})
+    ]
+    first, refused, second, own = (str(answer.json()) for answer in answers)
+    assert "/owner/a" in first
+    assert "may write in" in refused
+    assert "Give this one a directory of its own, such as cwd=" in refused
+    assert "/owner/b" in second
+    assert f"/owner/{master.id}/worker" in own
+    # A repeated call finds its child, and where that works.
+    again = await master.call("spawn_child", key="call-1", **child, cwd="a")
+    assert str(again.json()) == first

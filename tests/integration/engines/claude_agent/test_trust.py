@@ -85,6 +85,31 @@ async def test_controlled_trust_works_on_files_within_the_roots_and_has_no_shell
     assert not (workspace / ".claude").exists()
 
 
+@proves("orchestration.directories")
+async def test_the_program_writes_in_the_directory_of_a_child_alone_and_reads_around_it(
+    engine: ClaudeAgentEngine, server: ModelServer, workspace: Path
+) -> None:
+    own, other = workspace / "part", workspace / "other"
+    for directory in (own, other):
+        directory.mkdir()
+        (directory / "note.txt").write_text(f"of {directory.name}\n")
+    server.reply(
+        tool_response(
+            ("Read", {"file_path": str(other / "note.txt")}),
+            ("Write", {"file_path": "new.txt", "content": "mine"}),
+            ("Write", {"file_path": str(other / "new.txt"), "content": "x"}),
+            ("Edit", {"file_path": str(other / "note.txt"), "old_string": "of", "new_string": "x"}),
+        ),
+        text_response("ok"),
+    )
+    # Without a sandbox there are no commands, at any trust.
+    await engine.run("hi", options(cwd=str(own), readable=(str(workspace),)), "unrestricted")
+    assert "of other" in request_text(server)
+    assert (own / "new.txt").read_text() == "mine"
+    assert [path.name for path in other.iterdir()] == ["note.txt"]
+    assert (other / "note.txt").read_text() == "of other\n"
+
+
 async def test_unrestricted_trust_has_a_shell_without_secrets(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, tmp_path: Path
 ) -> None:
@@ -219,6 +244,12 @@ def test_trust_has_the_permissions_of_the_engine_contract(tmp_path: Path) -> Non
     assert "Read(//proc/[0-9]*/**)" in unrestricted.disallowed
     assert controlled.disallowed[1:] == unrestricted.disallowed
     assert set(sandbox.tools) < set(controlled.tools) < set(unrestricted.tools)
+
+
+def test_the_folder_of_other_agents_is_read_and_not_written(tmp_path: Path) -> None:
+    for trust in ("controlled", "unrestricted"):
+        allowed = permissions(trust, (tmp_path,), kept=tmp_path / "orc_1", skills=False, subagents=False)
+        assert f"Edit(/{tmp_path}/orc_1/**)" in allowed.disallowed
 
 
 def test_a_root_that_a_rule_cannot_express_is_refused(tmp_path: Path) -> None:
