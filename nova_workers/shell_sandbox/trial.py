@@ -205,6 +205,8 @@ def _folder(private: PrivateFiles | None, name: str, stack: ExitStack) -> Path:
     """Make the trial's folder among those of the tenants, or where these cannot be, among temporary files."""
     if private is not None and (private.home.is_dir() or private.workspace.is_dir()):
         folder = private.workspace / name
+        if not private.workspace.exists():
+            stack.callback(_remove_empty, private.workspace)
         with suppress(OSError):
             folder.mkdir(mode=0o711, parents=True)
             folder.chmod(0o711)
@@ -213,6 +215,12 @@ def _folder(private: PrivateFiles | None, name: str, stack: ExitStack) -> Path:
     folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix=name, ignore_cleanup_errors=True)))
     folder.chmod(0o711)
     return folder
+
+
+def _remove_empty(folder: Path) -> None:
+    """Remove a folder that only the trial needed: where it is, agents have files."""
+    with suppress(OSError):
+        folder.rmdir()
 
 
 @contextmanager
