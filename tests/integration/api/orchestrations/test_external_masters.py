@@ -260,9 +260,8 @@ async def test_an_external_master_gives_children_that_write_a_directory_each(orc
     await orchestrated.harness.add_agent("owner", {"name": "Owner", "engine": "scripted", "trust": "controlled"})
     master = Master(orchestrated, await orchestrated.start(master="external", agent_id="owner"))
     child: dict[str, Any] = {"prompt": script(complete("done")), "wait": False}
-    answers = [
-        await master.call("spawn_child", **child, **more) for more in ({"cwd": "a"}, {"cwd": "a"}, {"cwd": "b"}, {})
-    ]
+    given: tuple[dict[str, Any], ...] = ({"cwd": "a"}, {"cwd": "a"}, {"cwd": "b"}, {})
+    answers = [await master.call("spawn_child", **child, **more) for more in given]
     first, refused, second, own = (str(answer.json()) for answer in answers)
     assert "/owner/a" in first
     assert "may write in" in refused
