@@ -27,7 +27,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"^[a-z0-9][a-z0-9_-]{0,62}$": "use at most 63 small letters, digits, _ and -; begin with a letter or a digit",
     r"^/[^\x00-\x1f]*$": "begin with a slash, and leave out control characters",
     r"^[^\x00-\x1f]*$": "write one line, without control characters",
-    r"^[^\x00-\x1f\x7f]+$": "write one line, without control characters",
+    r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$": "write one line, without control characters",
     r"^[^\x00\r\n]*[^\x00\s][^\x00\r\n]*$": "write one line that is not blank",
     r"^[^\s.]+(?:\.[^\s.]+)*$": "give names with dots between them, such as issue.labels.0",
     r"^wait_[0-9A-Z]{26}$": "give the id of a wait, such as wait_01JZ0000000000000000000000",

@@ -365,6 +365,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "security.shares": "Unread exports, slow imports and slow queries of one tenant leave the API to the others.",
     "security.policies": "Under the policies of API and console a browser runs no script but those of this server.",
     "security.console": "The console acts for signed-in people only, and for no form or link of another site.",
+    "names.one-line": "No name that a request gives has a control character, and none reaches a terminal.",
     "security.login-link": "A one-time login is printed on a terminal only.",
     "security.bare-addresses": "Of an address in a log, an error or a trace, only scheme and host are shown.",
     "security.telegram": "Strangers, and senders without a webhook's secret, reach no agent.",

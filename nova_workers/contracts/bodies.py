@@ -6,13 +6,13 @@ UTC. Lists come in pages with an opaque `next_cursor`.
 
 import re
 from datetime import UTC, datetime
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Final, Generic, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
 from nova_workers.true_numbers import TrueNumbers
 
-__all__ = ["Body", "Moment", "Page", "Problem", "View", "not_a_number"]
+__all__ = ["Body", "Moment", "Name", "OneLine", "Page", "Problem", "View", "is_one_line", "not_a_number"]
 
 T = TypeVar("T")
 
@@ -38,6 +38,20 @@ Moment = Annotated[
     Field(ge=datetime(2000, 1, 1, tzinfo=UTC), le=datetime(2200, 1, 1, tzinfo=UTC)),
 ]
 """A time with an offset, as text."""
+
+
+_ONE_LINE: Final = r"^[^\x00-\x1f\x7f-\x9f\u2028-\u202e\u2066-\u2069]*$"
+
+OneLine = Annotated[str, StringConstraints(pattern=_ONE_LINE)]
+"""What people and programs call things. A control character in it could move the cursor of a terminal, hide what
+follows or end a line of a log; a mark of writing direction could show letters in another order."""
+
+Name = Annotated[OneLine, StringConstraints(min_length=1, max_length=200)]
+
+
+def is_one_line(text: str) -> bool:
+    """Whether a text is what `OneLine` takes."""
+    return re.fullmatch(_ONE_LINE, text) is not None and not text.endswith("\n")
 
 
 class Body(TrueNumbers):

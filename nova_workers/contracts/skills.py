@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.authors.rights import PARTS, STEERS, authored
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, Name, View
 
 __all__ = [
     "MAX_AGENT_SKILLS",
@@ -109,7 +109,7 @@ class SkillFront(BaseModel):
 class SkillFilePut(Body):
     """A file beside a SKILL.md."""
 
-    path: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    path: Name
     """Relative to the skill's directory, with slashes."""
     content_base64: Annotated[str, StringConstraints(max_length=2 * MAX_FILE_BYTES)]
     executable: StrictBool = False

@@ -22,7 +22,7 @@ from pydantic import (
 )
 
 from nova_workers.contracts.agents import AgentId
-from nova_workers.contracts.bodies import View
+from nova_workers.contracts.bodies import OneLine, View
 from nova_workers.errors import Outage
 from nova_workers.vocabulary import ANSWERABLE, AwaitedSender, HoldReason, OutageReason, WaitKind
 
@@ -187,7 +187,7 @@ class Answer(_Value):
     text: _AnswerText | None = None
     approve: StrictBool | None = None
     remember: StrictBool = False
-    by: Annotated[str, StringConstraints(max_length=200)] | None = None
+    by: Annotated[OneLine, StringConstraints(max_length=200)] | None = None
     """The person who answers, for the record."""
 
 

@@ -21,6 +21,7 @@ import httpx2
 import structlog
 
 from nova_workers.errors import OutboundFailed
+from nova_workers.observability.addresses import bare_address
 from nova_workers.outbound.requests import Resolver, permitted_addresses, resolve
 from nova_workers.outbound.rules import OutboundRules
 
@@ -208,14 +209,18 @@ def _read(head: bytes) -> _Request:
         # A tunnel has no port in its Host header with some clients.
         named.add(host.removesuffix(f":{_port(url)}"))
     if len(hosts) > 1 or not named.issuperset(hosts):
-        raise _Refused(HTTPStatus.BAD_REQUEST, f"The Host header {hosts!r} names another host than {str(url)!r}.")
+        raise _Refused(
+            HTTPStatus.BAD_REQUEST, f"The Host header {hosts!r} names another host than {bare_address(str(url))!r}."
+        )
     if method == b"CONNECT":
         return _Request(url, tunnel=True)
     kept = [(name, value) for name, value in headers if name.lower() not in _HOP_BY_HOP | {b"host"}]
     kept = [(name, value) for name, value in kept if not name.lower().startswith(b"proxy-")]
     lengths = {value.strip() for name, value in kept if name.lower() == b"content-length"}
     if any(name.lower() == b"transfer-encoding" for name, _ in kept) or len(lengths) > 1:
-        raise _Refused(HTTPStatus.LENGTH_REQUIRED, f"A body for {str(url)!r} needs one Content-Length, or https.")
+        raise _Refused(
+            HTTPStatus.LENGTH_REQUIRED, f"A body for {bare_address(str(url))!r} needs one Content-Length, or https."
+        )
     length = lengths.pop() if lengths else b"0"
     if not length.isdigit():
         raise _Refused(HTTPStatus.BAD_REQUEST, f"{length!r} is no length of a body.")

@@ -23,7 +23,10 @@ from nova_workers.clock import spell_duration
 
 __all__ = ["Column", "JsonOption", "Output", "age", "money", "printable", "short", "stamp"]
 
-_UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160)) if chr(code) not in "\n\t"}
+_DIRECTIONS = (*range(0x2028, 0x202F), *range(0x2066, 0x206A))
+"""Ends of lines, and marks that show the text after them in another order."""
+_UNPRINTABLE = {code: None for code in (*range(32), *range(127, 160), *_DIRECTIONS) if chr(code) not in "\n\t"}
+_LINE_ENDS = str.maketrans("\n\t", "  ")
 
 JsonOption = Annotated[bool, typer.Option("--json", help="Write JSON: one document, or one object a line for streams.")]
 
@@ -114,7 +117,8 @@ class Output:
 
     def table(self, columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
         """Write a table. In a pipe: aligned columns, nothing cut, no frame. A terminal gets what fits."""
-        cells = [[printable(cell) for cell in row] for row in rows]
+        # A name of an old row may have more than one line, which would look like another row.
+        cells = [[printable(cell).translate(_LINE_ENDS) for cell in row] for row in rows]
         if not self.tty:
             table = Table(box=None, pad_edge=False, header_style="bold")
             for column in columns:

@@ -1,13 +1,13 @@
 """The HTTP contract of what is asked of an agent beside its configuration: another id, its prompt, its servers."""
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.authors.rights import DOCUMENT, authored
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, Name, View
 
 __all__ = [
     "AgentPromptRequest",
@@ -49,7 +49,7 @@ class AgentPromptRequest(Body):
     spec: AgentSpec | None = Field(
         default=None, description="A configuration that need not be saved; null is the agent's newest version."
     )
-    channel: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    channel: Name | None = None
     """Where the answer is read, which may decide its format."""
 
 

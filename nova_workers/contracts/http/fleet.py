@@ -6,7 +6,7 @@ from typing import Annotated
 from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.vocabulary import OutageReason, PauseScope, ProviderState, QueuedReason, RestReason, RunQueue
 
 __all__ = [
@@ -185,7 +185,7 @@ class ProvidersView(View):
 class ProvidersClear(Body):
     """Which rests and failures to forget."""
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=300)] | None = None
+    name: Annotated[OneLine, StringConstraints(min_length=1, max_length=300)] | None = None
     """A provider, a model or a profile; null is all."""
 
 

@@ -3,9 +3,9 @@
 from datetime import datetime
 from typing import Annotated, Literal
 
-from pydantic import Field, StringConstraints
+from pydantic import Field
 
-from nova_workers.contracts.bodies import Body, Moment, View
+from nova_workers.contracts.bodies import Body, Moment, Name, View
 
 __all__ = ["KeyCreate", "KeyCreated", "KeyIdentity", "KeyView", "Scope", "SignIn", "SignInCreate"]
 
@@ -19,7 +19,7 @@ them all. `secrets`: secrets. `keys`: API keys of its tenant. `channels`: leases
 class KeyCreate(Body):
     """A new API key."""
 
-    name: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    name: Name
     scopes: Annotated[list[Scope], Field(min_length=1)] = Field(default_factory=lambda: ["runs", "agents", "workspace"])
     expires_at: Moment | None = None
 

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Self
 
 from pydantic import Field, StringConstraints, model_validator
 
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, Name, View
 
 __all__ = ["LEASE_NAME_PATTERN", "LeaseRequest", "LeaseView"]
 
@@ -15,7 +15,7 @@ LEASE_NAME_PATTERN = r"^[a-z0-9][a-z0-9._:-]{0,99}$"
 class LeaseRequest(Body):
     """Acquires a lease; with its token, renews or releases it."""
 
-    holder: Annotated[str, StringConstraints(min_length=1, max_length=200)]
+    holder: Name
     """Describes the process, for people. Acquiring again under the same name is another acquisition."""
     ttl_s: Annotated[float, Field(ge=0, le=600)]
     """The lease expires this long after the request, in seconds; with a token, 0 releases it."""

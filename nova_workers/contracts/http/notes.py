@@ -7,7 +7,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, StrictBool, StringCon
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.authors.rights import ADDRESSEE, FREE, MESSAGE, authored
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.content import storable
 
 __all__ = [
@@ -26,10 +26,8 @@ MAX_NOTE_CHARS = 100_000
 MAX_NOTE_TITLE_CHARS = 200
 
 NoteTitle = Annotated[
-    str,
-    StringConstraints(
-        strip_whitespace=True, min_length=1, max_length=MAX_NOTE_TITLE_CHARS, pattern=r"^[^\x00-\x1f\x7f]+$"
-    ),
+    OneLine,
+    StringConstraints(strip_whitespace=True, min_length=1, max_length=MAX_NOTE_TITLE_CHARS),
 ]
 """One line without control characters."""
 

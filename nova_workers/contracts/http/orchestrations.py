@@ -7,7 +7,7 @@ from pydantic import Field, StringConstraints
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, WITHIN, authored
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, Name, OneLine, View
 from nova_workers.contracts.http.wire import Metadata, UsageView
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, MAX_SUMMARY_CHARS, OrchestrationLimits
 from nova_workers.contracts.waits import HoldView, WaitView
@@ -62,7 +62,7 @@ class OrchestrationCreate(Body):
     task: _Text
     agent_id: AgentId = "nova"
     """The agent whose trust, directories, capabilities and daily budget bound every agent of the tree."""
-    model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    model: Name | None = None
     """The master's model, as an alias or an id."""
     cwd: Annotated[str, StringConstraints(min_length=1, max_length=4_096)] | None = None
     """Working directory: an absolute path within the agent's directories."""
@@ -90,7 +90,7 @@ class OrchestrationCreate(Body):
 class MasterCall(Body):
     """A call of a tool by an external master."""
 
-    tool: Annotated[str, StringConstraints(min_length=1, max_length=64)]
+    tool: Annotated[OneLine, StringConstraints(min_length=1, max_length=64)]
     arguments: dict[str, Any] = Field(default_factory=dict[str, Any])
 
 
@@ -122,7 +122,7 @@ class AgentPrompt(Body):
 class AgentKill(Body):
     """What to kill: an agent and everything below it, or the whole tree."""
 
-    agent_id: Annotated[str, StringConstraints(min_length=1, max_length=80)] | None = None
+    agent_id: Annotated[OneLine, StringConstraints(min_length=1, max_length=80)] | None = None
     """An agent's id, or a part of it that no other agent's id has. None is the master, and so the whole tree."""
     reason: Annotated[str, StringConstraints(min_length=1, max_length=2_000)] = "a person asked for it"
 

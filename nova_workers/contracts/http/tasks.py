@@ -13,7 +13,7 @@ from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.authors.rights import ADDRESSEE, FREE, MESSAGE, PARTS, authored
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, View, is_one_line
 from nova_workers.contracts.content import storable
 from nova_workers.vocabulary import OpenTaskStatus, ResourceKind, TaskStatus
 
@@ -70,6 +70,8 @@ def _one_line(text: str) -> str:
     if not line:
         # str.split strips separators that pydantic does not, such as U+001F.
         raise ValueError("String should have at least 1 character that is not blank")
+    if not is_one_line(line):
+        raise ValueError("String should have no control characters")
     return line
 
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
 from nova_workers.contracts.agents import Ceilings
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.http.keys import KeyCreated
 
 __all__ = [
@@ -21,9 +21,7 @@ __all__ = [
 ]
 
 MAX_TENANT_NAME = 200
-TenantName = Annotated[
-    str, StringConstraints(min_length=1, max_length=MAX_TENANT_NAME, strip_whitespace=True, pattern=r"^[^\x00-\x1f]*$")
-]
+TenantName = Annotated[OneLine, StringConstraints(min_length=1, max_length=MAX_TENANT_NAME, strip_whitespace=True)]
 TenantState = Literal["active", "paused", "ending"]
 """`paused`: no new runs start. `ending`: it is unusable, and its rows are being deleted."""
 

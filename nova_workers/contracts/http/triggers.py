@@ -8,7 +8,7 @@ from pydantic import AfterValidator, AwareDatetime, Field, StrictBool, StringCon
 
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, OUTBOUND, PARTS, authored
-from nova_workers.contracts.bodies import Body, View
+from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.content import storable
 from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerAction, TriggerKind
 
@@ -62,7 +62,7 @@ _Prompt = Annotated[
     AfterValidator(storable),
 ]
 _Title = Annotated[
-    str, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(storable)
+    OneLine, StringConstraints(strip_whitespace=True, min_length=1, max_length=200), AfterValidator(storable)
 ]
 _ThreadId = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$")]
 

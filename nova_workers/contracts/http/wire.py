@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConst
 
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, PARTS, authored
-from nova_workers.contracts.bodies import Body, Moment, Problem, View
+from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.waits import HoldView, WaitView
@@ -84,10 +84,15 @@ class AgentCreate(AgentSpec):
     """A new agent."""
 
     id: AgentId
+    name: Name
+    """What people call it."""
 
 
 class AgentReplace(AgentSpec):
     """An agent's complete new configuration; becomes its next version."""
+
+    name: Name
+    """What people call it."""
 
 
 def _without_defaults(schema: dict[str, Any]) -> None:
@@ -100,7 +105,7 @@ class AgentPatch(AgentSpec):
 
     model_config = ConfigDict(json_schema_extra=_without_defaults)
 
-    name: Annotated[str, Field(min_length=1, max_length=200)] = "unchanged"
+    name: Name = "unchanged"
 
 
 class AgentView(View):
@@ -165,8 +170,8 @@ class ThreadCreate(Body):
     """A new conversation: empty, or with the messages of one that took place elsewhere."""
 
     agent_id: AgentId = "nova"
-    title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
-    label: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    title: Name | None = None
+    label: Name | None = None
     metadata: Metadata = Field(default_factory=dict[str, Any])
     messages: Annotated[list[PastMessage], Field(max_length=MAX_PAST_MESSAGES)] = Field(
         default_factory=list[PastMessage]
@@ -185,8 +190,8 @@ class ThreadCreate(Body):
 class ThreadPatch(Body):
     """Fields to change; omitted fields stay unchanged."""
 
-    title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
-    label: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    title: Name | None = None
+    label: Name | None = None
     metadata: Metadata | None = None
 
 
@@ -200,8 +205,8 @@ class ThreadFork(Body):
 
     turn_id: str | None = None
     """None forks at the head."""
-    title: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
-    label: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    title: Name | None = None
+    label: Name | None = None
 
 
 class ThreadView(View):
@@ -252,7 +257,7 @@ class RunCreate(Body):
     message: _Text | Annotated[list[ContentBlock], Field(min_length=1, max_length=200)]
     """Text, or content blocks (text, image, document)."""
     on_busy: OnBusy = "enqueue"
-    model: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
+    model: Name | None = None
     max_turns: Annotated[int, Field(strict=True, ge=1, le=1_000)] | None = None
     queue: RunQueue = "interactive"
     priority: Annotated[int, Field(strict=True, ge=-100, le=100)] = 0
@@ -398,8 +403,8 @@ _RunRelation = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_-]{1,80}$"
 class BulkCancel(Body):
     """Which runs to cancel: all open ones that match every given field. At least one field is required."""
 
-    thread_id: str | None = None
-    agent_id: str | None = None
+    thread_id: OneLine | None = None
+    agent_id: OneLine | None = None
     status: OpenRunStatus | Annotated[list[OpenRunStatus], Field(min_length=1, max_length=4)] | None = None
     """One, or any of several."""
     queue: RunQueue | None = None
@@ -428,8 +433,8 @@ class BulkCanceled(View):
 class BulkRetry(Body):
     """Which failed runs to try again: all that match every given field. At least one field is required."""
 
-    thread_id: str | None = None
-    agent_id: str | None = None
+    thread_id: OneLine | None = None
+    agent_id: OneLine | None = None
     error_kind: EngineErrorKind | None = None
     """Only those that failed of this kind."""
     queue: RunQueue | None = None

@@ -11,6 +11,7 @@ from nova_workers.cli.terminal.output import Output, age, short, stamp
 from nova_workers.cli.terminal.table_layout import Column, lay_out
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.wire import BulkCanceled
+from tests.requirements import proves
 
 RUN = "run_01KADN2Z5N3VE7G2V0V0XQ6T8S"
 
@@ -149,3 +150,11 @@ def test_times_in_json_are_rfc_3339() -> None:
 
     out.line(Moment(canceled=0, requested=0, at=datetime(2025, 1, 2, tzinfo=UTC)))
     assert json.loads(stdout.getvalue())["at"] == "2025-01-02T00:00:00Z"
+
+
+@proves("names.one-line")
+def test_names_of_old_rows_reach_a_terminal_without_what_controls_it() -> None:
+    out, written = _output()
+    out.table(("name", "id"), [("a\x1b[31m\x9b\u202eb\nkey_2", "key_1"), ("plain", "key_3")])
+    assert len(written.getvalue().splitlines()) == 3
+    assert "a[31mb key_2" in written.getvalue()
