@@ -32,7 +32,7 @@ from nova_workers.shell_sandbox.egress import PROXY_VARIABLES, EgressGate, Passa
 from nova_workers.shell_sandbox.owners import SANDBOX_UID
 from nova_workers.shell_sandbox.programs import SandboxKind, call_filter, launcher
 
-__all__ = ["Enclosed", "ShellSandbox"]
+__all__ = ["Enclosed", "NoSandbox", "ShellSandbox"]
 
 _BECOME = (
     *("setpriv", "--reuid", str(SANDBOX_UID), "--regid", str(SANDBOX_UID), "--clear-groups"),
@@ -70,6 +70,13 @@ class Enclosed:
     environment: Mapping[str, str] = field(default_factory=dict[str, str])
     passage: Passage | None = None
     no_network: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class NoSandbox:
+    """Stands for the sandbox on a worker that has none; `why` names the reasons and the missing features."""
+
+    why: str = "No sandbox is set up."
 
 
 @dataclass(frozen=True, slots=True)

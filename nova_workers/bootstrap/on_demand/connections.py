@@ -9,6 +9,7 @@ from nova_workers.config import Settings
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.outbound.requests import Outbound
 from nova_workers.outbound.rules import OutboundRules
+from nova_workers.shell_sandbox import NoSandbox
 
 __all__ = ["connections"]
 
@@ -20,7 +21,7 @@ def connections(parts: EngineParts) -> ConnectionPool:
         return ConnectionPool(
             start_timeout_s=parts.settings.tools.mcp_start_timeout_s,
             make_transport=_mcp_guard(parts.settings).transport,
-            sandbox=parts.shell.enclosing,
+            sandbox=parts.shell.enclosing or NoSandbox(parts.shell.why_none),
         )
 
     return parts.shared(ConnectionPool, make)

@@ -29,7 +29,7 @@ from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.observability.redaction import current_redactor, hiding
 from nova_workers.observability.redactor import Redactor
 from nova_workers.outbound.bounded import ResponseBounds, bound_responses
-from nova_workers.shell_sandbox import ShellSandbox
+from nova_workers.shell_sandbox import NoSandbox, ShellSandbox
 
 __all__ = ["MakeTransport", "OnProgress", "ServerConnection"]
 
@@ -69,7 +69,7 @@ class ServerConnection:
         name: str,
         server: McpServer,
         make_transport: MakeTransport | None = None,
-        sandbox: ShellSandbox | None = None,
+        sandbox: ShellSandbox | NoSandbox | None = None,
     ) -> None:
         self.name = name
         self._sandbox = sandbox
@@ -311,7 +311,7 @@ async def _client(
     name: str,
     server: McpServer,
     make_transport: MakeTransport | None,
-    sandbox: ShellSandbox | None,
+    sandbox: ShellSandbox | NoSandbox | None,
     output: LastLines,
 ) -> AsyncGenerator[Client]:
     async with AsyncExitStack() as stack:

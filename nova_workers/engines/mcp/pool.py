@@ -24,7 +24,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.connection import MakeTransport, OnProgress, ServerConnection
 from nova_workers.observability.redaction import hide
-from nova_workers.shell_sandbox import ShellSandbox
+from nova_workers.shell_sandbox import NoSandbox, ShellSandbox
 from nova_workers.stopping import stop_tasks
 
 __all__ = ["CallLost", "ConnectionPool", "Lease", "PooledConnection", "ServerAway"]
@@ -106,7 +106,7 @@ class ConnectionPool:
         rest_s: float = _REST_S,
         clock_s: Callable[[], float] = time.monotonic,
         make_transport: MakeTransport | None = None,
-        sandbox: ShellSandbox | None = None,
+        sandbox: ShellSandbox | NoSandbox | None = None,
     ) -> None:
         """Connect to nothing yet.
 

@@ -20,7 +20,7 @@ from mcp.types import jsonrpc_message_adapter
 from nova_workers.child_process import end_supervised, supervised
 from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.engines.lines import LineTooLong, read_lines
-from nova_workers.shell_sandbox import Enclosed, ShellSandbox
+from nova_workers.shell_sandbox import Enclosed, NoSandbox, ShellSandbox
 
 __all__ = ["stdio_transport"]
 
@@ -41,7 +41,7 @@ Streams = tuple[MemoryObjectReceiveStream[SessionMessage | Exception], MemoryObj
 
 @asynccontextmanager
 async def stdio_transport(
-    server: StdioMcpServer, errors: TextIO, sandbox: ShellSandbox | None = None
+    server: StdioMcpServer, errors: TextIO, sandbox: ShellSandbox | NoSandbox | None = None
 ) -> AsyncGenerator[Streams]:
     """Start a server, and connect to it. It and its children end with the connection or with this process.
 
@@ -104,21 +104,21 @@ async def _streams(process: asyncio.subprocess.Process) -> AsyncGenerator[Stream
 
 
 @contextmanager
-def _confined(server: StdioMcpServer, environment: dict[str, str], sandbox: ShellSandbox | None) -> Generator[Enclosed]:
+def _confined(
+    server: StdioMcpServer, environment: dict[str, str], sandbox: ShellSandbox | NoSandbox | None
+) -> Generator[Enclosed]:
     command = [server.command, *server.args]
     enclosure = server.enclosure
     if enclosure is not None and enclosure.sandbox:
-        if sandbox is None:
-            raise ConnectionError(
-                "It runs in the sandbox, and this worker has none: its log names the reason (sandbox.none)."
-            )
+        if not isinstance(sandbox, ShellSandbox):
+            raise ConnectionError(f"It runs in the sandbox, and this worker has none. {(sandbox or NoSandbox()).why}")
         # Its own home is hidden.
         environment["HOME"] = _ENCLOSED_HOME
         writable = () if server.cwd is None else (server.cwd,)
         cwd = server.cwd or _ENCLOSED_HOME
         with sandbox.enclosed(command, enclosure, cwd=cwd, writable=writable) as enclosed:
             yield enclosed
-    elif sandbox is not None:
+    elif isinstance(sandbox, ShellSandbox):
         yield Enclosed(sandbox.hide(command, server.cwd or os.getcwd()), ())
     else:
         yield Enclosed(command, ())

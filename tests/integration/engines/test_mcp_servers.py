@@ -37,7 +37,7 @@ from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.errors import ConfigurationError
 from nova_workers.outbound.egress import EgressProxy
 from nova_workers.outbound.rules import OutboundRules
-from nova_workers.shell_sandbox import SandboxKind, ShellSandbox, find_sandbox
+from nova_workers.shell_sandbox import NoSandbox, SandboxKind, ShellSandbox, find_sandbox
 from tests.requirements import proves
 from tests.support.processes.inspection import is_alive, wait_until_gone
 from tests.support.processes.key_holder import key_holder
@@ -434,7 +434,7 @@ async def test_an_http_server_is_reached_again_after_a_restart(web: Web) -> None
     await play.engine.close()
 
 
-async def _written(tmp_path: Path, server: StdioMcpServer, sandbox: ShellSandbox) -> str:
+async def _written(tmp_path: Path, server: StdioMcpServer, sandbox: ShellSandbox | NoSandbox) -> str:
     """Return what a server writes to stderr until it ends."""
     with (tmp_path / "errors").open("w+") as errors:
         async with stdio_transport(server, errors, sandbox) as (received, _):
@@ -483,5 +483,7 @@ async def test_a_program_of_a_tenant_with_ceilings_reaches_no_key(
         assert "done" in own
         # Without namespaces NOVA_HOME is not hidden from the operator's own programs.
         assert own.count("hush") == (kind == "landlock")
+    with pytest.raises(ConnectionError, match=r"this worker has none\. Missing here: Landlock"):
+        await _written(tmp_path, server, NoSandbox("Missing here: Landlock 6."))
     with pytest.raises(ValueError, match="outside the directories"):
         await _written(tmp_path, replace(server, cwd=str(home)), sandbox)
