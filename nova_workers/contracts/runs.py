@@ -153,16 +153,19 @@ class Accepted:
 
 @dataclass(frozen=True, slots=True)
 class DailyBudgets:
-    """Spending limits for a day of the tenant's time zone, in US dollars; None is unlimited."""
+    """Spending limits of a day, in US dollars; None is unlimited. The ceiling's day is the last 24 hours."""
 
     tenant_usd: float | None = None
     agent_usd: float | None = None
     trigger_usd: float | None = None
+    ceiling_usd: float | None = None
+    """Of the tenant, set by an operator."""
 
     @property
     def any(self) -> bool:
         """Whether there is any limit."""
-        return not (self.tenant_usd is None and self.agent_usd is None and self.trigger_usd is None)
+        given = self.tenant_usd, self.agent_usd, self.trigger_usd, self.ceiling_usd
+        return any(limit is not None for limit in given)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,8 @@
-"""Daily budgets and today's spending. A day is a calendar day in the tenant's time zone."""
+"""Daily budgets and what was spent.
+
+A day of a tenant's own budgets is a calendar day in its time zone. The ceiling of an operator counts the last 24 hours,
+so that a tenant begins no new day by another time zone.
+"""
 
 from __future__ import annotations
 
@@ -7,14 +11,14 @@ from datetime import datetime
 
 from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.runs.claim import TENANT_BUDGET
 from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["SpentToday", "report_budgets", "spent_today"]
 
 # The database's clock and time zones decide when a day begins.
-_DAY = f"""
-SELECT w.id AS tenant_id, w.timezone, {TENANT_BUDGET} AS max_cost_usd_per_day,
+_DAY = """
+SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
+       (w.ceilings ->> 'max_cost_usd_per_day')::numeric AS ceiling_usd,
        date_trunc('day', now(), w.timezone) AS since,
        (date_trunc('day', now() AT TIME ZONE w.timezone) + interval '1 day') AT TIME ZONE w.timezone AS resets_at
   FROM tenants w
@@ -25,15 +29,24 @@ SELECT w.id AS tenant_id, w.timezone, {TENANT_BUDGET} AS max_cost_usd_per_day,
 # or queued since before today has used nothing today, so it is left out. The turn's cost is a scalar subquery: as a
 # join with queued runs the planner may scan every turn.
 _BEGUN = f"""
-SELECT r.agent_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd
+SELECT r.agent_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd,
+       r.status = 'running' OR r.queued_at >= day.since AS today
   FROM day, runs r
  WHERE r.tenant_id = :tenant_id AND r.status IN {sql_list(DUE_RUNS)} AND r.turn_id IS NOT NULL
-   AND (r.status = 'running' OR r.queued_at >= day.since) AND r.id IS DISTINCT FROM :except_run_id
+   AND (r.status = 'running' OR r.queued_at >= LEAST(day.since, now() - interval '24 hours'))
+   AND r.id IS DISTINCT FROM :except_run_id
 """
 
 # Usage of runs that ended today, plus open runs. A trigger's run that took more than a week is not counted.
 _OF_ALL = """
 SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b WHERE b.today), 0)
+"""
+
+# The same of the last 24 hours, for the operator's ceiling. On a day of 25 hours the calendar's day is longer.
+_OF_24_HOURS = """
+SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u
+                  WHERE u.tenant_id = :tenant_id AND u.created_at >= now() - interval '24 hours'), 0)
      + COALESCE((SELECT sum(b.cost_usd) FROM begun b), 0)
 """
 
@@ -42,7 +55,7 @@ def _of_agent(agent: str) -> str:
     return f"""
 SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u
                   WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since AND u.agent_id = {agent}), 0)
-     + COALESCE((SELECT sum(b.cost_usd) FROM begun b WHERE b.agent_id = {agent}), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b WHERE b.agent_id = {agent} AND b.today), 0)
 """
 
 
@@ -65,11 +78,12 @@ SELECT day.resets_at, day.timezone,
        CASE WHEN :of_tenant THEN ({_OF_ALL}) END::float8 AS tenant_usd,
        CASE WHEN :agent_id::text IS NOT NULL THEN ({_of_agent(":agent_id")}) END::float8 AS agent_usd,
        CASE WHEN :trigger_id::text IS NOT NULL THEN ({_of_trigger(":trigger_id")}) END::float8
-           AS trigger_usd
+           AS trigger_usd,
+       CASE WHEN :of_ceiling THEN ({_OF_24_HOURS}) END::float8 AS ceiling_usd
   FROM day
 """
 
-# All budgets that are set: the tenant's first, then those of agents and triggers by id.
+# All budgets that are set: the tenant's first, then the operator's ceiling, then those of agents and triggers by id.
 _REPORT = f"""
 WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
 SELECT kind, id, name, max_usd::float8, spent_usd::float8
@@ -78,6 +92,8 @@ SELECT kind, id, name, max_usd::float8, spent_usd::float8
        SELECT 'tenant' AS kind, day.tenant_id AS id, NULL AS name, day.max_cost_usd_per_day AS max_usd,
               ({_OF_ALL}) AS spent_usd
        UNION ALL
+       SELECT 'ceiling', day.tenant_id, NULL, day.ceiling_usd, ({_OF_24_HOURS}) WHERE day.ceiling_usd IS NOT NULL
+       UNION ALL
        SELECT 'agent', a.id, a.spec ->> 'name', a.max_cost_usd_per_day, ({_of_agent("a.id")})
          FROM agents a
         WHERE a.tenant_id = :tenant_id AND a.deleted_at IS NULL AND a.max_cost_usd_per_day IS NOT NULL
@@ -85,7 +101,7 @@ SELECT kind, id, name, max_usd::float8, spent_usd::float8
        SELECT 'trigger', g.id, g.title, g.max_cost_usd_per_day, ({_of_trigger("g.id")})
          FROM triggers g
         WHERE g.tenant_id = :tenant_id AND g.deleted_at IS NULL AND g.max_cost_usd_per_day IS NOT NULL) budgets
- ORDER BY array_position(ARRAY['tenant', 'agent', 'trigger'], kind), id
+ ORDER BY array_position(ARRAY['tenant', 'ceiling', 'agent', 'trigger'], kind), id
 """
 
 
@@ -102,6 +118,8 @@ class SpentToday:
     tenant_usd: float | None
     agent_usd: float | None
     trigger_usd: float | None
+    ceiling_usd: float | None = None
+    """Of the tenant in the last 24 hours."""
 
 
 async def spent_today(
@@ -109,6 +127,7 @@ async def spent_today(
     tenant_id: str,
     *,
     of_tenant: bool = True,
+    of_ceiling: bool = False,
     agent_id: str | None = None,
     trigger_id: str | None = None,
     except_run_id: str | None = None,
@@ -117,6 +136,7 @@ async def spent_today(
 
     Args:
         of_tenant: Whether to compute the tenant's sum.
+        of_ceiling: Whether to compute its sum of the last 24 hours.
         except_run_id: A run to leave out: the one whose budget is checked.
     """
     row = await connection.fetchrow(
@@ -126,9 +146,17 @@ async def spent_today(
         agent_id=agent_id,
         trigger_id=trigger_id,
         of_tenant=of_tenant,
+        of_ceiling=of_ceiling,
     )
     assert row is not None, f"there is no tenant {tenant_id!r}"  # noqa: S101 - a defect, not an input
-    return SpentToday(row["resets_at"], row["timezone"], row["tenant_usd"], row["agent_usd"], row["trigger_usd"])
+    return SpentToday(
+        row["resets_at"],
+        row["timezone"],
+        row["tenant_usd"],
+        row["agent_usd"],
+        row["trigger_usd"],
+        row["ceiling_usd"],
+    )
 
 
 async def report_budgets(connection: Connection, tenant_id: str) -> BudgetsView:

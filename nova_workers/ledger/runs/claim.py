@@ -23,7 +23,6 @@ __all__ = [
     "MODEL_OF",
     "PAUSED",
     "PAUSED_BY_PEOPLE",
-    "TENANT_BUDGET",
     "TENANT_POOL",
     "Capped",
     "Elsewhere",
@@ -42,9 +41,6 @@ EXISTS (SELECT 1 FROM switches s
 # A pause blocks new runs, and so does the rename of an agent; canceled runs are still ended.
 PAUSED = _PAUSED.format(of_agent="('agent', 'rename')")
 PAUSED_BY_PEOPLE = _PAUSED.format(of_agent="('agent')")
-
-# The budget of a tenant `w`: its own, or the operator's ceiling if that is lower. LEAST ignores nulls.
-TENANT_BUDGET = "LEAST(w.max_cost_usd_per_day, (w.ceilings ->> 'max_cost_usd_per_day')::numeric)"
 
 # The pool of workers of a tenant `w`: of its ceilings, else by their trust; empty for the common workers.
 TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', CAST(:trust_pools AS jsonb) ->> (w.ceilings ->> 'trust'), '')"
@@ -197,7 +193,7 @@ WITH thread AS (
               t.orchestration_id,
               t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
               w.timezone AS tenant_timezone, w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
-              {TENANT_BUDGET} AS tenant_budget, w.ceilings, a.max_cost_usd_per_day AS agent_budget,
+              w.max_cost_usd_per_day AS tenant_budget, w.ceilings, a.max_cost_usd_per_day AS agent_budget,
               a.directory AS agent_directory, COALESCE(a.renamed_to, a.id) AS current_agent_id
 ), held AS (
     UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
@@ -370,6 +366,7 @@ def _claim(row: Row, details: Row | None) -> Claim:
     orchestrated = None if details is None else details["orchestrated"]
     # For a run that was begun before, the claim's statement has the thread's head, and no context.
     began = row if details is None else details
+    ceilings = None if row["ceilings"] is None else read_stored(Ceilings.model_validate, row["ceilings"])
     return Claim(
         run_id=row["id"],
         tenant_id=row["tenant_id"],
@@ -409,8 +406,11 @@ def _claim(row: Row, details: Row | None) -> Claim:
         has_memories=row["has_memories"],
         held=None if row["hold_detail"] is None else HoldDetail.model_validate(row["hold_detail"]),
         held_since=row["held_since"] if details is None or details["was_held"] else None,
-        ceilings=None if row["ceilings"] is None else read_stored(Ceilings.model_validate, row["ceilings"]),
+        ceilings=ceilings,
         budgets=DailyBudgets(
-            row["tenant_budget"], row["agent_budget"], None if details is None else details["trigger_budget"]
+            tenant_usd=row["tenant_budget"],
+            agent_usd=row["agent_budget"],
+            trigger_usd=None if details is None else details["trigger_budget"],
+            ceiling_usd=None if ceilings is None else ceilings.max_cost_usd_per_day,
         ),
     )

@@ -14,7 +14,7 @@ from nova_workers.config import OrchestrationSettings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import Engine, EngineOptions, EngineResult
 from nova_workers.errors import InvalidInput, Unavailable
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.judgements import (
     Answer,
     ModelScores,
@@ -149,9 +149,7 @@ class ModelJudge:
             return None
         async with self._database.connection() as connection:
             rankings = await list_rankings(connection, tenant_id)
-            left_usd = (await get_tenant(connection, tenant_id)).max_cost_usd_per_day
-            if left_usd is not None:
-                left_usd -= (await spent_today(connection, tenant_id)).tenant_usd or 0.0
+            left_usd = await _left_usd(connection, tenant_id)
         if left_usd is not None and left_usd <= 0:
             return None
         models = selector.candidates()[:_MAX_MODELS]
@@ -180,6 +178,17 @@ class ModelJudge:
             cost_usd=result.usage.tokens.cost_usd,
         )
         return answer.scores is not None
+
+
+async def _left_usd(connection: Connection, tenant_id: str) -> float | None:
+    """Return what is left of the tenant's own budget and of the operator's ceiling; None without both."""
+    tenant = await get_tenant(connection, tenant_id)
+    ceiling_usd = None if tenant.ceilings is None else tenant.ceilings.max_cost_usd_per_day
+    if tenant.max_cost_usd_per_day is None and ceiling_usd is None:
+        return None
+    spent = await spent_today(connection, tenant_id, of_ceiling=ceiling_usd is not None)
+    pairs = (tenant.max_cost_usd_per_day, spent.tenant_usd), (ceiling_usd, spent.ceiling_usd)
+    return min(most_usd - (used_usd or 0.0) for most_usd, used_usd in pairs if most_usd is not None)
 
 
 def _answer(result: EngineResult, models: Collection[str]) -> Answer:

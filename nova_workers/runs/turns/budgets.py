@@ -76,12 +76,17 @@ async def _left_today(database: Database, claim: Claim, abort: AbortSignal) -> l
             c,
             claim.tenant_id,
             of_tenant=budgets.tenant_usd is not None,
+            of_ceiling=budgets.ceiling_usd is not None,
             agent_id=None if budgets.agent_usd is None else claim.agent_id,
             trigger_id=None if budgets.trigger_usd is None else claim.trigger_id,
             except_run_id=claim.run_id,
         ),
     )
     rests: list[float] = []
+    if budgets.ceiling_usd is not None and spent.ceiling_usd is not None:
+        if spent.ceiling_usd >= budgets.ceiling_usd:
+            raise _at_the_ceiling(budgets.ceiling_usd, spent.ceiling_usd)
+        rests.append(budgets.ceiling_usd - spent.ceiling_usd)
     for owner, most_usd, used_usd in (
         ("the tenant", budgets.tenant_usd, spent.tenant_usd),
         (f"agent {claim.agent_id!r}", budgets.agent_usd, spent.agent_usd),
@@ -101,6 +106,17 @@ def _refusal(owner: str, most_usd: float, used_usd: float, spent: SpentToday) ->
         f"Today's budget of {owner} is spent: ${used_usd:.4f} of ${most_usd:.4f}. The model was not called. It resets "
         f"at {resets_at:%Y-%m-%d %H:%M} ({spent.timezone}); or raise max_cost_usd_per_day and send the message "
         "again.",
+        kind="budget_exceeded",
+        retryable=False,
+        spent_usd=used_usd,
+        max_usd=most_usd,
+    )
+
+
+def _at_the_ceiling(most_usd: float, used_usd: float) -> EngineFailure:
+    return EngineFailure(
+        f"The tenant has spent ${used_usd:.4f} in the last 24 hours, and its operator permits ${most_usd:.4f}. The "
+        "model was not called. Send the message again later, or ask the operator for a higher ceiling.",
         kind="budget_exceeded",
         retryable=False,
         spent_usd=used_usd,

@@ -13,7 +13,8 @@ __all__ = ["BudgetView", "BudgetsView"]
 class BudgetView(View):
     """A daily spending limit and its use."""
 
-    kind: Literal["tenant", "agent", "trigger"]
+    kind: Literal["tenant", "ceiling", "agent", "trigger"]
+    """`ceiling`: of the tenant, set by an operator, over the last 24 hours instead of the day."""
     id: str
     name: str | None = None
     max_usd: float | None
@@ -29,7 +30,7 @@ class BudgetView(View):
 
 
 class BudgetsView(View):
-    """A tenant's daily budgets: its own first, then those of agents and triggers that have one."""
+    """A tenant's daily budgets: its own, the operator's ceiling, then those of agents and triggers that have one."""
 
     timezone: str
     """The time zone that defines the days."""

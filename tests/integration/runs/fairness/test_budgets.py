@@ -169,6 +169,41 @@ async def test_a_day_begins_at_midnight_of_the_tenants_time_zone(harness: Harnes
         assert spent.resets_at == midnight + timedelta(days=1), zone
 
 
+@proves("budgets.ceiling")
+async def test_a_tenant_does_not_reset_its_operators_ceiling_by_another_time_zone(harness: Harness):
+    await harness.database.execute(
+        "UPDATE tenants SET ceilings = :ceilings WHERE id = :tenant_id",
+        tenant_id=harness.tenant_id,
+        ceilings={"max_cost_usd_per_day": 1.0, "engines": [AGENT], "sandbox": False},
+    )
+    # An hour after midnight where the tenant goes, what was spent two hours ago was spent yesterday.
+    zones = (f"Etc/GMT{offset:+d}" for offset in range(-14, 13))
+    zone = next(zone for zone in zones if datetime.now(ZoneInfo(zone)).hour == 1)
+    for age, status, spent in (("2 hours", "failed", 2.0), ("25 hours", "succeeded", 0.0)):
+        await harness.database.execute("DELETE FROM usage")
+        await harness.database.execute(
+            "INSERT INTO usage (id, tenant_id, turn_id, thread_id, agent_id, cost_usd, created_at)"
+            " VALUES (:usage_id, :tenant_id, :turn_id, 'thr_1', :agent_id, 2, now() - :age::text::interval)",
+            usage_id=new_id("use"), tenant_id=harness.tenant_id, turn_id=new_id("turn"), agent_id=AGENT, age=age,
+        )  # fmt: skip
+        await harness.database.execute(
+            "UPDATE tenants SET timezone = :zone WHERE id = :tenant_id", tenant_id=harness.tenant_id, zone=zone
+        )
+        async with harness.database.connection() as connection:
+            report = await report_budgets(connection, harness.tenant_id)
+        assert [(each.kind, each.max_usd, each.spent_usd) for each in report.items] == [
+            ("tenant", None, 0.0),
+            ("ceiling", 1.0, spent),
+        ]
+        row = await _play(harness)
+        assert (row["status"], row["error_kind"]) == (status, "budget_exceeded" if status == "failed" else None)
+    assert "in the last 24 hours" in (await _failed_message(harness))
+
+
+async def _failed_message(harness: Harness) -> str:
+    return await harness.database.fetchval("SELECT error_message FROM runs WHERE status = 'failed'")
+
+
 async def test_budgets_are_reported_with_what_is_left(harness: Harness):
     trigger_id = await _set(harness, "trigger", 1.0)
     await _set(harness, "agent", 2 * _TURN_USD)
