@@ -238,10 +238,13 @@ def _target(method: bytes, target: str) -> httpx2.URL:
             return httpx2.URL(f"https://{target}")
         url = httpx2.URL(target)
     except httpx2.InvalidURL as error:
-        raise _Refused(HTTPStatus.BAD_REQUEST, f"{target!r} is no address: {error}.") from error
+        raise _Refused(
+            HTTPStatus.BAD_REQUEST, f"{bare_address(target)!r} is no address ({type(error).__name__})."
+        ) from error
     if url.scheme != "http":
         raise _Refused(
-            HTTPStatus.BAD_REQUEST, f"{target!r} is no address for a proxy: CONNECT and http:// addresses are."
+            HTTPStatus.BAD_REQUEST,
+            f"{bare_address(target)!r} is no address for a proxy: CONNECT and http:// addresses are.",
         )
     return url
 
