@@ -383,6 +383,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "security.connections": "Connections without a valid key keep no other client out; shares are by stated address.",
     "security.sign-in": "The console bounds failed sign-ins by address, and states a person's address to the API.",
     "security.sign-out": "Signing out ends a session at every console process; an idle one ends by itself.",
+    "security.embedded-user": "Started as root, the embedded Postgres runs as another user than tenants' commands.",
     "security.hosts": "API, console and Flower serve their own names only; Flower's metrics need its password.",
     "security.loopback": "Flower, the console and metrics of workers listen on loopback, and keys of files stay there.",
     "security.production": "The engine that does what a message says does not exist in production.",

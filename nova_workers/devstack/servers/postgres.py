@@ -6,6 +6,7 @@ import os
 import pwd
 import signal
 import subprocess
+import sys
 from contextlib import suppress
 from pathlib import Path
 from urllib.parse import quote
@@ -18,12 +19,15 @@ from nova_workers.devstack.servers.binaries import postgres_programs
 from nova_workers.devstack.servers.sockets import socket_folder
 from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE
+from nova_workers.shell_sandbox import SANDBOX_UID
 
 __all__ = ["THROWAWAY", "EmbeddedPostgres"]
 
 _VERSION = "18"
 _SUPERUSER = "postgres"
 _LOGIN = "nova_app"
+_ACCOUNTS = ("postgres", "daemon")
+"""Of which one runs Postgres where the fleet is started as root: `initdb` needs an account with a name."""
 _NOT_NEEDED = (
     asyncpg.DuplicateDatabaseError,
     asyncpg.DuplicateObjectError,
@@ -164,6 +168,8 @@ class EmbeddedPostgres:
                     f"{str(self._data)!r} holds data of Postgres {found!r}; this version runs {_VERSION}. "
                     "Dump it with the old one and restore, or set NOVA_HOME to another place."
                 )
+            if self._user is not None and self._data.stat().st_uid != self._user.uid:
+                _give(self._data, self._user)
             return
         # Beside its final path, then one rename: an interrupted initdb leaves no partial folder.
         unfinished = self._data.with_name(f"{self._data.name}.new-{os.getpid()}")
@@ -184,16 +190,37 @@ class EmbeddedPostgres:
 
 
 def _choose_user(data: Path) -> OsUser | None:
-    """Return the account to run Postgres as: it refuses to run as root."""
+    """Return the account to run Postgres as: it refuses to run as root, and tenants' commands have another."""
     if os.geteuid() != 0:
         return None
-    if data.exists() and data.stat().st_uid != 0:
-        account = pwd.getpwuid(data.stat().st_uid)
-    else:
-        account = pwd.getpwnam("nobody")
+    owner_uid = data.stat().st_uid if data.exists() else 0
+    account = _own_account() if owner_uid in {0, SANDBOX_UID} else pwd.getpwuid(owner_uid)
     # Other accounts cannot enter root's home. Changing its mode would outlive this process; a capability does not.
     reachable = all(_may_enter(folder) for folder in (*data.parents, *postgres_programs().parents))
     return OsUser(account.pw_uid, account.pw_gid, override_access=not reachable)
+
+
+def _own_account() -> pwd.struct_passwd:
+    """Return an account that is neither root's nor that of tenants' commands, which could read its files and socket."""
+    for name in _ACCOUNTS:
+        with suppress(KeyError):
+            account = pwd.getpwnam(name)
+            if account.pw_uid not in {0, SANDBOX_UID}:
+                return account
+    sys.stderr.write(
+        f"nova: this machine has none of the accounts {', '.join(_ACCOUNTS)}, so Postgres runs as the user of tenants' "
+        "commands, which only the sandbox keeps from its files and socket. Make one: useradd --system postgres\n"
+    )
+    return pwd.getpwuid(SANDBOX_UID)
+
+
+def _give(data: Path, user: OsUser) -> None:
+    """Give the data folder to an account: that of a release before was the one of tenants' commands."""
+    for folder, folders, files in os.walk(data):
+        for name in (*folders, *files):
+            os.chown(Path(folder, name), user.uid, user.gid, follow_symlinks=False)
+    # Last, so that an interrupted change begins again.
+    os.chown(data, user.uid, user.gid)
 
 
 def _may_enter(folder: Path) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import subprocess
 import sys
 import tempfile
@@ -16,6 +17,8 @@ from redis.asyncio import Redis
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.errors import ConfigurationError
+from nova_workers.shell_sandbox import SANDBOX_UID
+from tests.requirements import proves
 from tests.support.processes.inspection import wait_until_gone
 from tests.support.servers.databases import running
 
@@ -37,9 +40,12 @@ async def _postgres_facts(url: str) -> dict[str, str]:
     return facts
 
 
+@proves("security.embedded-user")
 def test_postgres_is_durable_private_and_has_vectors(home: Path) -> None:
     postgres = EmbeddedPostgres(home)
     with running(postgres.spec(), home / "log"):
+        if os.geteuid() == 0:
+            _check_that_commands_of_tenants_cannot_reach(home)
         asyncio.run(postgres.create_database())
         asyncio.run(postgres.create_database())
         assert asyncio.run(_postgres_facts(postgres.url())) == {
@@ -51,6 +57,33 @@ def test_postgres_is_durable_private_and_has_vectors(home: Path) -> None:
             "distance": "1.0",
             "version": "18",
         }
+
+
+def _check_that_commands_of_tenants_cannot_reach(home: Path) -> None:
+    """Check as the user of tenants' commands, without the sandbox that hides the folder besides."""
+    home.chmod(0o755)
+    tries = 'cat "$1/PG_VERSION"; test -S "$1/.s.PGSQL.5432" || echo "no socket"'
+    done = subprocess.run(
+        ["/bin/sh", "-c", tries, "sh", home / "postgres"],
+        user=SANDBOX_UID, group=SANDBOX_UID, extra_groups=[], capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.stdout == "no socket\n"
+    assert "Permission denied" in done.stderr
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root gives files to others")
+@proves("security.embedded-user")
+def test_data_of_a_release_before_changes_its_owner(home: Path) -> None:
+    data = home / "postgres"
+    (data / "base").mkdir(parents=True)
+    for path, text in ((data / "PG_VERSION", "18\n"), (data / "base" / "1", "")):
+        path.write_text(text)
+    for path in (data, *data.rglob("*")):
+        os.chown(path, SANDBOX_UID, SANDBOX_UID)
+    EmbeddedPostgres(home).spec()
+    owners = {path.stat().st_uid for path in (data, *data.rglob("*"))}
+    assert len(owners) == 1
+    assert owners.isdisjoint({0, SANDBOX_UID})
 
 
 async def _write(url: str) -> None:
