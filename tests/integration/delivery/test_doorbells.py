@@ -13,6 +13,7 @@ from nova_workers.capabilities.seam import CapabilityContext, CapabilityParts
 from nova_workers.clock import SystemClock
 from nova_workers.delivery.routing import RunEndEffect
 from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.notes import create_note
 from tests.integration.delivery.conftest import DeliveryHarness
 from tests.support.harness.workers import Doorbells
@@ -35,7 +36,7 @@ async def test_a_tool_rings_for_its_delivery(
         settings=deliveries.settings,
         clock=SystemClock(),
         grants=CapabilityRegistry(),
-        dispatcher=bells,
+        work=Work(deliveries.database, bells),
     )
     await deliveries.webhook()
     if "note_id" in given:
