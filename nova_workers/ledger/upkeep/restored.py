@@ -68,10 +68,14 @@ SELECT count(*)::int FROM freed
 # The state stays: the next holder continues from it. The fence makes a holder of the backed-up fleet's refused.
 _RELEASE_LEASES = """
 WITH freed AS (
-    UPDATE leases SET expires_at = now(), fence = fence + 1, token_hash = NULL RETURNING name
+    UPDATE leases SET expires_at = now(), fence = fence + 1 RETURNING name
 )
 SELECT count(*)::int FROM freed
 """
+
+# A backup of an older fleet has no tokens: its holders are known by their fence.
+_HAS_TOKENS = "SELECT EXISTS (SELECT FROM pg_attribute WHERE attrelid = 'leases'::regclass AND attname = 'token_hash')"
+_FORGET_TOKENS = "UPDATE leases SET token_hash = NULL"
 
 _FORGET_WORKERS = "DELETE FROM worker_sessions"
 
@@ -110,6 +114,8 @@ async def hold_fleet(connection: Connection, reason: str) -> None:
 async def clear_restored(connection: Connection) -> Cleared:
     """End the work of processes that the restored fleet never had. Call it in the transaction that holds the fleet."""
     await connection.execute(_FORGET_WORKERS)
+    if await connection.fetchval(_HAS_TOKENS):
+        await connection.execute(_FORGET_TOKENS)
     return Cleared(
         runs=await connection.fetchval(_REQUEUE),
         effects=await connection.fetchval(_RELEASE_EFFECTS),

@@ -45,7 +45,7 @@ _CHANGED_BY_RESTORE = {
     "runs": ("status", "lease_expires_at", "worker_id", "queued_at", "rang_at"),
     "threads": ("active_run_id",),
     "effects": ("status", "attempts", "due_at"),
-    "leases": ("expires_at", "fence"),
+    "leases": ("expires_at", "fence", "token_hash"),
 }
 _OTHER_ROWS = ("run_attempts", "switches", "worker_sessions")
 """A requeued run has an attempt more, the restored fleet a pause, and no worker."""
