@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import httpx2
 import pytest
+from fastapi import FastAPI
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
@@ -61,6 +62,16 @@ class Api:
         answer = await self.http.post(f"/v1/threads/{thread_id}/runs", json={"message": message, **fields})
         assert answer.status_code == 202, answer.text
         return answer.json()["id"]
+
+
+@pytest.fixture(autouse=True)
+def without_rehearsals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let applications rehearse no messages: tests count what is open. Those of warming rehearse."""
+
+    async def nothing(_: FastAPI) -> None:
+        pass
+
+    monkeypatch.setattr("api.app.rehearse_messages", nothing)
 
 
 @asynccontextmanager
