@@ -122,7 +122,9 @@ async def test_what_needs_a_session_of_its_own_says_which_setting_leads_around_t
     # What only reads works: twice, since the server's session remains.
     for _ in range(2):
         assert await migrate.current(one_session) == migrate.head()
-        assert {finding.state for finding in await check_database(one_session)} == {"ok"}
+        found = await check_database(one_session)
+        # One user is owner and process here, which is what the check of the audit log warns of.
+        assert {finding.name for finding in found if finding.state != "ok"} <= {"audit log"}, found
 
 
 @proves("tenants.pooler")

@@ -47,6 +47,7 @@ _STEER_NO_AGENT = {
     "ProvidersClear": "an operator's",
     "RunAnswer": "the decision of a person",
     "SecretPut": "has a scope of its own",
+    "SignInCreate": "a session of a key's holder",
     "TenantChange": "an operator's",
     "TenantCreate": "an operator's",
     "TenantPatch": "fields have scopes of their own",

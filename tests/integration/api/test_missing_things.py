@@ -23,6 +23,7 @@ _KINDS = {
     "work-order-secrets": "order_secret",
     "runs": "run",
     "secrets": "secret",
+    "sign-ins": "session",
     "skills": "skill",
     "tasks": "task",
     "tenants": "tenant",

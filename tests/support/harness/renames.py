@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from nova_workers.capabilities.registry import CapabilityRegistry
+from nova_workers.capabilities.discovery import default_registry
+from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.renames import Rename
@@ -16,7 +17,8 @@ __all__ = ["begin_rename", "move_all", "rename"]
 
 async def begin_rename(harness: Harness, old: str, new: str, *, database: Database | None = None) -> Rename:
     """Give an agent another id; its rows stay where they are."""
-    agents = Agents(database or harness.database, CapabilityRegistry(), CeilingRules.of(Settings()))
+    database = database or harness.database
+    agents = Agents(database, default_registry(database, Settings(), SystemClock()), CeilingRules.of(Settings()))
     return await agents.begin_rename(harness.tenant_id, old, new, actor=PERSON)
 
 

@@ -47,12 +47,14 @@ class Receiver:
         answers: By path; 204 for any other.
         got: The requests, in order.
         most_at_once: The most requests that were open on one path at the same time.
+        most_together: The most that were open on all paths.
     """
 
     port: int = 0
     answers: dict[str, Answer] = field(default_factory=dict[str, Answer])
     got: list[Received] = field(default_factory=list[Received])
     most_at_once: dict[str, int] = field(default_factory=dict[str, int])
+    most_together: int = 0
     _open: dict[str, int] = field(default_factory=dict[str, int])
 
     def url(self, path: str = "/") -> str:
@@ -87,6 +89,7 @@ class Receiver:
         self.got.append(received)
         self._open[path] = self._open.get(path, 0) + 1
         self.most_at_once[path] = max(self.most_at_once.get(path, 0), self._open[path])
+        self.most_together = max(self.most_together, sum(self._open.values()))
         try:
             if answer is None:
                 await reader.read(1)

@@ -212,7 +212,7 @@ async def test_a_client_that_disconnects_in_mid_body_is_no_server_error(
     address = urlsplit(api.url)
     _, writer = await asyncio.open_connection(address.hostname, address.port)
     writer.write(
-        f"POST /v1/import HTTP/1.1\r\nHost: api\r\nAuthorization: Bearer {api.tenant.key}\r\n"
+        f"POST /v1/import HTTP/1.1\r\nHost: {address.netloc}\r\nAuthorization: Bearer {api.tenant.key}\r\n"
         f"Content-Type: {MEDIA_TYPE}\r\nContent-Length: 1000\r\n\r\n{{".encode()
     )
     await writer.drain()
