@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import time
 from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TypeVar
@@ -260,6 +262,7 @@ class Ledger:
 
     Attributes:
         webhooks: The ids of webhooks that get the end of every run.
+        read_at: When reading began, by the wall clock. Triggers fire on, so what comes later is in no row of it.
     """
 
     runs: list[Run] = field(default_factory=list[Run])
@@ -275,6 +278,7 @@ class Ledger:
     triggers: list[Trigger] = field(default_factory=list[Trigger])
     firings: list[Firing] = field(default_factory=list[Firing])
     webhooks: list[str] = field(default_factory=list[str])
+    read_at: float = math.inf
 
     def messages_by_turn(self) -> dict[str, list[Message]]:
         """Return the messages of each turn, in their order."""
@@ -294,6 +298,7 @@ class Ledger:
 async def load(database_url: str, tenant_id: str) -> Ledger:
     """Read a tenant's rows at one moment."""
     connection = await asyncpg.connect(database_url)
+    read_at = time.time()
     try:
         async with connection.transaction(isolation="repeatable_read", readonly=True):
             read = _Reader(connection, tenant_id)
@@ -311,6 +316,7 @@ async def load(database_url: str, tenant_id: str) -> Ledger:
                 triggers=await read.rows(Trigger, _TRIGGERS),
                 firings=await read.rows(Firing, _FIRINGS),
                 webhooks=[row["id"] for row in await connection.fetch(_WEBHOOKS, tenant_id)],
+                read_at=read_at,
             )
     finally:
         await connection.close()

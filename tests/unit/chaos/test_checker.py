@@ -183,6 +183,11 @@ def test_an_effect_fails_without_violation_only_if_as_many_workers_ended_since_i
         assert [each.what for each in violations(added("exits", *ends)(good_history()), ledger)] == found, first_s
 
 
+def test_what_a_webhook_got_after_the_ledger_was_read_is_no_violation() -> None:
+    history = added("hooks", Hook(second(20), "dlv_9", PLANNED, "run.completed"))(good_history())
+    assert violations(history, replace(good_ledger(), read_at=second(20))) == []
+
+
 def test_every_invariant_has_a_planted_fault() -> None:
     assert {invariant for invariant, *_ in (*LOST_LEDGER, *LOST_HISTORY)} == INVARIANTS.keys()
 
