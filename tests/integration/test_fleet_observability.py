@@ -4,6 +4,7 @@ import asyncio
 import json
 import signal
 import threading
+import time
 from collections.abc import AsyncGenerator, Callable, Iterator
 from contextlib import asynccontextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -251,6 +252,10 @@ def _command_workers(redis_url: str, nodes: set[str]) -> None:
             found = celery.control.broadcast(command, arguments, reply=True, timeout=10, limit=len(nodes))
             return {node: answer for reply in found or () for node, answer in reply.items()}
 
+        # A worker is in the fleet's view before its mailbox listens, and a command that is sent before is lost.
+        ends_s = time.monotonic() + 60
+        while len(celery.control.broadcast("ping", reply=True, timeout=1, limit=len(nodes)) or ()) < len(nodes):
+            assert time.monotonic() < ends_s, "a mailbox does not listen"
         needed = {"query_task": {"ids": ["some"]}, "conf": {"with_defaults": True}}
         for command in sorted(PERMITTED):
             found = replies(command, **needed.get(command, {}))

@@ -26,6 +26,7 @@ from tests.integration.delivery.conftest import delivery_settings, receiving
 from tests.requirements import proves
 from tests.support.harness.workers import Doorbells
 from tests.support.servers.webhook_receiver import Receiver, signed_by
+from tests.support.waiting import until
 
 __all__ = ["delivery_settings", "receiving"]
 
@@ -151,10 +152,17 @@ async def test_records_are_sent_again_and_elsewhere_by_keys_that_may_read_them_o
         assert (await client.patch(path, json=elsewhere)).status_code == 200
         assert (await client.post(replay)).status_code == 403
     assert (await api.http.post(replay)).status_code == 202
-    while await sender.run_due():
-        pass
-    shown = (await api.http.get(f"/v1/deliveries/{sent['id']}")).json()
-    assert (shown["status"], shown["error"]) == ("failed", "The webhook no longer subscribes to the audit log.")
+
+    async def shown() -> dict[str, Any]:
+        return (await api.http.get(f"/v1/deliveries/{sent['id']}")).json()
+
+    async def ended() -> bool:
+        await sender.run_due()
+        return (await shown())["status"] != "pending"
+
+    await until(ended)
+    last = await shown()
+    assert (last["status"], last["error"]) == ("failed", "The webhook no longer subscribes to the audit log.")
     assert "/elsewhere" not in {got.path for got in receiving.got}
 
 
