@@ -75,7 +75,7 @@ def test_no_log_line_has_more_of_an_address(written: io.StringIO, address: str) 
         raise ValueError(f"{address!r} is wrong")
     except ValueError:
         log.exception("it.failed")
-        logging.getLogger("some.library").exception("failed at %s", address)
+        logging.getLogger("a_package").exception("failed at %s", address)
     lines = written.getvalue()
     assert lines.count("\n") == 3
     assert CANARY not in lines

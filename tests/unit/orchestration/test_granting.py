@@ -46,7 +46,7 @@ _NAME = st.sampled_from(_NAMES)
 _SOME = st.none() | st.lists(_NAME, unique=True, max_size=8)
 
 
-AREA = WorkArea("/work/nova", "/work/nova/orc_1")
+AREA = WorkArea("/files/nova", "/files/nova/orc_1")
 
 
 def granted(
@@ -187,7 +187,7 @@ def test_what_an_agent_gets_only_by_name_is_listed() -> None:
 _SERVERS = {name: HttpServer(type="http", url=f"http://127.0.0.1:9/{name}") for name in ("a", "b")}
 _OTHER = HttpServer(type="http", url="http://127.0.0.1:9/other")
 _PATHS = st.none() | st.sampled_from(
-    ["x", "x/y", "..", "x/..", ".", "/work/nova", "/work/nova/x", "/srv/a/b", "/srv", "/"]
+    ["x", "x/y", "..", "x/..", ".", "/files/nova", "/files/nova/x", "/srv/a/b", "/srv", "/"]
 )
 
 
@@ -196,8 +196,8 @@ _PATHS = st.none() | st.sampled_from(
     PARENTS,
     st.builds(
         WorkArea,
-        st.just("/work/nova"),
-        st.just("/work/nova/orc_1"),
+        st.just("/files/nova"),
+        st.just("/files/nova/orc_1"),
         st.sampled_from([(), ("/srv/a",)]),
         st.sampled_from([None, "/srv/a/b"]),
     ),
@@ -237,23 +237,23 @@ def test_the_servers_of_an_agent_are_those_of_its_configuration() -> None:
 @pytest.mark.parametrize(
     ("tools", "cwd", "given"),
     [
-        (["Write"], "part", "/work/nova/a/part"),
-        (["Write"], "/work/nova/a", "/work/nova/a"),
-        (["Write"], "/work/nova/b", None),
+        (["Write"], "part", "/files/nova/a/part"),
+        (["Write"], "/files/nova/a", "/files/nova/a"),
+        (["Write"], "/files/nova/b", None),
         (["Write"], "../b", None),
-        (["Read"], "/work/nova/b", "/work/nova/b"),
+        (["Read"], "/files/nova/b", "/files/nova/b"),
         (["Read"], "/etc", None),
     ],
 )
 def test_a_directory_is_one_where_the_parent_may_write_or_for_a_reader_one_that_it_may_read(
     tools: list[str], cwd: str, given: str | None
 ) -> None:
-    giver = Giver(AgentSpec(name="p", trust="controlled"), KNOWN, AREA.at("/work/nova/a"), "/work/nova/a")
+    giver = Giver(AgentSpec(name="p", trust="controlled"), KNOWN, AREA.at("/files/nova/a"), "/files/nova/a")
     asked = Asked("WORKER", tools, PROFILES.WORKER, cwd=cwd)
     held = granting.granted(giver, asked)
     assert held.cwd == given
     if given is not None:
         check_directory(giver, asked, held)
     else:
-        with pytest.raises(AgentSpawnError, match="Give a name, which is below '/work/nova/a'"):
+        with pytest.raises(AgentSpawnError, match="Give a name, which is below '/files/nova/a'"):
             check_directory(giver, asked, held)
