@@ -159,14 +159,7 @@ def _check_url(value: str) -> None:
         raise ValueError(f"value: {value[:80]!r} is not an http or https address")
 
 
-@authored(
-    title=MESSAGE,
-    description=MESSAGE,
-    owner_agent_id=ADDRESSEE,
-    status=FREE,
-    steps=PARTS,
-    resources=PARTS,
-)
+@authored(title=MESSAGE, description=MESSAGE, owner_agent_id=ADDRESSEE, status=FREE, steps=PARTS, resources=PARTS)
 class TaskCreate(Body):
     """A new task."""
 
@@ -234,13 +227,7 @@ class StepPatch(Body):
     )
 
 
-@authored(
-    title=MESSAGE,
-    description=MESSAGE,
-    owner_agent_id=ADDRESSEE,
-    status=FREE,
-    steps=PARTS,
-)
+@authored(title=MESSAGE, description=MESSAGE, owner_agent_id=ADDRESSEE, status=FREE, steps=PARTS)
 class SubtaskCreate(Body):
     """A new task that carries out a step of another task."""
 

@@ -1,13 +1,14 @@
 """The HTTP contract of triggers, which start agents automatically with a prompt."""
 
+from collections.abc import Mapping
 from datetime import datetime
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AwareDatetime, Field, StrictBool, StringConstraints, TypeAdapter, model_validator
 
 from nova_workers.contracts.agents import AgentId
-from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, OUTBOUND, PARTS, authored
+from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, OUTBOUND, PARTS, Right, authored
 from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.content import storable
 from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerAction, TriggerKind
@@ -123,27 +124,29 @@ Gate = Annotated[UrlGate | OpenTasksGate | IdleGate, Field(discriminator="kind")
 GATE: TypeAdapter[UrlGate | OpenTasksGate | IdleGate] = TypeAdapter(Gate)
 
 
-@authored(
-    agent_id=ADDRESSEE,
-    kind=BOUND,
-    schedule=BOUND,
-    timezone=BOUND,
-    prompt=MESSAGE,
-    action=ADDRESSEE,
-    title=FREE,
-    enabled=FREE,
-    thread_id=ADDRESSEE,
-    starts_at=BOUND,
-    ends_at=BOUND,
-    jitter_s=BOUND,
-    overlap=BOUND,
-    catchup_s=BOUND,
-    catchup=BOUND,
-    max_runs_per_day=BOUND,
-    max_cost_usd_per_day=BOUND,
-    pause_after_failures=BOUND,
-    gate=PARTS,
-)
+_RIGHTS: Final[Mapping[str, Right]] = {
+    "kind": BOUND,
+    "schedule": BOUND,
+    "timezone": BOUND,
+    "prompt": MESSAGE,
+    "action": ADDRESSEE,
+    "title": FREE,
+    "enabled": FREE,
+    "thread_id": ADDRESSEE,
+    "starts_at": BOUND,
+    "ends_at": BOUND,
+    "jitter_s": BOUND,
+    "overlap": BOUND,
+    "catchup_s": BOUND,
+    "catchup": BOUND,
+    "max_runs_per_day": BOUND,
+    "max_cost_usd_per_day": BOUND,
+    "pause_after_failures": BOUND,
+    "gate": PARTS,
+}
+
+
+@authored(agent_id=ADDRESSEE, **_RIGHTS)
 class TriggerCreate(Body):
     """A new trigger."""
 
@@ -184,26 +187,7 @@ class TriggerCreate(Body):
     """A condition for firing, checked without a model call."""
 
 
-@authored(
-    kind=BOUND,
-    schedule=BOUND,
-    timezone=BOUND,
-    prompt=MESSAGE,
-    action=ADDRESSEE,
-    title=FREE,
-    enabled=FREE,
-    thread_id=ADDRESSEE,
-    starts_at=BOUND,
-    ends_at=BOUND,
-    jitter_s=BOUND,
-    overlap=BOUND,
-    catchup_s=BOUND,
-    catchup=BOUND,
-    max_runs_per_day=BOUND,
-    max_cost_usd_per_day=BOUND,
-    pause_after_failures=BOUND,
-    gate=PARTS,
-)
+@authored(**_RIGHTS)
 class TriggerPatch(Body):
     """Fields to change; omitted fields stay unchanged.
 
