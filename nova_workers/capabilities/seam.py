@@ -100,6 +100,8 @@ class CapabilityContext:
     """The agent's working directory."""
     readable: tuple[str, ...] = ()
     """Directories that an agent can only read which writes in its working directory alone; empty of others."""
+    kept: str | None = None
+    """A folder in its directories in which it does not write: other agents work there."""
     turn_id: str = ""
     fence: int = 0
     call_id: str | None = None

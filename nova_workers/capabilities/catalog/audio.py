@@ -108,6 +108,7 @@ class _AudioTools:
             (start, *(context.readable if reads else ())),
             within=() if context.enclosure is None else context.enclosure.roots,
             beneath=context.readable,
+            but=None if reads else context.kept,
             private=PrivateFiles(self._settings.home, self._settings.workspace_root),
         )
 

@@ -142,6 +142,7 @@ class TurnAssembler:
         agent = claim.agent
         cwd = await self._directories.directory(claim)
         readable = self._directories.readable(claim)
+        kept = self._directories.kept(claim)
         enclosure = self._enclosure(claim)
         context = CapabilityContext(
             tenant_id=claim.tenant_id,
@@ -158,6 +159,7 @@ class TurnAssembler:
             enclosure=enclosure,
             cwd=cwd,
             readable=readable,
+            kept=kept,
             turn_id=claim.turn_id,
             fence=claim.fence,
         )
@@ -167,7 +169,7 @@ class TurnAssembler:
             cwd=cwd,
             directories=() if readable else agent.directories,
             readable=readable,
-            kept=self._directories.kept(claim),
+            kept=kept,
             enclosure=enclosure,
             native_tools=agent.native_tools,
             system_prompt=prompt.text,

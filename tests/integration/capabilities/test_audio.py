@@ -397,6 +397,21 @@ async def test_speech_goes_to_the_agents_directory(
     assert not (tmp_path / "outside.wav").exists()
 
 
+async def test_speech_does_not_go_to_the_directories_of_children(
+    database: Database, settings: Settings, programs: Install
+) -> None:
+    programs("espeak-ng", _SPEAKS.replace("{option}", "-w"))
+    own = settings.agent_directory("ten_1", "a")
+    folder, child = own / "orch_1", own / "orch_1" / "clerk"
+    child.mkdir(parents=True)
+    master = AudioAgent(database, settings, context={"cwd": str(own), "kept": str(folder)})
+    assert "where other agents work" in await master.speak("Hello", path="orch_1/clerk/a.wav")
+    clerk = AudioAgent(database, settings, context={"cwd": str(child), "readable": (str(own),)})
+    assert "is outside" in await clerk.speak("Hello", path="../../a.wav")
+    assert (await clerk.speak("Hello", path="a.wav")).startswith("Wrote a.wav (")
+    assert [path.relative_to(own).as_posix() for path in own.rglob("*.wav")] == ["orch_1/clerk/a.wav"]
+
+
 async def test_a_recording_that_is_too_large_is_refused(
     database: Database, settings: Settings, server: ApiStub
 ) -> None:

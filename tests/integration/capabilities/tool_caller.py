@@ -1,5 +1,6 @@
 """Calls the tools of capabilities over MCP as a run does, and returns what the model would get."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from mcp import Client
@@ -36,7 +37,10 @@ async def add_agents(database: Database, tenant_id: str, *agent_ids: str) -> Non
 
 
 class ToolCaller:
-    """A run of an agent that is granted `notes` and `file-send`, unless `spec` says otherwise."""
+    """A run of an agent that is granted `notes` and `file-send`, unless `spec` says otherwise.
+
+    `context` has what its context has beside the agent.
+    """
 
     def __init__(
         self,
@@ -47,11 +51,14 @@ class ToolCaller:
         settings: Settings | None = None,
         run_id: str = "run_1",
         queue: str = "interactive",
+        context: Mapping[str, Any] | None = None,
         **spec: Any,
     ) -> None:
         granted = {"capabilities": {"notes": {}, "file-send": {}}, **spec}
         self._spec = AgentSpec.model_validate({"name": agent_id, **granted})
-        self._context = CapabilityContext(tenant_id, agent_id, "thr_1", run_id, queue=queue, agent=self._spec)
+        self._context = CapabilityContext(
+            tenant_id, agent_id, "thr_1", run_id, queue=queue, agent=self._spec, **(context or {})
+        )
         self._registry = default_registry(database, settings or Settings(), SystemClock(), serve=tool_server())
 
     async def servers(self) -> dict[str, Any]:
