@@ -48,7 +48,7 @@ async def _withheld(
         spec = (await client.agents.get(owner)).spec
     except NovaError:
         return None  # it was deleted meanwhile
-    missing = {role: withheld(spec, role, config.capability_profiles.of(role), known) for role in _ROLES}
+    missing = {role: withheld(spec, config.capability_profiles.of(role), known) for role in _ROLES}
     if not missing["WORKER"]:
         return None
     others = "; experts and reviewers get those that only read" if missing["REVIEWER"] else ""

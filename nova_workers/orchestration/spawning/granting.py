@@ -126,7 +126,7 @@ def granted(parent: Giver, asked: Asked) -> Granted:
     area = parent.area if may_write(native, mode) else parent.area.at(None)
     return Granted(
         native,
-        {} if role == "MASTER" else _capabilities(parent, asked),
+        {} if role == "MASTER" else _capabilities(spec, parent.known, tools, asked.profile),
         {name: form_of(server) for name, server in asked.servers.items() if parent.may_give(name, server)},
         None if asked.cwd is None else area.resolve(asked.cwd, start=parent.start),
         mode,
@@ -168,9 +168,9 @@ def check_tools(parent: Giver, tools: Iterable[str]) -> None:
             )
 
 
-def withheld(parent: AgentSpec, role: AgentRole, profile: CapabilityProfile, known: CapabilityTools) -> tuple[str, ...]:
-    """Return the tools of capabilities that a parent holds and an agent of this role gets only if they are named."""
-    given = granted(Giver(parent, known, WorkArea("/", "/")), Asked(role, None, profile)).capabilities
+def withheld(parent: AgentSpec, profile: CapabilityProfile, known: CapabilityTools) -> tuple[str, ...]:
+    """Return the tools of capabilities that a parent holds and an agent with this profile gets only by name."""
+    given = _capabilities(parent, known, None, profile)
     return tuple(
         sorted(
             tool
@@ -193,12 +193,13 @@ def servers_of(spec: AgentSpec) -> Mapping[str, JsonObject]:
     return {} if grant is None else grant.config.get("servers", {})
 
 
-def _capabilities(parent: Giver, asked: Asked) -> dict[str, CapabilityGrant]:
+def _capabilities(
+    parent: AgentSpec, known: CapabilityTools, tools: Collection[str] | None, profile: CapabilityProfile
+) -> dict[str, CapabilityGrant]:
     return {
         name: kept
-        for name, grant in parent.spec.capabilities.items()
-        if name not in _NEVER
-        and (kept := _kept(name, grant, asked.tools, asked.profile, parent.known.get(name))) is not None
+        for name, grant in parent.capabilities.items()
+        if name not in _NEVER and (kept := _kept(name, grant, tools, profile, known.get(name))) is not None
     }
 
 

@@ -172,16 +172,16 @@ def test_a_tool_that_the_parent_does_not_hold_is_refused_by_name() -> None:
 
 
 def test_what_an_agent_gets_only_by_name_is_listed() -> None:
-    assert withheld(OWNER, "WORKER", PROFILES.WORKER, KNOWN) == (
+    assert withheld(OWNER, PROFILES.WORKER, KNOWN) == (
         "note_delete",
         "self_set_instructions",
         "trigger_create",
     )
-    assert withheld(OWNER, "REVIEWER", PROFILES.REVIEWER, KNOWN) == (
+    assert withheld(OWNER, PROFILES.REVIEWER, KNOWN) == (
         *("note_create", "note_delete", "self_set_instructions", "trigger_create"),
     )
     everything = CapabilityProfile(tools=("*",))
-    assert withheld(OWNER, "WORKER", everything, KNOWN) == ()
+    assert withheld(OWNER, everything, KNOWN) == ()
 
 
 _SERVERS = {name: HttpServer(type="http", url=f"http://127.0.0.1:9/{name}") for name in ("a", "b")}
