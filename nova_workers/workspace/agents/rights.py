@@ -19,7 +19,7 @@ from fnmatch import fnmatchcase
 from pathlib import PurePosixPath
 from typing import Protocol
 
-from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.agents import TRUST_ORDER, AgentSpec, CapabilityGrant
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.native import SHELL_TOOL, native_tools
 from nova_workers.errors import Forbidden
@@ -29,8 +29,6 @@ __all__ = ["GrantChecks", "GrantRules", "GrantWish", "check_change", "check_mana
 
 GrantWish = Mapping[str, Sequence[str] | None]
 """Capabilities to grant, with their tools; None is all that the grantor has."""
-
-_TRUST_ORDER = ("sandbox", "controlled", "unrestricted")
 
 
 class GrantChecks(GrantForms, Protocol):
@@ -61,7 +59,7 @@ def check_manages(manager: AgentView, target: AgentView) -> None:
     """
     if manager.id == target.id:
         raise Forbidden("You cannot manage yourself. The tools of the capability `self` change what of you is yours.")
-    if _TRUST_ORDER.index(target.spec.trust) > _TRUST_ORDER.index(manager.spec.trust):
+    if TRUST_ORDER.index(target.spec.trust) > TRUST_ORDER.index(manager.spec.trust):
         raise Forbidden(
             f"{target.id!r} has the trust {target.spec.trust!r} and you have {manager.spec.trust!r}: you can only "
             "change agents of no more trust than your own. Ask a person."
