@@ -87,6 +87,12 @@ def backup(file: FileArgument = None, with_files: WithFilesOption = True, json_m
         out.note(f"Not in it: the directories of agents ({why}).", "yellow")
     else:
         out.note(f"{manifest.files:,} files of agents, from {root}: {_bytes(manifest.files_bytes)}.")
+    if manifest.files_unreadable:
+        out.note(
+            f"Not in it: {manifest.files_unreadable:,} files and folders of agents, which this user may not read. Back "
+            "up as the user of the workers.",
+            "yellow",
+        )
 
 
 @app.command("restore")

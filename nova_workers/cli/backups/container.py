@@ -54,6 +54,7 @@ class Manifest(BaseModel):
         dump_bytes: Size of the dump.
         dump_sha256: Its digest.
         files: Number of the files of agents; None if they are not in it.
+        files_unreadable: Number of those that the user of the backup could not read, and that are not in it.
         files_bytes: Size of the tar with them.
         files_sha256: Its digest.
     """
@@ -73,6 +74,7 @@ class Manifest(BaseModel):
     dump_bytes: int
     dump_sha256: str
     files: int | None = None
+    files_unreadable: int = 0
     files_bytes: int = 0
     files_sha256: str = ""
 
@@ -165,9 +167,10 @@ async def _write(
     members = [(database, _DUMP)]
     if files is not None:
         tar = _Member(path, output)
-        count = write_files(files, tar.put)
+        written = write_files(files, tar.put)
         tar.end()
-        found = {"files": count, "files_bytes": tar.size, "files_sha256": tar.digest.hexdigest()}
+        found = {"files": written.count, "files_unreadable": written.unreadable}
+        found |= {"files_bytes": tar.size, "files_sha256": tar.digest.hexdigest()}
         made = made.model_copy(update=found)
         members.append((tar, _FILES))
     end = _Member(path, output)

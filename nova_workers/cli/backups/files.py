@@ -6,21 +6,48 @@ holds them, and no link is followed.
 
 from __future__ import annotations
 
+import errno
 import io
 import os
 import shutil
 import stat
 import tarfile
 from collections.abc import Callable, Iterator
-from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
 from nova_workers.errors import ConfigurationError, Conflict, InvalidInput
 
-__all__ = ["need_empty", "read_files", "write_files"]
+__all__ = ["FilesWritten", "need_empty", "read_files", "write_files"]
 
 _READ: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
+_CHANGED: Final = frozenset({errno.ENOENT, errno.ENOTDIR, errno.ELOOP, errno.ENXIO})
+"""What the kernel says of a file that is gone, or has become a link or a socket."""
+
+
+@dataclass(slots=True)
+class FilesWritten:
+    """What `write_files` wrote.
+
+    Attributes:
+        count: Files and links.
+        unreadable: Files, folders and links that this user may not read.
+    """
+
+    count: int = 0
+    unreadable: int = 0
+
+    def leave_out(self, error: OSError) -> None:
+        """Go on without something that cannot be read, or end the backup.
+
+        Raises:
+            ConfigurationError: It is there, and the disk does not give it.
+        """
+        if isinstance(error, PermissionError):
+            self.unreadable += 1
+        elif error.errno not in _CHANGED:
+            raise ConfigurationError(f"The files of agents cannot be read ({error}).") from error
 
 
 class _Sink(io.RawIOBase):
@@ -48,24 +75,29 @@ class _Exactly:
         return data + bytes(wanted - len(data))
 
 
-def write_files(root: Path, put: Callable[[bytes], None]) -> int:
-    """Write a tar of everything below a folder, and return the number of files.
+def write_files(root: Path, put: Callable[[bytes], None]) -> FilesWritten:
+    """Write a tar of everything below a folder.
 
     Each file is as it was when it was read; one that vanishes meanwhile is left out. Links are written as links. What
     is neither file, folder nor link (a socket, a pipe) is left out, and so is what this user may not read.
 
     Args:
-        root: The folder.
+        root: The folder, or a link to it.
         put: Takes the bytes of the tar.
+
+    Raises:
+        ConfigurationError: The disk fails.
     """
-    count = 0
+    root, written = root.resolve(), FilesWritten()
     with tarfile.open(fileobj=_Sink(put), mode="w|", encoding="utf-8", errors="surrogateescape") as tar:
-        for inside, folders, names, folder in os.fwalk(root):
+        for inside, folders, names, folder in os.fwalk(root, onerror=written.leave_out):
             at = Path(inside).relative_to(root)
             for name in sorted((*folders, *names)):
-                with suppress(FileNotFoundError, PermissionError):
-                    count += _add(tar, str(at / name), name, folder)
-    return count
+                try:
+                    written.count += _add(tar, str(at / name), name, folder)
+                except OSError as error:
+                    written.leave_out(error)
+    return written
 
 
 def _add(tar: tarfile.TarFile, path: str, name: str, folder: int) -> int:
@@ -81,12 +113,8 @@ def _add(tar: tarfile.TarFile, path: str, name: str, folder: int) -> int:
         tar.addfile(entry)
         return 0
     elif stat.S_ISREG(found.st_mode):
-        try:
-            number = os.open(name, _READ, dir_fd=folder)
-        except OSError as error:
-            raise FileNotFoundError(path) from error  # it became something else meanwhile
-        with os.fdopen(number, "rb") as file:
-            opened = os.fstat(number)
+        with os.fdopen(os.open(name, _READ, dir_fd=folder), "rb") as file:
+            opened = os.fstat(file.fileno())
             if not stat.S_ISREG(opened.st_mode):
                 return 0
             entry.size = opened.st_size
@@ -129,7 +157,10 @@ def read_files(tar_bytes: IO[bytes], root: Path) -> int:
     try:
         unfinished.mkdir(mode=0o700, parents=True)
         with tarfile.open(fileobj=tar_bytes, mode="r|", encoding="utf-8", errors="surrogateescape") as tar:
-            count = sum(_extract(tar, entry, unfinished) for entry in _checked(tar))
+            # The filter refuses what would be written outside, also through a link. Folders get their modes last: an
+            # agent may have left one that takes no files.
+            tar.extractall(unfinished, _checked(tar), numeric_owner=True, filter="tar")
+            count = sum(not entry.isdir() for entry in tar.getmembers())
         for each in unfinished.iterdir():
             each.rename(root / each.name)
         return count
@@ -148,9 +179,3 @@ def _checked(tar: tarfile.TarFile) -> Iterator[tarfile.TarInfo]:
         if not (entry.isreg() or entry.isdir() or entry.issym()):
             raise InvalidInput(f"The backup has {entry.name!r}, which is neither file, folder nor link.", field="file")
         yield entry
-
-
-def _extract(tar: tarfile.TarFile, entry: tarfile.TarInfo, folder: Path) -> int:
-    # The filter refuses what would be written outside, also through a link.
-    tar.extract(entry, folder, numeric_owner=True, filter="tar")
-    return 0 if entry.isdir() else 1

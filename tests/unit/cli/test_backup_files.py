@@ -1,18 +1,20 @@
 """The files of agents in a backup, without a database."""
 
 import asyncio
+import errno
 import io
 import os
 import tarfile
 from collections.abc import AsyncIterator
 from datetime import UTC, datetime
 from pathlib import Path
+from unittest import mock
 
 import pytest
 
 from nova_workers.cli.backups.container import Manifest, open_backup, write_backup
-from nova_workers.cli.backups.files import need_empty, read_files, write_files
-from nova_workers.errors import Conflict, InvalidInput
+from nova_workers.cli.backups.files import FilesWritten, need_empty, read_files, write_files
+from nova_workers.errors import ConfigurationError, Conflict, InvalidInput
 from tests.requirements import proves
 
 
@@ -56,6 +58,41 @@ def test_files_come_back_with_their_links_and_modes_and_nothing_from_elsewhere(r
     assert _content(back) == _content(root)
     assert (back / "ten_1/nova/report.txt").stat().st_mode & 0o777 == 0o640
     assert sorted(path.name for path in back.iterdir()) == ["ten_1", "ten_2"]
+
+
+@proves("backup.files")
+def test_folders_that_take_no_files_come_back_as_they_were(root: Path, tmp_path: Path) -> None:
+    folder = root / "ten_1/nova/sub"
+    folder.chmod(0o500)
+    os.utime(folder, (1_000_000_000, 1_000_000_000))
+    read_files(io.BytesIO(_tar(root)), tmp_path / "back")
+    found = (tmp_path / "back/ten_1/nova/sub").stat()
+    assert (found.st_mode & 0o777, found.st_mtime) == (0o500, 1_000_000_000)
+
+
+@proves("backup.files")
+def test_a_root_that_is_a_link_to_another_disk_is_followed(root: Path, tmp_path: Path) -> None:
+    link = tmp_path / "link"
+    link.symlink_to(root)
+    assert _tar(link) == _tar(root)
+
+
+@proves("backup.files")
+def test_what_may_not_be_read_is_counted_and_a_failing_disk_ends_the_backup(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    opened, faults = os.open, {"sub": PermissionError(errno.EACCES, "refused"), "report.txt": OSError(errno.ELOOP, "")}
+
+    def failing(path: str, flags: int, mode: int = 0o777, *, dir_fd: int | None = None) -> int:
+        if path in faults:
+            raise faults[path]
+        return opened(path, flags, mode, dir_fd=dir_fd)
+
+    monkeypatch.setattr(os, "open", failing)
+    assert write_files(root, mock.Mock()) == FilesWritten(count=3, unreadable=1)
+    faults["report.txt"] = OSError(errno.EIO, "the disk fails")
+    with pytest.raises(ConfigurationError, match="the disk fails"):
+        write_files(root, mock.Mock())
 
 
 @proves("backup.files")
