@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+from contextlib import aclosing
 from importlib.util import find_spec
 from typing import Final
 
@@ -93,17 +94,16 @@ async def _check_database(variable: str, url: SecretStr) -> None:
 
 
 async def _check_redis(url: SecretStr) -> None:
-    redis = Redis.from_url(url.get_secret_value(), socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
     try:
-        async with asyncio.timeout(_ANSWER_S):
+        redis = Redis.from_url(url.get_secret_value(), socket_timeout=_ANSWER_S, socket_connect_timeout=_ANSWER_S)
+        async with aclosing(redis), asyncio.timeout(_ANSWER_S):
             await redis.ping()
-    except (RedisError, OSError, TimeoutError, ValueError) as error:
+    except (RedisError, OSError, TimeoutError, ValueError, TypeError) as error:
+        # Also a parameter of the address that the client does not know.
         raise ConfigurationError(
             f"NOVA_REDIS_URL names a Redis that refuses or does not answer ({_words(error)}). Correct it, or start "
             "that server; without it `nova up` starts a Valkey of its own."
         ) from error
-    finally:
-        await redis.aclose()
 
 
 def _words(error: BaseException) -> str:

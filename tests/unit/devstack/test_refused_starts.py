@@ -169,6 +169,8 @@ _AWAY = SecretStr("postgresql://nova:hidden@127.0.0.1:9/none")
 
 _WRONG_STARTS: Sequence[tuple[dict[str, Any], str]] = (
     ({"redis_url": SecretStr("redis://:hidden@127.0.0.1:9/0")}, "NOVA_REDIS_URL"),
+    ({"redis_url": SecretStr("unix:///run/redis?password=hidden&db=one")}, "NOVA_REDIS_URL"),
+    ({"redis_url": SecretStr("redis://:hidden@127.0.0.1:9/0?unknown=1")}, "NOVA_REDIS_URL"),
     ({"database_url": _AWAY}, "NOVA_DATABASE_URL"),
     ({"database_owner_url": _AWAY}, "NOVA_DATABASE_OWNER_URL"),
     ({"api": {"host": "192.0.2.1"}}, "NOVA_API__HOST"),
