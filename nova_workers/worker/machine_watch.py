@@ -51,10 +51,11 @@ class MachineWatch:
             found.append(f"files of agents in {str(root)!r} end with {end}")
         for name, path in (("files of agents", root), ("temporary files", temporary)):
             try:
-                room = short_of_room(path)
+                is_short = short_of_room(path) is not None
             except OSError as error:
-                room = error.strerror or str(error)
-            if room is not None:
+                found.append(f"{name} in {str(path)!r} cannot be looked at: {error.strerror or error}")
+                continue
+            if is_short:
                 # Without the numbers, which change at each look: it is logged once.
                 found.append(f"no room for {name} in {str(path)!r}")
         return tuple(found)

@@ -19,7 +19,10 @@ from nova_workers.contracts.http.fleet import WorkerView
 from nova_workers.keys import BEAT_TTL_S, beat_tick, broker_queue, worker_presence, workers_index
 from nova_workers.vocabulary import QUEUES
 
-__all__ = ["check_broker", "open_redis"]
+__all__ = ["REDIS_AWAY", "check_broker", "open_redis"]
+
+REDIS_AWAY = (RedisError, OSError, ValueError, TypeError)
+"""What a Redis that does not answer raises, and an address whose parameters the client does not know."""
 
 _CONNECT_S = 5
 _LATE_TICK = timedelta(seconds=30)
@@ -43,7 +46,7 @@ async def check_broker(url: str | None) -> list[Finding]:
             # Answers without any right but to connect.
             await redis.ping()
             return [finding for name, check in checks for finding in await isolated(name, _one(redis, check))]
-    except (RedisError, OSError, ValueError) as error:
+    except REDIS_AWAY as error:
         fix = "is it running? Check NOVA_REDIS_URL, or run `nova up`; runs are accepted meanwhile, and start later"
         return [Finding("broker", "fail", words(error), fix)]
 

@@ -1,6 +1,6 @@
 """The check of `nova doctor` of the providers that agents use, by what a worker found when it last tried them."""
 
-from nova_workers.cli.operations.checks import open_redis
+from nova_workers.cli.operations.checks import REDIS_AWAY, open_redis
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Target
 from nova_workers.client.client import NovaClient
@@ -23,8 +23,12 @@ async def check_providers(redis_url: str | None, target: Target | None, default_
     """
     if redis_url is None:
         return []
-    async with open_redis(redis_url) as redis:
-        report = await redis.get(provider_reports())
+    try:
+        async with open_redis(redis_url) as redis:
+            report = await redis.get(provider_reports())
+    except REDIS_AWAY:
+        # The check of the broker names the reason.
+        return []
     if report is None:
         return []
     used = {default_engine} if target is None else await _used_engines(target, default_engine)

@@ -1,6 +1,7 @@
 """A check of `nova doctor` that fails or hangs is a finding, and what INFO and the disks say is understood."""
 
 import asyncio
+import errno
 import os
 import resource
 import threading
@@ -11,9 +12,11 @@ from unittest import mock
 import pytest
 
 from nova_workers.cli.operations import doctor, machine_checks
+from nova_workers.cli.operations.checks import check_broker
 from nova_workers.cli.operations.doctor import examine
 from nova_workers.cli.operations.findings import Finding, isolated
 from nova_workers.cli.operations.machine_checks import check_disks
+from nova_workers.cli.operations.provider_checks import check_providers
 from nova_workers.cli.operations.redis_health import check_info
 from nova_workers.config import Settings
 from nova_workers.errors import Unavailable
@@ -79,6 +82,15 @@ async def test_a_check_that_fails_leaves_the_others(monkeypatch: pytest.MonkeyPa
 
 
 @proves("doctor.isolated")
+@pytest.mark.parametrize("query", ["", "?db=one", "?unknown=1"])
+async def test_a_broker_that_is_away_is_one_finding_and_no_defect(query: str) -> None:
+    url = f"redis://127.0.0.1:9/0{query}"
+    (broker,) = await check_broker(url)
+    assert (broker.name, broker.state, "this check failed" in broker.detail) == ("broker", "fail", False)
+    assert await check_providers(url, None, "anthropic") == []
+
+
+@proves("doctor.isolated")
 def test_a_disk_that_hangs_does_not_hold_up_the_end_of_the_command(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -139,6 +151,13 @@ def test_a_full_disk_is_named_with_its_setting(tmp_path: Path, monkeypatch: pyte
     assert [found[name].state for name in ("disk of data", "disk of agents", "temporary files")] == ["fail"] * 3
     assert "NOVA_TOOLS__WORKSPACE_ROOT" in found["disk of agents"].fix
     assert f"no room for files of agents in {str(tmp_path)!r}" in MachineWatch(tmp_path).look()
+
+
+def test_a_disk_that_does_not_answer_is_not_called_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "statvfs", mock.Mock(side_effect=OSError(errno.ESTALE, "Stale file handle")))
+    found = MachineWatch(tmp_path).look()
+    assert f"files of agents in {str(tmp_path)!r} cannot be looked at: Stale file handle" in found
+    assert not any("no room" in warning for warning in found)
 
 
 def test_a_disk_that_takes_no_file_is_found_by_writing_one(tmp_path: Path) -> None:
