@@ -20,7 +20,7 @@ WITH newest AS (
 INSERT INTO orchestration_configs (tenant_id, version, text, models_text, created_by)
 SELECT :tenant_id, p.version + 1, :text, :models_text, :created_by
   FROM present p
- WHERE (:expected::int IS NULL OR p.version = :expected)
+ WHERE p.version = :expected
    AND NOT EXISTS (SELECT FROM newest WHERE text = :text AND models_text = :models_text)
 ON CONFLICT (tenant_id, version) DO NOTHING
 RETURNING version, text, models_text, created_by, created_at
@@ -58,7 +58,7 @@ async def put_config(
     text: str,
     models_text: str,
     created_by: str,
-    expected: int | None = None,
+    expected: int,
 ) -> OrchestrationConfigView:
     """Store a configuration as the next version. An equal one changes nothing.
 
@@ -68,23 +68,20 @@ async def put_config(
         text: The configuration, which is known to be right.
         models_text: The ``models.yaml`` beside it.
         created_by: ``person`` or ``discovery``.
-        expected: The version that this one follows, 0 for the first; None follows the newest.
+        expected: The version that this one follows, 0 for the first.
 
     Raises:
         VersionMismatch: The newest version is not `expected`.
     """
-    while True:
-        row = await connection.fetchrow(
-            _PUT, tenant_id=tenant_id, text=text, models_text=models_text, created_by=created_by, expected=expected
-        )
-        if row is not None:
-            return _view(row)
-        newest = await get_config(connection, tenant_id)
-        if expected is not None and expected != newest.version:
-            raise not_at(expected, newest.version)
-        if (newest.text, newest.models_text) == (text, models_text):
-            return newest
-        # Another writer committed this version first; its next one is free.
+    row = await connection.fetchrow(
+        _PUT, tenant_id=tenant_id, text=text, models_text=models_text, created_by=created_by, expected=expected
+    )
+    if row is not None:
+        return _view(row)
+    newest = await get_config(connection, tenant_id)
+    if expected != newest.version:
+        raise not_at(expected, newest.version)
+    return newest
 
 
 def not_at(expected: int, version: int) -> VersionMismatch:

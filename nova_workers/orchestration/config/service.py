@@ -35,6 +35,11 @@ class ConfigAuthor:
     rights: AuthorRights
     grants: GrantForms
 
+    @property
+    def may_give_all(self) -> bool:
+        """Whether the author has every right. Nothing is compared then."""
+        return not any(self.rights.lacking())
+
 
 class OrchestrationConfigs:
     """Reads and writes the configuration of orchestrations of all tenants."""
@@ -91,7 +96,7 @@ class OrchestrationConfigs:
             present = await self.get(tenant_id)
             if expected not in (None, present.version):
                 raise ledger.not_at(expected, present.version)
-            before = await self._written(present)
+            before = None if author is None or author.may_give_all else await self._written(present)
             async with self._database.transaction() as connection:
                 if author is not None:
                     self._ceilings.check(tenant_id, _own(config), await get_ceilings(connection, tenant_id))
@@ -157,8 +162,8 @@ class OrchestrationConfigs:
 
 
 async def _held_by_agents(connection: Connection, tenant_id: str, author: ConfigAuthor) -> Holdings:
-    """Return what the tenant's agents hold. Nothing is read for an author who may give everything."""
-    if not any(author.rights.lacking()):
+    """Return what the tenant's agents hold, if the author may not give all of it."""
+    if author.may_give_all:
         return {}
     return holdings_of_agents(await live_specs(connection, tenant_id), author.grants)
 
