@@ -2,7 +2,7 @@
 
 from collections import OrderedDict, deque
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final
 
 from nova_workers.clock import Clock
@@ -30,17 +30,17 @@ class SignInLimit:
         Raises:
             TooManyRequests: The address failed too often, and does not get to try.
         """
-        self._begin(group)
+        failed, began_s = self._begin(group)
         try:
             yield
         except Unauthenticated:
             raise
         except BaseException:
-            self._failed[group].pop()
+            _uncount(failed, began_s)
             raise
-        self._failed[group].pop()
+        _uncount(failed, began_s)
 
-    def _begin(self, group: str) -> None:
+    def _begin(self, group: str) -> tuple[deque[float], float]:
         failed = self._failed.get(group)
         while failed and failed[0] <= self._clock.monotonic_s() - _WINDOW_S:
             failed.popleft()
@@ -54,6 +54,13 @@ class SignInLimit:
                 f"{self._per_minute} sign-ins from your address failed within a minute. Wait {max(wait_s, 1):.0f} s.",
                 retry_after_s=max(wait_s, 1.0),
             )
-
-        failed.append(self._clock.monotonic_s())
+        began_s = self._clock.monotonic_s()
+        failed.append(began_s)
         self._failed.move_to_end(group)
+        return failed, began_s
+
+
+def _uncount(failed: deque[float], began_s: float) -> None:
+    # One that took longer than the window is forgotten already.
+    with suppress(ValueError):
+        failed.remove(began_s)

@@ -122,3 +122,16 @@ def test_failures_are_forgotten_after_a_minute() -> None:
     fail("b")
     clock.s = 60
     fail("a")
+
+
+def test_a_sign_in_that_takes_longer_than_the_window_ends_as_it_does() -> None:
+    clock = _Clock()
+    limit = SignInLimit(2, clock)
+    with limit.trying("a"):
+        clock.s = 61
+        with limit.trying("a"):
+            pass
+    with suppress(Unauthenticated), limit.trying("a"):
+        raise Unauthenticated("no")
+    with limit.trying("a"), limit.trying("b"):
+        pass
