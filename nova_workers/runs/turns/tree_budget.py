@@ -42,7 +42,7 @@ class TreeBudget:
         self._claim = claim
         self._place = place
         self._warned_percent = 0
-        self._warning: str | None = None
+        self._latest: str | None = None
         self._notes: list[str] = []
         self.reached: Limit | None = None
         self.sums_up = False
@@ -56,6 +56,7 @@ class TreeBudget:
     def begin_last_call(self, reached: Limit | None) -> None:
         """Take note that the next call of the model is the last one, since a budget is spent."""
         self.reached, self.sums_up, self.is_last_call = reached, False, True
+        self._latest = _LAST_CALL
         self._notes = [_LAST_CALL]
 
     def resume(self, spent: TreeSpending) -> None:
@@ -66,8 +67,8 @@ class TreeBudget:
             self._warn(percent, spent, *due)
 
     def repeat(self) -> None:
-        """Repeat the latest warning, since the conversation begins again with the journal, which has no notes."""
-        self._notes = [] if self._warning is None else [self._warning]
+        """Repeat the latest note, since the conversation begins again with the journal, which has no notes."""
+        self._notes = [] if self._latest is None else [self._latest]
 
     async def look(self, connection: Connection, next_step: int) -> TreeNews | None:
         """Compare what the tree has used with its budget, after a step. Return an event of what is reached first now.
@@ -91,8 +92,8 @@ class TreeBudget:
         """Add a warning to the notes, and return what it says is used."""
         self._warned_percent = least
         used = f"{percent:.0f} % of the budget of this orchestration ({_budget(self._place.limits, spent)}) is used"
-        self._warning = f"{used}, by all agents together. {advice}"
-        self._notes = [self._warning]
+        self._latest = f"{used}, by all agents together. {advice}"
+        self._notes = [self._latest]
         return used
 
     def take_notes(self) -> tuple[Message, ...]:
