@@ -12,6 +12,7 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -22,7 +23,7 @@ import structlog
 
 from nova_workers.errors import OutboundFailed
 from nova_workers.observability.addresses import bare_address
-from nova_workers.outbound.requests import Resolver, permitted_addresses, resolve
+from nova_workers.outbound.requests import Resolver, permitted_addresses
 from nova_workers.outbound.rules import OutboundRules
 
 __all__ = ["EgressProxy"]
@@ -32,11 +33,18 @@ _log = structlog.get_logger(__name__)
 _HEAD_BYTES: Final = 32_768
 _HEAD_S: Final = 10.0
 _IDLE_S: Final = 600.0
-"""For a connection on which nothing moves."""
+"""For a connection on which nothing moves in either direction."""
 _PIECE_BYTES: Final = 65_536
 _MOST_CONNECTIONS: Final = 128
 """Of one command."""
+_MOST_LOOKUPS: Final = 16
+"""Of names at a time, of all commands."""
+_MOST_LOOKUPS_OF_ONE: Final = 2
 _MOST_REFUSALS: Final = 5
+"""Different ones of one command, that are logged and told."""
+_BROKEN: Final = (OSError, RuntimeError)
+"""What a connection raises whose other end is gone; the latter on uvloop, whose transport is closed by then."""
+_LENGTH: Final = re.compile(rb"[0-9]{1,18}")
 _AUTHORITY: Final = re.compile(r"(?:\[[0-9A-Fa-f:.]+\]|[A-Za-z0-9._-]+):[0-9]{1,5}")
 _HOP_BY_HOP: Final = frozenset({b"connection", b"keep-alive", b"trailer", b"upgrade", b"expect"})
 _ADVICE: Final = "The operator of the fleet admits hosts by NOVA_TOOLS__EGRESS_ALLOW_HOSTS."
@@ -69,13 +77,20 @@ class _Request:
 class EgressProxy:
     """Answers for all sandboxes of a worker. Implements `nova_workers.shell_sandbox.egress.EgressGate`."""
 
-    def __init__(self, rules: OutboundRules, *, resolver: Resolver = resolve) -> None:
+    def __init__(self, rules: OutboundRules, *, resolver: Resolver | None = None) -> None:
         self._rules = rules
-        self._resolver = resolver
+        # A command may ask for names whose servers never answer. Threads of the loop would wait for these, and the
+        # worker would find no host of its own.
+        self._threads = ThreadPoolExecutor(_MOST_LOOKUPS, "egress-lookup")
+        self._resolver = resolver or self._resolve
 
     def open(self, channel: socket.socket) -> _Passage:
         """Answer connections to the socket that comes over a channel. See `EgressGate.open`."""
         return _Passage(channel, self._rules, self._resolver)
+
+    async def _resolve(self, host: str, port: int) -> Sequence[str]:
+        found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
+        return tuple(dict.fromkeys(str(entry[4][0]) for entry in found))
 
 
 class _Passage:
@@ -83,12 +98,16 @@ class _Passage:
         self._rules = rules
         self._resolver = resolver
         self._refusals: list[str] = []
+        self._lookups = asyncio.Semaphore(_MOST_LOOKUPS_OF_ONE)
         self._channel = channel
+        self._closed = False
         self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
         self._server: asyncio.Server | None = None
         self._loop = asyncio.get_running_loop()
         channel.setblocking(False)
         self._opening = self._loop.create_task(self._listen(), name="egress-listen")
+        # Also where it is cancelled before it began.
+        self._opening.add_done_callback(lambda _: channel.close())
 
     @property
     def refusals(self) -> Sequence[str]:
@@ -97,6 +116,7 @@ class _Passage:
 
     def close(self) -> None:
         """End all connections."""
+        self._closed = True
         self._opening.cancel()
         if self._server is not None:
             self._server.close()
@@ -113,14 +133,15 @@ class _Passage:
             _, received, _, _ = socket.recv_fds(self._channel, 1, 1)
         finally:
             self._loop.remove_reader(descriptor)
-            self._channel.close()
         if received:
+            # Known before it serves: from then on `close` ends it, whenever that comes.
             self._server = await asyncio.start_server(
-                self._accept, sock=socket.socket(fileno=received[0]), limit=_HEAD_BYTES
+                self._accept, sock=socket.socket(fileno=received[0]), limit=_HEAD_BYTES, start_serving=False
             )
+            await self._server.start_serving()
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= _MOST_CONNECTIONS:
+        if self._closed or len(self._connections) >= _MOST_CONNECTIONS:
             writer.transport.abort()
             return
         task = self._loop.create_task(self._serve(reader, writer), name="egress-connection")
@@ -132,16 +153,19 @@ class _Passage:
             await self._exchange(reader, writer)
         except _Refused as error:
             self._note(error)
-            writer.write(_answer(error))
-            with suppress(OSError):
-                await writer.drain()
-        except (OSError, TimeoutError, asyncio.IncompleteReadError):
+            with suppress(*_BROKEN):
+                async with asyncio.timeout(_HEAD_S):
+                    writer.write(_answer(error))
+                    await writer.drain()
+        except (*_BROKEN, asyncio.IncompleteReadError):
             # One of the two ends is gone, or says nothing.
             pass
         finally:
             writer.close()
 
     async def _exchange(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        # What was drained is with the kernel, and nothing is left to send where a connection ends.
+        writer.transport.set_write_buffer_limits(high=0)
         try:
             async with asyncio.timeout(_HEAD_S):
                 head = await reader.readuntil(b"\r\n\r\n")
@@ -151,24 +175,27 @@ class _Passage:
             ) from error
         request = _read(head)
         there, upstream = await self._connect(request.url)
+        upstream.transport.set_write_buffer_limits(high=0)
         try:
             if request.tunnel:
                 writer.write(b"HTTP/1.1 200 Connection established\r\n\r\n")
             else:
                 upstream.write(request.head)
             # Not more than its body: what follows on the same connection would be sent unchecked.
-            outgoing = _copy(reader, upstream, None if request.tunnel else request.body_bytes)
-            async with asyncio.TaskGroup() as both:
-                both.create_task(_copy(there, writer, None))
-                both.create_task(outgoing)
-        except* (OSError, TimeoutError) as broken:
+            most = None if request.tunnel else request.body_bytes
+            async with asyncio.timeout(_IDLE_S) as idle, asyncio.TaskGroup() as both:
+                both.create_task(_copy(there, writer, None, idle))
+                both.create_task(_copy(reader, upstream, most, idle))
+        except* _BROKEN as broken:
             raise ConnectionError from broken
         finally:
-            upstream.close()
+            # Not closed: it would stay for as long as the other end takes nothing.
+            upstream.transport.abort()
 
     async def _connect(self, url: httpx2.URL) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         try:
-            addresses = await permitted_addresses(url, self._rules, self._resolver)
+            async with self._lookups:
+                addresses = await permitted_addresses(url, self._rules, self._resolver)
         except OutboundFailed as error:
             status = HTTPStatus.FORBIDDEN if error.refused else HTTPStatus.BAD_GATEWAY
             raise _Refused(status, f"{error.message} {_ADVICE}" if error.refused else error.message) from error
@@ -180,8 +207,8 @@ class _Passage:
         raise _Refused(HTTPStatus.BAD_GATEWAY, f"'{url.host}:{port}' does not accept a connection.")
 
     def _note(self, refused: _Refused) -> None:
-        _log.info("egress.refused", why=refused.why)
         if refused.why not in self._refusals and len(self._refusals) < _MOST_REFUSALS:
+            _log.info("egress.refused", why=refused.why)
             self._refusals.append(refused.why)
 
 
@@ -193,12 +220,18 @@ def _settle(ready: asyncio.Future[None]) -> Callable[[], None]:
     return settle
 
 
+def _look_up(host: str, port: int) -> Sequence[tuple[object, object, object, object, tuple[object, ...]]]:
+    return socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+
+
 def _read(head: bytes) -> _Request:
     """Return the request of a head. Raises `_Refused`."""
     first, *lines = head[:-4].split(b"\r\n")
     words = first.split(b" ")
     headers = [line.partition(b":")[::2] for line in lines]
-    if len(words) != 3 or any(name != name.strip() or not name for name, _ in headers):
+    # A line that ends where only some servers end it is one header here, and two there.
+    is_odd = any(character in line for line in (first, *lines) for character in (b"\r", b"\n", b"\0"))
+    if is_odd or len(words) != 3 or any(name != name.strip() or not name for name, _ in headers):
         raise _Refused(HTTPStatus.BAD_REQUEST, "The request is not one of HTTP/1.1.")
     method, target, _ = words
     url = _target(method, target.decode("latin-1"))
@@ -222,8 +255,8 @@ def _read(head: bytes) -> _Request:
             HTTPStatus.LENGTH_REQUIRED, f"A body for {bare_address(str(url))!r} needs one Content-Length, or https."
         )
     length = lengths.pop() if lengths else b"0"
-    if not length.isdigit():
-        raise _Refused(HTTPStatus.BAD_REQUEST, f"{length!r} is no length of a body.")
+    if not _LENGTH.fullmatch(length):
+        raise _Refused(HTTPStatus.BAD_REQUEST, f"{length[:40]!r} is no length of a body.")
     origin = b" ".join((method, url.raw_path, b"HTTP/1.1"))
     kept += [(b"Host", b" " + url.netloc), (b"Connection", b" close")]
     sent = b"\r\n".join((origin, *(name + b":" + value for name, value in kept)))
@@ -260,15 +293,22 @@ def _answer(refused: _Refused) -> bytes:
     return f"{head}Content-Length: {len(body)}\r\nConnection: close\r\n\r\n".encode() + body
 
 
-async def _copy(source: asyncio.StreamReader, sink: asyncio.StreamWriter, most: int | None) -> None:
-    """Copy to the end of the source, or so many bytes, then end the sink's side if it ended."""
+async def _copy(
+    source: asyncio.StreamReader, sink: asyncio.StreamWriter, most: int | None, idle: asyncio.Timeout
+) -> None:
+    """Copy to the end of the source, or so many bytes, then end the sink's side if it ended.
+
+    Each piece that moves puts `idle` off.
+    """
+    loop = asyncio.get_running_loop()
     while most is None or most > 0:
-        async with asyncio.timeout(_IDLE_S):
-            piece = await source.read(_PIECE_BYTES if most is None else min(_PIECE_BYTES, most))
+        piece = await source.read(_PIECE_BYTES if most is None else min(_PIECE_BYTES, most))
         if not piece:
             break
         most = None if most is None else most - len(piece)
         sink.write(piece)
         await sink.drain()
+        if not idle.expired():
+            idle.reschedule(loop.time() + _IDLE_S)
     if most is None and sink.can_write_eof():
         sink.write_eof()

@@ -1,0 +1,180 @@
+"""The proxy for commands in the sandbox, without a sandbox: what it bounds, refuses, and leaves behind."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import socket
+from collections.abc import AsyncGenerator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import pytest
+from structlog.testing import capture_logs
+
+from nova_workers.outbound import egress
+from nova_workers.outbound.egress import EgressProxy
+from nova_workers.outbound.rules import OutboundRules
+from nova_workers.shell_sandbox.egress import Passage
+from tests.requirements import proves
+from tests.support.waiting import until
+
+
+async def _resolve(_: str, __: int) -> Sequence[str]:
+    return ("127.0.0.1",)
+
+
+def _descriptors() -> int:
+    gc.collect()
+    return len(os.listdir("/proc/self/fd"))
+
+
+@asynccontextmanager
+async def _passage(*allow_hosts: str, proxy: EgressProxy | None = None) -> AsyncGenerator[tuple[Passage, int]]:
+    """Yield a passage whose socket listens here, and its port."""
+    ours, theirs = socket.socketpair()
+    proxy = proxy or EgressProxy(OutboundRules(allow_hosts=allow_hosts), resolver=_resolve)
+    passage = proxy.open(ours)
+    with theirs, socket.create_server(("127.0.0.1", 0)) as listener:
+        socket.send_fds(theirs, [b"1"], [listener.fileno()])
+        port = listener.getsockname()[1]
+    try:
+        yield passage, port
+    finally:
+        passage.close()
+
+
+async def _answer(port: int, *lines: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    with suppress(ConnectionError):
+        writer.write(b"\r\n".join((*lines, b"", b"")))
+        await writer.drain()
+    try:
+        async with asyncio.timeout(5):
+            return await reader.read()
+    finally:
+        writer.close()
+
+
+@proves("sandbox.egress")
+@pytest.mark.parametrize(
+    ("lines", "status"),
+    [
+        ((b"GET http://own.test/ HTTP/1.1", b"Content-Length: " + b"9" * 5_000), b"400"),
+        ((b"GET http://own.test/ HTTP/1.1", b"X-One: x\nHost: other.test"), b"400"),
+        ((b"GET http://own.test/ HTTP/1.1", b"X-One: x\rHost: other.test"), b"400"),
+        ((b"GET http://own.test/", b"Host: own.test"), b"400"),
+        ((b"GET http://own.test/ HTTP/1.1", b"Host : own.test"), b"400"),
+        ((b"CONNECT own.test:99999 HTTP/1.1",), b"403"),
+        ((b"GET http://own.test/ HTTP/1.1", b"X-Long: " + b"x" * 100_000), b"431"),
+    ],
+)
+async def test_an_odd_head_is_refused_in_words(lines: Sequence[bytes], status: bytes) -> None:
+    async with _passage() as (passage, port):
+        answer = await _answer(port, *lines)
+        assert answer.startswith(b"HTTP/1.1 " + status), answer
+        assert len(passage.refusals) == 1
+
+
+@proves("sandbox.egress")
+async def test_connections_and_what_is_logged_of_a_command_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(egress, "_MOST_CONNECTIONS", 2)
+    with capture_logs() as logs:
+        async with _passage() as (passage, port):
+            for number in (*range(9), 0, 0):
+                await _answer(port, b"CONNECT own.test:%d HTTP/1.1" % number)
+            assert len(passage.refusals) == len(logs) == 5
+            open_ones = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
+            assert await _answer(port, b"CONNECT own.test:9 HTTP/1.1") == b""
+        for reader, writer in open_ones:
+            with suppress(ConnectionError):
+                assert await reader.read() == b""
+            writer.close()
+
+
+@proves("sandbox.egress")
+async def test_nothing_stays_open_after_a_command_whatever_its_connections_did() -> None:
+    """Of a server that takes nothing, too: what waited to be sent would keep its connection."""
+    loop, taken = asyncio.get_running_loop(), list[socket.socket]()
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        server.setblocking(False)
+        own = b"own.test:%d" % server.getsockname()[1]
+        before = _descriptors()
+        for sent in (b"", b"CONNECT %s HTTP/1.1\r\n\r\n" % own):
+            async with _passage(own.decode()) as (_, port):
+                _, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.write(sent + b"x" * 20_000_000 if sent else b"")
+                if sent:
+                    taken.append((await loop.sock_accept(server))[0])
+                    assert await loop.sock_recv(taken[0], 1) == b"x"
+            writer.transport.abort()
+        await until(lambda: _descriptors() <= before + len(taken))
+        taken[0].close()
+
+
+@proves("sandbox.egress")
+@pytest.mark.parametrize("steps", range(6))
+async def test_a_passage_that_is_closed_while_it_opens_leaves_no_socket(steps: int) -> None:
+    before = _descriptors()
+    async with _passage():
+        for _ in range(steps):
+            await asyncio.sleep(0)
+    await until(lambda: _descriptors() <= before)
+
+
+@proves("sandbox.egress")
+async def test_a_connection_ends_when_nothing_moves_and_not_while_one_direction_does(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(egress, "_IDLE_S", 0.3)
+    go_on = asyncio.Event()
+
+    async def trickle(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        for _ in range(6):
+            writer.write(b"x")
+            async with asyncio.timeout(2):
+                await writer.drain()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(0.1):
+                    await go_on.wait()
+        # And then says nothing.
+        await reader.read()
+        writer.close()
+
+    server = await asyncio.start_server(trickle, "127.0.0.1", 0)
+    async with server:
+        own = b"own.test:%d" % server.sockets[0].getsockname()[1]
+        async with _passage(own.decode()) as (_, port):
+            answer = await _answer(port, b"CONNECT %s HTTP/1.1" % own, b"", b"GET / HTTP/1.1")
+    assert answer.endswith(b"\r\n\r\n" + b"x" * 6)
+
+
+@proves("sandbox.egress")
+async def test_names_that_never_resolve_keep_no_other_from_being_looked_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither the worker, whose threads are others, nor other commands, as each has few lookups at a time."""
+    looked_up: list[str] = []
+    release = asyncio.Event()
+
+    async def stuck(host: str, _: int) -> Sequence[str]:
+        looked_up.append(host)
+        if host.startswith("stuck"):
+            await release.wait()
+        raise OSError("no such host")
+
+    proxy = EgressProxy(OutboundRules(), resolver=stuck)
+    async with _passage(proxy=proxy) as (_, hostile), _passage(proxy=proxy) as (_, other):
+        asked = [asyncio.create_task(_answer(hostile, b"CONNECT stuck%d.test:443 HTTP/1.1" % n)) for n in range(9)]
+        await until(lambda: len(looked_up) == 2)
+        assert (await _answer(other, b"CONNECT fine.test:443 HTTP/1.1")).startswith(b"HTTP/1.1 502 ")
+        assert len(looked_up) == 3
+        release.set()
+        await asyncio.gather(*asked)
+
+    def no_default(*_: object) -> None:
+        raise AssertionError("a thread of the loop")
+
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", no_default, raising=False)
+    own = OutboundRules(allow_hosts=("localhost:1",))
+    async with _passage(proxy=EgressProxy(own)) as (_, port):
+        assert b"does not accept a connection" in await _answer(port, b"CONNECT localhost:1 HTTP/1.1")
