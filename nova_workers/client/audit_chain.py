@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterable
+from collections.abc import AsyncIterable, Mapping
 from dataclasses import dataclass
 
 from nova_workers.contracts.http.overview.audit import AuditChainView, AuditEventView
@@ -65,9 +65,22 @@ async def check_chain(
             if seq < chain.seq
             else f"Record {chain.seq} is not the one that the head of the chain names."
         )
-    if problem is None and kept is not None and kept[0] >= chain.anchor_seq and heads.get(kept[0]) != kept[1]:
-        problem = f"Record {kept[0]} is not the one whose hash was kept elsewhere: the chain was written anew."
+    if problem is None and kept is not None:
+        problem = _unlike_kept(kept, chain.anchor_seq, heads)
     return CheckedChain(count, unsealed, seq, before, problem)
+
+
+def _unlike_kept(kept: tuple[int, str], anchor_seq: int, heads: Mapping[int, str]) -> str | None:
+    seq, hash_ = kept
+    if seq < anchor_seq:
+        # Not passed over: a chain that was written anew may have any anchor.
+        return (
+            f"Record {seq}, whose hash was kept elsewhere, was deleted, as all up to {anchor_seq} were: there is "
+            "nothing to compare it with. Give a newer head."
+        )
+    if heads.get(seq) != hash_:
+        return f"Record {seq} is not the one whose hash was kept elsewhere: the chain was written anew."
+    return None
 
 
 def _misfit(record: AuditEventView, seq: int, before: str) -> str | None:

@@ -367,6 +367,9 @@ async def test_workers_delete_records_that_are_too_old_and_the_chain_stays_whole
     assert checked == IsPartialDataclass(records=3, seq=5, problem=None)
     assert (records[-1].action, records[-1].target_id, records[-1].actor_id) == ("audit.deleted", "2", "retention")
     assert (records[-1].arguments_hash, records[-1].times) == (kept[1].hash, 2)
+    # One who writes the chain anew chooses its anchor, so that a head before it proves nothing.
+    _, unproven = await _checked(database, (1, str(kept[0].hash)))
+    assert "Record 1, whose hash was kept elsewhere, was deleted, as all up to 2 were" in str(unproven.problem)
     # Without its anchor the rest would fit nothing.
     await database.execute("UPDATE audit_chains SET anchor_hash = sha256(anchor_hash)")
     assert "Record 3 " in str((await _checked(database))[1].problem)
