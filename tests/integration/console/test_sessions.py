@@ -108,6 +108,17 @@ async def test_a_session_ends_when_it_was_idle_for_too_long(
         assert (await browser.get("/runs")).status_code == status
 
 
+@proves("security.sign-out")
+async def test_a_short_session_goes_on_while_it_is_used(
+    console: Console, browser: httpx2.AsyncClient, database: Database
+) -> None:
+    await database.execute("UPDATE sign_ins SET idle_s = 60, seen_at = now() - interval '50 seconds'")
+    [session] = await database.fetch("SELECT id FROM sign_ins")
+    console.api.state.sign_ins.forget(console.api.tenant.key_id, session["id"])
+    assert (await browser.get("/runs")).status_code == 200
+    assert await database.fetchval("SELECT seen_at > now() - interval '40 seconds' FROM sign_ins")
+
+
 async def test_signing_out_ends_the_session(console: Console, browser: httpx2.AsyncClient) -> None:
     assert (await browser.get("/runs")).status_code == 200
     assert (await browser.post("/logout")).headers["location"] == "/login"
