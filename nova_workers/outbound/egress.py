@@ -41,7 +41,7 @@ _MOST_LOOKUPS: Final = 16
 """Of names at a time, of all commands."""
 _MOST_LOOKUPS_OF_ONE: Final = 2
 _MOST_REFUSALS: Final = 5
-"""Different ones of one command, that are logged and told."""
+"""Different ones of one command, which are logged and shown to its model."""
 _BROKEN: Final = (OSError, RuntimeError)
 """What a connection raises whose other end is gone; the latter on uvloop, whose transport is closed by then."""
 _LENGTH: Final = re.compile(rb"[0-9]{1,18}")
@@ -106,7 +106,7 @@ class _Passage:
         self._loop = asyncio.get_running_loop()
         channel.setblocking(False)
         self._opening = self._loop.create_task(self._listen(), name="egress-listen")
-        # Also where it is cancelled before it began.
+        # Also where it is canceled before it began.
         self._opening.add_done_callback(lambda _: channel.close())
 
     @property
