@@ -87,8 +87,6 @@ class CapabilityContext:
     """Number of runs above this one: 0 for a run that a person, a trigger or a task started."""
     task_id: int | None = None
     """The task of the thread, if any."""
-    directory: str | None = None
-    """Name of the agent's directory, if that is not its id."""
     agent: AgentSpec = field(default_factory=lambda: AgentSpec(name="agent"))
     config: BaseModel = field(default_factory=NoConfig)
     """The configuration of the grant, an instance of the capability's class."""
@@ -97,7 +95,7 @@ class CapabilityContext:
     enclosure: Enclosure | None = None
     """The bounds of a tenant with ceilings."""
     cwd: str | None = None
-    """The agent's working directory."""
+    """The agent's working directory; None of an agent without native tools, which works without files."""
     readable: tuple[str, ...] = ()
     """Directories that an agent can only read which writes in its working directory alone; empty of others."""
     kept: str | None = None

@@ -25,7 +25,6 @@ from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.content import storable
-from nova_workers.contracts.native import native_tools
 from nova_workers.errors import LimitExceeded, ToolFailure
 
 __all__ = ["capability"]
@@ -99,13 +98,10 @@ class _AudioTools:
         return f"Wrote {path} ({size_bytes} bytes, by {speaker.name})."
 
     def _confinement(self, context: CapabilityContext, *, reads: bool) -> Confinement:
-        if not native_tools(context.agent.trust):
+        if context.cwd is None:
             raise ToolFailure(f"You work without files (your trust is {context.agent.trust!r}), so there is no audio.")
-        directory = str(self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id))
-        # A child with a working directory of its own writes there alone.
-        start = context.cwd if context.readable and context.cwd is not None else directory
         return Confinement(
-            (start, *(context.readable if reads else ())),
+            (context.cwd, *(context.readable if reads else ())),
             within=() if context.enclosure is None else context.enclosure.roots,
             beneath=context.readable,
             but=None if reads else context.kept,

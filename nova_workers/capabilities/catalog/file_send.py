@@ -17,7 +17,6 @@ from nova_workers.capabilities.seam import (
 from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender
-from nova_workers.contracts.native import native_tools
 from nova_workers.errors import LimitExceeded, ToolFailure
 from nova_workers.workspace.files import OutgoingFile, file_name, send_file
 
@@ -75,15 +74,12 @@ class _FileTools:
 
     def _read(self, context: CapabilityContext, path: str) -> bytes:
         """Return a file's content, at most one byte over the limit. Blocks."""
-        if not native_tools(context.agent.trust):
+        if context.cwd is None:
             raise ToolFailure(
                 f"You work without files (your trust is {context.agent.trust!r}). Give content and name, not path."
             )
-        directory = self._settings.agent_directory(context.tenant_id, context.directory or context.agent_id)
-        # A child with a working directory of its own names files from there.
-        start = context.cwd if context.readable and context.cwd is not None else str(directory)
         confinement = Confinement(
-            (start, *(context.readable or context.agent.directories)),
+            (context.cwd, *(context.readable or context.agent.directories)),
             within=() if context.enclosure is None else context.enclosure.roots,
             beneath=context.readable,
             private=PrivateFiles(self._settings.home, self._settings.workspace_root),

@@ -153,7 +153,6 @@ class TurnAssembler:
             source=claim.source,
             depth=claim.depth,
             task_id=claim.task_id,
-            directory=claim.directory,
             agent=agent,
             place=claim.place,
             enclosure=enclosure,

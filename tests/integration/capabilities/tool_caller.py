@@ -11,6 +11,7 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import InProcessMcpServer
+from nova_workers.contracts.native import native_tools
 from nova_workers.ledger.database import Database
 from tests.support.harness.tool_server import tool_server
 
@@ -56,10 +57,11 @@ class ToolCaller:
     ) -> None:
         granted = {"capabilities": {"notes": {}, "file-send": {}}, **spec}
         self._spec = AgentSpec.model_validate({"name": agent_id, **granted})
-        self._context = CapabilityContext(
-            tenant_id, agent_id, "thr_1", run_id, queue=queue, agent=self._spec, **(context or {})
-        )
-        self._registry = default_registry(database, settings or Settings(), SystemClock(), serve=tool_server())
+        settings = settings or Settings()
+        cwd = str(settings.agent_directory(tenant_id, agent_id)) if native_tools(self._spec.trust) else None
+        given: dict[str, Any] = {"cwd": cwd, **(context or {})}
+        self._context = CapabilityContext(tenant_id, agent_id, "thr_1", run_id, queue=queue, agent=self._spec, **given)
+        self._registry = default_registry(database, settings, SystemClock(), serve=tool_server())
 
     async def servers(self) -> dict[str, Any]:
         """Return the servers of the run by name."""
