@@ -84,6 +84,7 @@ __all__ = [
     "VersionMismatch",
     "deleted",
     "deleted_with_key",
+    "in_one_line",
     "missing",
 ]
 
@@ -438,3 +439,8 @@ def deleted_with_key(kind: str, key: str) -> Gone:
     article = "an" if kind[0] in "aeiou" else "a"
     text = f"Idempotency-Key {key!r} belongs to {article} {kind} that was deleted. Use a new key."
     return Gone(text, kind=kind, id=None, key=key)
+
+
+def in_one_line(error: BaseException) -> str:
+    """Return what an error says, on one line, or what it is if it says nothing."""
+    return " ".join(str(error).split()) or type(error).__name__

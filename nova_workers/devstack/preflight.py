@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from nova_workers.config import SecretSettings, Settings
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE
-from nova_workers.errors import ConfigurationError
+from nova_workers.errors import ConfigurationError, in_one_line
 from nova_workers.validation import problem_of
 
 __all__ = ["check_start"]
@@ -87,7 +87,7 @@ async def _check_database(variable: str, url: SecretStr) -> None:
         connection = await asyncpg.connect(url.get_secret_value(), timeout=_ANSWER_S, statement_cache_size=0)
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
         raise ConfigurationError(
-            f"{variable} names a database that refuses or does not answer ({_words(error)}). Correct host, user, "
+            f"{variable} names a database that refuses or does not answer ({in_one_line(error)}). Correct host, user, "
             "password or database in it, or start that server; without it `nova up` starts a Postgres of its own."
         ) from error
     connection.terminate()
@@ -101,10 +101,6 @@ async def _check_redis(url: SecretStr) -> None:
     except (RedisError, OSError, TimeoutError, ValueError, TypeError) as error:
         # Also a parameter of the address that the client does not know.
         raise ConfigurationError(
-            f"NOVA_REDIS_URL names a Redis that refuses or does not answer ({_words(error)}). Correct it, or start "
-            "that server; without it `nova up` starts a Valkey of its own."
+            f"NOVA_REDIS_URL names a Redis that refuses or does not answer ({in_one_line(error)}). Correct it, or "
+            "start that server; without it `nova up` starts a Valkey of its own."
         ) from error
-
-
-def _words(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__

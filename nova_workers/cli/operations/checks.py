@@ -11,11 +11,12 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.cli.operations.clocks import skew
-from nova_workers.cli.operations.findings import Finding, isolated, words
+from nova_workers.cli.operations.findings import Finding, isolated
 from nova_workers.cli.operations.redis_health import check_info
 from nova_workers.cli.operations.sandbox_checks import check_sandboxes
 from nova_workers.cli.terminal.output import age
 from nova_workers.contracts.http.fleet import WorkerView
+from nova_workers.errors import in_one_line
 from nova_workers.keys import BEAT_TTL_S, beat_tick, broker_queue, worker_presence, workers_index
 from nova_workers.vocabulary import QUEUES
 
@@ -48,7 +49,7 @@ async def check_broker(url: str | None) -> list[Finding]:
             return [finding for name, check in checks for finding in await isolated(name, _one(redis, check))]
     except REDIS_AWAY as error:
         fix = "is it running? Check NOVA_REDIS_URL, or run `nova up`; runs are accepted meanwhile, and start later"
-        return [Finding("broker", "fail", words(error), fix)]
+        return [Finding("broker", "fail", in_one_line(error), fix)]
 
 
 def _one(redis: Redis, check: _Check) -> Callable[[], Awaitable[Sequence[Finding]]]:

@@ -9,7 +9,8 @@ import asyncpg
 
 from models.rights.audit_chain import AUDIT_ROLE
 from nova_workers.cli.operations.clocks import skew
-from nova_workers.cli.operations.findings import Finding, isolated, words
+from nova_workers.cli.operations.findings import Finding, isolated
+from nova_workers.errors import in_one_line
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.schema import read_schema, schema_head
 from nova_workers.ledger.upkeep.cursors import tenants_behind
@@ -34,7 +35,7 @@ async def check_database(url: str | None) -> list[Finding]:
         connection = await asyncpg.connect(url, timeout=_CONNECT_S, statement_cache_size=0)
     except _UNREACHABLE as error:
         fix = "is it running? Check host, user, password and database in NOVA_DATABASE_URL, or run `nova up`"
-        return [Finding("database", "fail", words(error), fix)]
+        return [Finding("database", "fail", in_one_line(error), fix)]
     checks: tuple[tuple[str, _Check], ...] = (
         ("database", _check_version),
         ("database writes", _check_writes),
@@ -113,7 +114,7 @@ async def _check_schema(connection: asyncpg.Connection) -> Finding:
     try:
         schema = await read_schema(cast(Connection, connection))
     except asyncpg.PostgresError as error:
-        return Finding("schema", "fail", words(error), "let the database's user read alembic_version")
+        return Finding("schema", "fail", in_one_line(error), "let the database's user read alembic_version")
     problem = schema.problem(needed)
     if problem is not None:
         detail, _, fix = problem.rstrip(".").rpartition(": ")

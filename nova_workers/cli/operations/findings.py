@@ -10,9 +10,9 @@ from typing import Literal
 import typer
 
 from nova_workers.cli.terminal.output import Output
-from nova_workers.errors import NovaError
+from nova_workers.errors import NovaError, in_one_line
 
-__all__ = ["Finding", "isolated", "report", "words"]
+__all__ = ["Finding", "isolated", "report"]
 
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 _LONGEST_S = 20.0
@@ -53,7 +53,7 @@ async def isolated(
         if isinstance(error, TimeoutError) and limit.expired():
             fix = "see whether the server behind it answers, and check again"
             return [Finding(name, "fail", f"not checked: no answer within {longest_s:g} s", fix)]
-        detail = f"this check failed: {type(error).__name__}: {words(error)} ({_place(error)})"
+        detail = f"this check failed: {type(error).__name__}: {in_one_line(error)} ({_place(error)})"
         return [Finding(name, "fail", detail, "the other checks are not affected; report this line, with its place")]
 
 
@@ -70,11 +70,6 @@ def report(out: Output, findings: Sequence[Finding]) -> None:
         _show(out, findings)
     if not good:
         raise typer.Exit(1)
-
-
-def words(error: BaseException) -> str:
-    """Return what an error says, on one line."""
-    return " ".join(str(error).split()) or type(error).__name__
 
 
 def _place(error: BaseException) -> str:
