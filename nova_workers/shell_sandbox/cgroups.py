@@ -68,6 +68,14 @@ class CommandCgroups:
         self._left = {path for path in self._left if not _remove(path)}
         path = self._parent / f"{_COMMAND}{secrets.token_hex(8)}"
         path.mkdir()
+        try:
+            self._bound(path)
+        except OSError:
+            self.remove(path)
+            raise
+        return path
+
+    def _bound(self, path: Path) -> None:
         for name, value in (
             ("memory.max", self._bounds.memory_bytes),
             ("memory.oom.group", 1),
@@ -78,7 +86,6 @@ class CommandCgroups:
         if swap.exists():
             # Else what exceeds the bound goes to the disk.
             swap.write_text("0", encoding="ascii")
-        return path
 
     def remove(self, path: Path) -> None:
         """Remove a cgroup; one with processes goes with the next that is made after they ended."""
