@@ -34,7 +34,7 @@ _WORKS = "works"
 _SHELL = ("/bin/bash", "--noprofile", "--norc", "-c")
 _TOKEN = "NOVA_SANDBOX_TRIAL"  # noqa: S105 - a name
 _PROBE = r"""
-: > mine && [[ -e mine ]] && echo works
+: > mine && [[ -e mine ]] && wrote=1
 echo "user $EUID"
 echo "limits $(ulimit -d) $(ulimit -u) $(ulimit -n) $(ulimit -f) $(< /proc/self/oom_score_adj)"
 reached() { (eval "${2}") > /dev/null 2>&1 < /dev/null && echo "reached ${1}"; }
@@ -48,7 +48,8 @@ for python in "$PYTHON" /usr/bin/python3 /usr/local/bin/python3; do
 done
 for path in $WRITES; do (: > "$path") 2> /dev/null; done
 kill -9 "$TARGET" 2> /dev/null
-true
+# Last: of a command that ended early, nothing is known.
+[[ $wrote ]] && echo works
 """
 _CONNECT = r"""
 import _socket, sys
@@ -59,6 +60,7 @@ except OSError:
 else:
     print("reached abstract-socket")
 """
+_NOT_TRIED = "a Python that commands can run, by which the trial reaches for abstract sockets"
 _LIMITS = (("memory_bytes", 1024), ("processes", 1), ("open_files", 1), ("file_bytes", 1024))
 """In the order in which the probe tells them, with their units."""
 _WORDS = {
@@ -95,29 +97,34 @@ def try_out(sandbox: ShellSandbox, missing: Sequence[str], *, every_tenant: bool
     Raises:
         ConfigurationError: A command does not run, or reaches what it must not.
     """
-    with _stage(sandbox) as stage:
-        proxied, told = _probe(sandbox, stage)
-        reached = {words[1] for words in told if words[0] == "reached"}
-        if any(path.exists() for path in stage.writes):
-            reached.add("written")
-        with suppress(subprocess.TimeoutExpired):
-            # A signal that was sent arrives within moments.
-            stage.target.wait(0.02)
-            reached.add("killed")
+    try:
+        with _stage(sandbox) as stage:
+            proxied, told = _probe(sandbox, stage)
+            reached = {words[1] for words in told if words[:1] == ["reached"]}
+            if any(path.exists() for path in stage.writes):
+                reached.add("written")
+            with suppress(subprocess.TimeoutExpired):
+                # A signal that was sent arrives within moments.
+                stage.target.wait(0.02)
+                reached.add("killed")
+    except OSError as error:
+        # Such as a full disk, or a NOVA_HOME that this user may not write.
+        raise _unusable(sandbox, f"it cannot be tried: {error}") from error
     if reached:
         shown = ", ".join(_WORDS[name] for name in sorted(reached))
         raise _unusable(sandbox, f"a command reaches {shown}")
     if every_tenant:
         _run(sandbox, lambda: sandbox.wrap([*_SHELL, f"echo {_WORKS}"], "/", ()), {})
     _run(sandbox, lambda: _hidden(sandbox), {})
-    facts = {words[0]: words[1:] for words in told}
+    facts = {words[0]: words[1:] for words in told if words}
+    untried = () if "tried" in facts else (_NOT_TRIED,)
     return SandboxTrial(
         user=int(facts["user"][0]),
         landlock=sandbox.landlock,
         limits=_limits(sandbox, facts["limits"]),
         cgroup=sandbox.cgroups is not None,
         egress=["none", "proxy", "all"] if proxied else ["none", "all"],
-        missing=list(missing),
+        missing=[*missing, *untried],
     )
 
 

@@ -15,8 +15,10 @@ from nova_workers.bootstrap.shell.commands import find_shell
 from nova_workers.cli.operations.sandbox_checks import check_sandbox_here
 from nova_workers.config import Settings
 from nova_workers.config.sections import ToolSettings
+from nova_workers.confined import PrivateFiles
 from nova_workers.errors import ConfigurationError
-from nova_workers.shell_sandbox import SANDBOX_UID, SandboxChoice, find_sandbox
+from nova_workers.shell_sandbox import SANDBOX_UID, CommandBounds, SandboxChoice, find_sandbox, trial
+from nova_workers.shell_sandbox.cgroups import CommandCgroups
 from tests.requirements import proves
 
 _OPEN = """#!/bin/sh
@@ -63,10 +65,10 @@ async def test_a_worker_tries_its_sandbox_and_says_what_a_command_reached(home: 
         pytest.skip(error.message)
     assert shell.enclosing is not None
     assert shell.sandbox is not None
-    trial = shell.enclosing.trial
-    assert trial is not None
-    assert trial.reached == []
-    assert trial.user == (SANDBOX_UID if os.geteuid() == 0 else os.geteuid())
+    report = shell.enclosing.trial
+    assert report is not None
+    assert report.reached == []
+    assert report.user == (SANDBOX_UID if os.geteuid() == 0 else os.geteuid())
     assert [(line["event"], line["kind"]) for line in logs] == [("sandbox.found", shell.enclosing.kind)]
     assert find_shell(_settings(home)).sandbox is None
     assert os.listdir(home) == [], "nothing of a trial is left"
@@ -110,6 +112,54 @@ def test_a_cgroup_that_cannot_bound_commands_is_refused_with_what_is_missing(tmp
         find_sandbox(network=True, cgroup=tmp_path)
     with pytest.raises(ConfigurationError, match=r"no-such.*No such file"):
         find_sandbox(network=True, cgroup=tmp_path / "no-such")
+
+
+@proves("sandbox.bounds")
+def test_a_cgroup_that_takes_no_bound_is_not_left_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("cgroup.controllers", "cgroup.subtree_control"):
+        (tmp_path / name).write_text("memory pids\n")
+    cgroups = CommandCgroups.find(tmp_path, CommandBounds())
+
+    def refuse(*_: object, **__: object) -> int:
+        raise OSError("no such bound")
+
+    monkeypatch.setattr(Path, "write_text", refuse)
+    with pytest.raises(OSError, match="no such bound"):
+        cgroups.make()
+    assert list(tmp_path.glob("nova-command-*")) == []
+
+
+@proves("sandbox.tried")
+async def test_a_sandbox_that_cannot_be_tried_is_none_and_no_crash(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("nova_workers.shell_sandbox.trial.make_private", full)
+    with capture_logs():
+        shell = find_shell(_settings(home))
+    assert shell.enclosing is None
+    assert shell.why_none.count("it cannot be tried: [Errno 28] No space left on device") >= 1
+    assert os.listdir(home) == []
+    (here,) = await check_sandbox_here(_settings(home))
+    assert here.state == "warn"
+
+
+@proves("sandbox.tried")
+@pytest.mark.parametrize(("cut", "usable"), [("kill -9 $$", False), ("break", True)])
+def test_what_a_trial_did_not_try_is_not_taken_as_unreached(
+    home: Path, monkeypatch: pytest.MonkeyPatch, cut: str, *, usable: bool
+) -> None:
+    """A command that ends early tells nothing; without a Python inside, abstract sockets are not tried."""
+    probe = trial._PROBE  # pyright: ignore[reportPrivateUsage] - what the command does
+    monkeypatch.setattr(trial, "_PROBE", probe.replace('  "$python" -I', f'{cut}; "$python" -I'))
+    try:
+        found = find_sandbox(network=True, private=PrivateFiles(home, home / "workspace"))
+    except ConfigurationError:
+        assert not usable
+        return
+    assert usable
+    assert found.trial is not None
+    assert [words for words in found.trial.missing if "abstract sockets" in words] != []
 
 
 @proves("ceilings.sandbox")
