@@ -46,6 +46,7 @@ __all__ = [
     "Given",
     "Right",
     "authored",
+    "is_below",
     "rights_of",
 ]
 
@@ -110,9 +111,10 @@ def _each(values: Iterable[str]) -> Given:
     return {str(index): value for index, value in enumerate(values)}
 
 
-def _is_below(known: str, path: str) -> bool:
+def is_below(root: str, path: str) -> bool:
+    """Return whether a path, as it is written, is a directory or lies in it."""
     inner = PurePosixPath(path)
-    return ".." not in inner.parts and inner.is_relative_to(known)
+    return ".." not in inner.parts and inner.is_relative_to(root)
 
 
 def _references(value: str | Mapping[str, str]) -> Given:
@@ -145,7 +147,7 @@ TRUST: Final = Right(
     "`trust` for more than `controlled`", scope="trust", gives=_trust, noun="the trust {!r}", ceiling="trust"
 )
 DIRECTORIES: Final = Right(
-    "`trust`", scope="trust", gives=_each, noun="the directory {!r}", covers=_is_below, ceiling="directories"
+    "`trust`", scope="trust", gives=_each, noun="the directory {!r}", covers=is_below, ceiling="directories"
 )
 PROGRAM_DIRECTORY: Final = Right(
     "`trust`, and what the document holds",
@@ -153,7 +155,7 @@ PROGRAM_DIRECTORY: Final = Right(
     scope="trust",
     gives=_one,
     noun="the directory {!r}",
-    covers=_is_below,
+    covers=is_below,
     ceiling="directories",
 )
 WORKING_DIRECTORY: Final = Right(

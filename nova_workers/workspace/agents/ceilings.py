@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 from pydantic import BaseModel
 
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import TRUST_ORDER, Ceilings
+from nova_workers.contracts.authors.rights import is_below
 from nova_workers.contracts.mcp.servers import StdioServer
 from nova_workers.errors import Forbidden
 from nova_workers.workspace.agents.entries import Entry, GrantForms, document_entries, has_ceiling
@@ -103,7 +104,7 @@ class CeilingRules:
 
 def _check_directories(field: str, value: Any, roots: Iterable[str]) -> None:
     for place, path in _paths(field, value):
-        if not _is_within(path, roots):
+        if not any(is_below(root, path) for root in roots):
             raise _exceeds(place, f"{path!r} is outside the directories of its tenant: {', '.join(roots)}")
 
 
@@ -112,11 +113,6 @@ def _paths(field: str, value: Any) -> Iterator[tuple[str, str]]:
         yield field, value
     elif value is not None:
         yield from ((f"{field}.{index}", path) for index, path in enumerate(value))
-
-
-def _is_within(path: str, roots: Iterable[str]) -> bool:
-    pure = PurePosixPath(path)
-    return ".." not in pure.parts and any(pure.is_relative_to(root) for root in roots)
 
 
 def _exceeds(field: str, why: str) -> Forbidden:

@@ -16,10 +16,10 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
-from pathlib import PurePosixPath
 from typing import Protocol
 
 from nova_workers.contracts.agents import TRUST_ORDER, AgentSpec, CapabilityGrant
+from nova_workers.contracts.authors.rights import is_below
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.native import SHELL_TOOL, native_tools
 from nova_workers.errors import Forbidden
@@ -104,7 +104,7 @@ def _lacking(manager: AgentSpec, target: AgentSpec, rules: GrantRules) -> Iterat
     tools = native_tools(target.trust, target.native_tools)
     yield from (f"the tool {tool}" for tool in tools if tool not in own_tools)
     for path in target.directories:
-        if not any(PurePosixPath(path).is_relative_to(own) for own in manager.directories):
+        if not any(is_below(own, path) for own in manager.directories):
             yield f"the directory {path!r}"
     for name, grant in target.capabilities.items():
         own = manager.capabilities.get(name)
