@@ -220,7 +220,7 @@ class Journal:
                 try:
                     await self._renew(state)
                 except (Unavailable, TooManyRequests):
-                    # Also when another process may have the lease: then the fence refuses it, and `keep` ends.
+                    # Also when another process may have the lease: then its token is refused, and `keep` ends.
                     failures += 1
                     await asyncio.sleep(_PAUSES.delay_s(failures))
                 else:
