@@ -10,6 +10,7 @@ from typing import Final
 __all__ = ["bare_address", "bare_addresses"]
 
 _ADDRESS: Final = re.compile(r"\b([A-Za-z][A-Za-z0-9+.-]*)://([^\s/?#\\'\"<>]*)([^\s'\"<>]*)")
+_HOST: Final = re.compile(r"(?:\[[^\[\]]*\]|[^:]*)(?::\d*)?")
 
 
 def bare_addresses(text: str) -> str:
@@ -32,4 +33,7 @@ def _bare(found: re.Match[str]) -> str:
 
 def _shown(scheme: str, authority: str, rest: str) -> str:
     _, _, host = authority.rpartition("@")
+    if _HOST.fullmatch(host) is None:
+        # The beginning of a user and a password that has a slash, a # or a ?, which ends the host.
+        host = "…"
     return f"{scheme}://{host}{'/…' if rest.strip('/') else ''}"

@@ -44,6 +44,9 @@ PLACES = (
         ),
         ("http://[::1]:8000/", "http://[::1]:8000"),
         (f"https://h/ x{CANARY}", "https://h/…"),
+        # A password with a sign that ends the host: which part of it the host is, is not known.
+        (f"redis://:{CANARY}/of@cache/0", "redis://…/…"),
+        (f"amqp://me:{CANARY}#of@cache", "amqp://…/…"),
         (f"no address {CANARY}", "(no address)"),
         (f"://{CANARY}", "(no address)"),
     ],
@@ -56,6 +59,7 @@ def test_an_address_is_shown_by_its_scheme_and_host(address: str, shown: str) ->
 def test_addresses_in_a_text_are_shown_bare_and_the_rest_stays() -> None:
     text = "GET 'https://a.example/x?y' then http://b.example:81/ and a/b, 12:30, s3://bucket/key."
     assert bare_addresses(text) == "GET 'https://a.example/…' then http://b.example:81 and a/b, 12:30, s3://bucket/…"
+    assert bare_addresses(f"to redis://:{CANARY}/of@cache/0 now") == "to redis://…/… now"
     assert bare_addresses("no address, and :// is none") == "no address, and :// is none"
 
 
