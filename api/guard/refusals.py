@@ -59,7 +59,7 @@ class Refusals:
             query: Its query, of which the hash is kept only.
 
         Raises:
-            NovaError: It could not be recorded.
+            NovaError: It could not be recorded. It is counted, and recorded with the next ones.
         """
         window = self._windows.setdefault(caller.key_id, _Window(caller))
         target = f"{method} {path[:_MAX_PATH_CHARS]}"
@@ -69,7 +69,11 @@ class Refusals:
             window.repeats[target] = window.repeats.get(target, 0) + 1
             return
         window.repeats[target] = 0
-        await self._write(caller, [(target, 1)], query)
+        try:
+            await self._write(caller, [(target, 1)], query)
+        except NovaError:
+            window.repeats[target] += 1
+            raise
 
     async def run(self) -> None:
         """Write what was counted, until canceled."""
@@ -86,8 +90,10 @@ class Refusals:
                 if counted:
                     await self._write(window.caller, counted)
             except NovaError as error:
-                # The first of each is recorded.
                 _log.warning("api.refusals_not_counted", key_id=window.caller.key_id, error=str(error))
+                later = self._windows.setdefault(window.caller.key_id, _Window(window.caller))
+                for target, times in counted:
+                    later.repeats[target] = later.repeats.get(target, 0) + times
 
     async def close(self) -> None:
         """Write what was counted, for the last time."""

@@ -146,6 +146,22 @@ async def test_refusals_of_rights_are_recorded_before_they_are_answered_and_in_b
     assert (await refused())[::-1][60:] == [("GET /v1/agents", 80), ("*", 24)]
 
 
+async def test_refusals_during_an_outage_are_recorded_once_the_database_is_back(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await make_tenant(database, scopes=["runs", "keys"])
+    refusals = api.state.refusals
+    async with api.client(other.key) as client:
+        with monkeypatch.context() as outage:
+            outage.setattr(refusals, "_database", Database("postgresql://127.0.0.1:1/none", pool_size=1))
+            for _ in range(2):
+                assert (await client.get("/v1/agents")).status_code == 403
+            await refusals.write()
+        await refusals.write()
+    items = await _items(api, tenant=other.id, action="access.refused")
+    assert [(one["target_id"], one["times"]) for one in items] == [("GET /v1/agents", 2)]
+
+
 @proves("audit.key-use")
 async def test_a_key_shows_when_and_from_where_it_was_last_used(api: Api, database: Database) -> None:
     unused = (await api.http.post("/v1/keys", json={"name": "unused", "scopes": ["runs"]})).json()
