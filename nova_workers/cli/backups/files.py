@@ -147,7 +147,8 @@ def need_empty(root: Path) -> None:
 def read_files(tar_bytes: IO[bytes], root: Path) -> int:
     """Extract what `write_files` wrote into a folder that is empty or missing, and return the number of files.
 
-    The folder has all of it or nothing.
+    If it cannot be read whole, the folder has nothing of it. A process that is killed while it moves the folders into
+    their place leaves some; the next try is refused, as the folder is not empty.
 
     Raises:
         InvalidInput: The tar is damaged, or has what no backup has.
