@@ -62,6 +62,8 @@ class DeferredEngine:
         self.name = name
         self._probe = probe
         self._module = module
+        self.modules = (*sparingly, module)
+        """What it imports when it is loaded, in this order."""
 
         def build() -> Engine:
             import_sparingly(*sparingly)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import os
 import socket
+import sys
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,7 +14,7 @@ from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis, connect_session
-from nova_workers.bootstrap.deferred import DeferredToolServer
+from nova_workers.bootstrap.deferred import DeferredEngine, DeferredToolServer
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.bootstrap.effects import declare_effects
 from nova_workers.bootstrap.engines import build_engines
@@ -56,7 +57,7 @@ from nova_workers.runs.holds import Holds
 from nova_workers.runs.lost_workers import LostWorkers
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
-from nova_workers.runs.suspects import SingleRunProcess, SuspectRuns
+from nova_workers.runs.suspects import ForkServer, SuspectRuns
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.shell_sandbox import SandboxKind
@@ -74,6 +75,9 @@ from nova_workers.upkeep.tenant_end import TenantEnd
 __all__ = ["WorkerServices", "build_worker"]
 
 _DRAIN_EVENTS_S = 2.0
+_CAPABILITIES = "nova_workers.capabilities."
+_LATE = frozenset({"genai_prices.data", "genai_prices.decompose", "httpcore2"})
+"""Modules that their libraries import at first use."""
 
 
 @dataclass(frozen=True)
@@ -96,6 +100,7 @@ class WorkerServices:
     reconciler: Reconciler
     lost_workers: LostWorkers
     suspects: SuspectRuns
+    fork_server: ForkServer
     task_scheduler: TaskScheduler
     trigger_ticker: TriggerTicker
     model_rankings: RankingRefresher
@@ -159,6 +164,7 @@ class WorkerServices:
 
     async def aclose(self) -> None:
         """Stop and disconnect. Runs were requeued before."""
+        await self.fork_server.close()
         await self.work.close()
         await self.publisher.drain(_DRAIN_EVENTS_S)
         await self._background.stop()
@@ -227,7 +233,8 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         clock=clock,
         embedder=provider,
     )
-    suspects = SuspectRuns(SingleRunProcess.start, dispatcher, metrics)
+    fork_server = ForkServer(modules=partial(_modules_of_turns, settings, engines))
+    suspects = SuspectRuns(fork_server.start, dispatcher, metrics)
     executor = build_executor(
         settings,
         database,
@@ -284,6 +291,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
             every_s=settings.runs.lost_workers_every_s,
         ),
         suspects=suspects,
+        fork_server=fork_server,
         model_rankings=RankingRefresher(database, settings.orchestration),
         model_judge=ModelJudge(
             database,
@@ -330,6 +338,17 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         tools=tools,
         capabilities=capabilities,
     )
+
+
+def _modules_of_turns(settings: Settings, engines: Mapping[str, Engine]) -> list[str]:
+    """Return what turns of this process import after its start, which a suspect's turn is likely to need too."""
+    deferred = [
+        engine
+        for name, engine in engines.items()
+        if isinstance(engine, DeferredEngine) and (engine.is_loaded or name == settings.default_engine)
+    ]
+    loaded = [name for name in sys.modules if name in _LATE or name.startswith(_CAPABILITIES)]
+    return [*(module for engine in deferred for module in engine.modules), *loaded]
 
 
 def _default_engine(settings: Settings, engines: Mapping[str, Engine]) -> Engine:

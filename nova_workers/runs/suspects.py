@@ -1,15 +1,16 @@
 """Suspect runs of a worker: each executes in a child process of its own, so that it harms no other run.
 
 The child (`nova_workers.worker.single_run`) is a worker for one run: it claims, renews, journals and ends it as any
-worker does, with a session of its own. This side starts it, and drains it.
+worker does, with a session of its own. This side lets a fork server start it, and drains it.
 """
 
 from __future__ import annotations
 
 import asyncio
+import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -20,18 +21,22 @@ from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.metrics import Metrics
 
-__all__ = ["MAKE_WAY", "MOST_CHILDREN", "SingleRun", "SingleRunProcess", "SuspectRuns"]
+__all__ = ["MAKE_WAY", "MOST_CHILDREN", "ForkServer", "SingleRun", "SingleRunProcess", "SuspectRuns"]
 
 _log = structlog.get_logger(__name__)
 
 MOST_CHILDREN: Final = 2
-"""Child processes of a worker at once. Each takes about as much memory as a worker, and a core while it starts."""
+"""Child processes of a worker at once. Each takes up to as much memory as a worker, and a run of its own takes a core
+where it ends its process at once, time and again."""
 
 MAKE_WAY: Final = b"make way\n"
 """The line on the child's standard input that asks it to requeue its run once that is suspect no more."""
 
-_PROGRAM: Final = ("nova_workers.devstack.run_module", "nova_workers.worker.single_run")
+_PROGRAM: Final = ("-m", "nova_workers.devstack.run_module", "nova_workers.worker.single_run")
 """By name, as whatever starts processes of the fleet: it is above this room."""
+
+_IDLE_S: Final = 60.0
+"""A fleet that recovers has suspects for minutes, one after another; afterwards it has none for weeks."""
 
 
 class SingleRun(Protocol):
@@ -45,37 +50,26 @@ class SingleRun(Protocol):
         """Ask it to drain, as a worker does on SIGTERM. Returns at once."""
         ...
 
-    async def ended(self) -> int:
-        """Wait for its end, and return its exit code; that of a signal is negative."""
+    async def ended(self) -> int | None:
+        """Wait for its end, and return its exit code; that of a signal is negative, and None is unknown."""
         ...
 
 
 class SingleRunProcess:
-    """The child process, which reads its standard input: the doorbell, `MAKE_WAY`, and its end, which begins the drain.
+    """A child process, which reads its connection: the doorbell, `MAKE_WAY`, and its end, which begins the drain.
 
     So it also drains when this process is killed, and needs no signal that the kernel would send for the end of the
-    thread that started it.
+    thread that started it. The fork server writes the exit code to the connection.
     """
 
-    def __init__(self, process: Process) -> None:
-        self._process = process
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, on_end: Callable[[], None]) -> None:
+        self._reader = reader
+        self._writer = writer
+        self._on_end = on_end
 
-    @classmethod
-    async def start(cls, bell: Doorbell) -> SingleRunProcess:
-        """Start the child for the next run of the doorbell's thread.
-
-        Raises:
-            OSError: The machine has no process or memory left.
-        """
-        process = await asyncio.create_subprocess_exec(
-            *(sys.executable, "-m", *_PROGRAM),
-            stdin=asyncio.subprocess.PIPE,
-            # What ends this process and its group, such as a supervisor that restarts it, is not the fault of the run.
-            start_new_session=True,
-        )
-        child = cls(process)
-        child._write(orjson.dumps([bell.run_id, bell.thread_id, bell.queue]) + b"\n")
-        return child
+    def execute(self, bell: Doorbell) -> None:
+        """Let it execute the next run of the doorbell's thread. Returns at once."""
+        self._write(orjson.dumps([bell.run_id, bell.thread_id, bell.queue]) + b"\n")
 
     def make_way(self) -> None:
         """Ask it to requeue its run after the first step that clears the run. Returns at once."""
@@ -83,18 +77,115 @@ class SingleRunProcess:
 
     def drain(self) -> None:
         """Ask it to drain, as a worker does on SIGTERM. Returns at once."""
-        assert self._process.stdin is not None  # noqa: S101 - it was started with a pipe
-        self._process.stdin.close()
+        if self._writer.can_write_eof() and not self._writer.is_closing():
+            self._writer.write_eof()
 
-    async def ended(self) -> int:
-        """Wait for its end, and return its exit code; that of a signal is negative."""
-        return await self._process.wait()
+    async def ended(self) -> int | None:
+        """Wait for its end, and return its exit code; that of a signal is negative. None if the fork server ended."""
+        try:
+            line = await self._reader.readline()
+        except ConnectionError:
+            line = b""
+        finally:
+            self._writer.close()
+            self._on_end()
+        return int(line) if line else None
 
     def _write(self, line: bytes) -> None:
-        stdin = self._process.stdin
-        assert stdin is not None  # noqa: S101 - it was started with a pipe
-        if not stdin.is_closing():
-            stdin.write(line)
+        if not self._writer.is_closing():
+            self._writer.write(line)
+
+
+class ForkServer:
+    """Starts child processes as forks of one that has imported what they need, in milliseconds each.
+
+    That process starts with the first child, and takes the memory of an idle worker. It ends some time after its last
+    child, and with this process, also when this is killed: it reads the end of its standard input. It has one thread,
+    no event loop and no connection (`nova_workers.worker.fork_server`), so a fork of it is as clean as a new process.
+    """
+
+    def __init__(
+        self,
+        program: Sequence[str] = _PROGRAM,
+        *,
+        modules: Callable[[], Sequence[str]] = tuple,
+        idle_s: float = _IDLE_S,
+    ) -> None:
+        """Start nothing.
+
+        Args:
+            program: The arguments of Python for the fork server.
+            modules: Returns what it imports before it forks a child, beside its own modules.
+            idle_s: How long it stays after the end of its last child.
+        """
+        self._command = (sys.executable, *program)
+        self._modules = modules
+        self._idle_s = idle_s
+        self._starting = asyncio.Lock()
+        self._process: Process | None = None
+        self._control: socket.socket | None = None
+        self._children = 0
+        self._stopping: asyncio.TimerHandle | None = None
+
+    async def start(self, bell: Doorbell) -> SingleRunProcess:
+        """Start a child for the next run of the doorbell's thread.
+
+        Raises:
+            OSError: The machine has no process or memory left, or the fork server just ended.
+        """
+        control = await self._connected()
+        ours, its = socket.socketpair()
+        with its:
+            try:
+                socket.send_fds(control, [orjson.dumps(self._modules())], [its.fileno()])
+            except OSError:
+                ours.close()
+                self._on_end()
+                raise
+        child = SingleRunProcess(*await asyncio.open_unix_connection(sock=ours), self._on_end)
+        child.execute(bell)
+        return child
+
+    async def close(self) -> None:
+        """End the fork server. Children that there still are end by themselves."""
+        self._stop()
+        if self._process is not None and self._process.returncode is None:
+            # It may be importing.
+            self._process.kill()
+            await self._process.wait()
+
+    async def _connected(self) -> socket.socket:
+        """Return the socket of a fork server that lives, and count a child of it."""
+        async with self._starting:
+            if self._stopping is not None:
+                self._stopping.cancel()
+            if self._control is None or self._process is None or self._process.returncode is not None:
+                self._stop()
+                # Each datagram is a request, and carries the child's end of its connection.
+                ours, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+                ours.setblocking(False)
+                with its:
+                    self._process = await asyncio.create_subprocess_exec(
+                        *self._command,
+                        stdin=its.fileno(),
+                        # What ends this process and its group, such as a supervisor that restarts it, is not the fault
+                        # of the runs.
+                        start_new_session=True,
+                    )
+                self._control = ours
+                _log.info("suspect.fork_server_started", pid=self._process.pid)
+            self._children += 1
+            return self._control
+
+    def _on_end(self) -> None:
+        self._children -= 1
+        if not self._children:
+            self._stopping = asyncio.get_running_loop().call_later(self._idle_s, self._stop)
+
+    def _stop(self) -> None:
+        if self._control is not None:
+            self._control.close()
+            self._control = None
 
 
 class SuspectRuns:
@@ -176,6 +267,6 @@ class SuspectRuns:
         elif self._waiting:
             child.make_way()
         code = await child.ended()
-        self._metrics.suspects.labels("lost" if code else "ended").inc()
-        if code:
+        self._metrics.suspects.labels("ended" if code == 0 else "lost").inc()
+        if code != 0:
             _log.warning("suspect.lost", run_id=bell.run_id, thread_id=bell.thread_id, exit_code=code)

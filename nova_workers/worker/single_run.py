@@ -1,7 +1,8 @@
-"""The process of one suspect run, which a worker starts: ``python -m nova_workers.worker.single_run``.
+"""The processes of suspect runs, which a worker starts: ``python -m nova_workers.worker.single_run``.
 
-It executes the next run of one thread and exits. Its standard input has the doorbell in a line; then perhaps
-`MAKE_WAY`; and ends when the worker drains or is gone. Then this process drains too, as on SIGTERM.
+That is a fork server. Each of its children executes the next run of one thread and exits. The child's connection has
+the doorbell in a line; then perhaps `MAKE_WAY`; and ends when the worker drains or is gone. Then the child drains too,
+as on SIGTERM.
 """
 
 from __future__ import annotations
@@ -10,7 +11,7 @@ import asyncio
 import contextlib
 import os
 import signal
-import sys
+import socket
 import threading
 import time
 from collections.abc import Generator
@@ -27,6 +28,7 @@ from nova_workers.contracts.runs import Doorbell
 from nova_workers.observability.logging import configure_logging
 from nova_workers.program import exclude_from_collections
 from nova_workers.runs.suspects import MAKE_WAY
+from nova_workers.worker.fork_server import forked_connection
 
 __all__ = ["main"]
 
@@ -43,9 +45,11 @@ _CHUNK_BYTES: Final = 4096
 
 
 def main() -> None:
-    """Execute the run. Exits with 1 if this process failed; a run that failed is no such failure."""
-    _die_first()
-    lines = _lines(_take_stdin())
+    """Fork children that execute a run each. A child exits with 1 if it failed itself, and not if its run failed."""
+    _raise_oom_score()
+    connection = forked_connection()
+    _raise_oom_score()
+    lines = _lines(connection)
     first = next(lines, None)
     if first is None:
         return
@@ -75,7 +79,7 @@ class _SingleRun:
         self._services = services = build_worker(self._settings, is_single_run=True)
         exclude_from_collections()
         self._loop.add_signal_handler(signal.SIGTERM, self._drain)
-        threading.Thread(target=self._listen, name="standard input", daemon=True).start()
+        threading.Thread(target=self._listen, name="connection", daemon=True).start()
         try:
             # The session first: a run that ends this process at once is recovered by it.
             await services.lost_workers.hold()
@@ -119,26 +123,20 @@ def _for_one_run(settings: Settings) -> Settings:
     return settings.model_copy(update={"worker": worker, "database_pool": pool})
 
 
-def _die_first() -> None:
-    """Let the kernel end this process before others when memory is short. Anyone may raise the score of a process."""
+def _raise_oom_score() -> None:
+    """Let the kernel end this process before others when memory is short: children first, then what forks them.
+
+    Anyone may raise the score of a process.
+    """
     with contextlib.suppress(OSError, ValueError):
         score = min(int(_OOM_SCORE.read_text()) + _MOST_OOM_SCORE // 2, _MOST_OOM_SCORE)
         _OOM_SCORE.write_text(str(score))
 
 
-def _take_stdin() -> int:
-    """Return the standard input under a number that programs of the run do not inherit; its own has nothing then."""
-    taken = os.dup(sys.stdin.fileno())
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    os.dup2(nothing, sys.stdin.fileno())
-    os.close(nothing)
-    return taken
-
-
-def _lines(descriptor: int) -> Generator[bytes]:
+def _lines(connection: socket.socket) -> Generator[bytes]:
     """Yield lines until the other end is closed. Unbuffered: a thread that waits in a buffer blocks the exit."""
     rest = b""
-    while chunk := os.read(descriptor, _CHUNK_BYTES):
+    while chunk := connection.recv(_CHUNK_BYTES):
         *lines, rest = (rest + chunk).split(b"\n")
         for line in lines:
             yield line + b"\n"
