@@ -14,9 +14,8 @@ from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.clock import Clock
 from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
-from nova_workers.contracts.ports import Dispatcher, Embedder, OrchestrationControl
+from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.runs import PlannedEffect, WorkerPool
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
@@ -76,7 +75,7 @@ def build_capabilities(
 
 def build_executor(
     settings: Settings,
-    database: Database,
+    work: Work,
     redis: Redis,
     engines: Mapping[str, Engine],
     *,
@@ -84,8 +83,6 @@ def build_executor(
     locks: ThreadLocks,
     keeper: LeaseKeeper,
     publisher: EventPublisher,
-    dispatcher: Dispatcher,
-    work: Work,
     effects: tuple[PlannedEffect, ...],
     clock: Clock,
     metrics: Metrics,
@@ -99,15 +96,13 @@ def build_executor(
 
     Args:
         settings: The fleet's settings.
-        database: The ledger.
+        work: Begins units of work.
         redis: For notifications of work orders, and for what people read of agents' tool servers.
         engines: By name.
         worker_id: As leases and logs name this process.
         locks: Locks of threads.
         keeper: Renews what the executor holds.
         publisher: Takes live events.
-        dispatcher: Rings doorbells.
-        work: Begins units of work.
         effects: Post-run work, in order.
         clock: The time.
         metrics: Of the process.
@@ -119,16 +114,16 @@ def build_executor(
     """
     turns = TurnRunner(
         TurnAssembler(
-            database,
+            work.database,
             with_order_engine(engines, settings, work),
             capabilities,
-            Prompter(database, settings),
+            Prompter(work.database, settings),
             directories=AgentDirectories(settings, clock),
             settings=settings,
         ),
-        Compactor(database, settings.model, clock, EngineWindows(settings)),
+        Compactor(work.database, settings.model, clock, EngineWindows(settings)),
         orchestrated=orchestrated,
-        database=database,
+        work=work,
         clock=clock,
         metrics=metrics,
         tracing=tracing,
@@ -137,12 +132,11 @@ def build_executor(
     return RunExecutor(
         ExecutorParts(
             worker_id=worker_id,
-            database=database,
+            work=work,
             locks=locks,
-            fair_queue=FairQueue(database, dispatcher, pool=pool, suspects=suspects),
+            fair_queue=FairQueue(work, pool=pool, suspects=suspects),
             keeper=keeper,
             publisher=publisher,
-            dispatcher=dispatcher,
             turns=turns,
             away_servers=AwayServers(redis),
             settings=settings,

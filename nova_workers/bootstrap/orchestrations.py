@@ -27,9 +27,7 @@ def build_orchestrator(
 ) -> OrchestrationCapability:
     """Return the tools of agents of orchestrations, which give tools of these capabilities to their children."""
     actions = AgentActions(
-        calls.database,
-        calls.dispatcher,
-        calls.notifier,
+        calls.work,
         models,
         capabilities.tool_reads,
         directory_of=settings.agent_directory,

@@ -69,8 +69,7 @@ class CapabilityParts:
 
     def ring_deliveries(self) -> None:
         """Ring for deliveries that a tool added. Without a dispatcher, the next tick finds them."""
-        if self.work.dispatcher is not None:
-            self.work.dispatcher.ring_deliveries()
+        self.work.dispatcher.ring_deliveries()
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,8 +12,9 @@ A unit of work has three outcomes: it returns, and all of it is committed; it ra
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Coroutine, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -25,12 +26,41 @@ from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.stopping import stop_tasks
 
-__all__ = ["UnitOfWork", "Work"]
+__all__ = ["Consequences", "Silence", "UnitOfWork", "Work"]
 
 _log = structlog.get_logger(__name__)
 
 _PATIENCE_S: Final = 2.0
 """How long a caller waits for what follows. It goes on then, and the caller's change is committed anyway."""
+
+
+@dataclass(slots=True)
+class Consequences:
+    """What follows a commit. What each part is for, `UnitOfWork` says."""
+
+    published: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
+    news: list[TreeNews] = field(default_factory=list[TreeNews])
+    interrupts: list[str] = field(default_factory=list[str])
+    bells: list[Doorbell] = field(default_factory=list[Doorbell])
+    rings_effects: bool = False
+    rings_deliveries: bool = False
+    orders: list[str] = field(default_factory=list[str])
+    cancels: list[CancelRequest] = field(default_factory=list[CancelRequest])
+
+    def __bool__(self) -> bool:
+        """Whether there is anything."""
+        return any(getattr(self, each) for each in self.__slots__)
+
+    def add(self, other: Consequences) -> None:
+        """Let also follow what others are."""
+        self.published += other.published
+        self.news += other.news
+        self.interrupts += other.interrupts
+        self.bells += other.bells
+        self.rings_effects |= other.rings_effects
+        self.rings_deliveries |= other.rings_deliveries
+        self.orders += other.orders
+        self.cancels += other.cancels
 
 
 class UnitOfWork:
@@ -40,51 +70,58 @@ class UnitOfWork:
         connection: Of the transaction.
     """
 
-    __slots__ = (
-        "_bells",
-        "_cancels",
-        "_delivers",
-        "_interrupts",
-        "_news",
-        "_orders",
-        "_scope",
-        "_work",
-        "connection",
-    )
+    __slots__ = ("_after", "_follow", "_scope", "connection")
 
-    def __init__(self, work: Work, scope: AbstractAsyncContextManager[Connection]) -> None:
-        self._work = work
+    def __init__(
+        self,
+        scope: AbstractAsyncContextManager[Connection],
+        follow: Callable[[Consequences], Awaitable[None]],
+    ) -> None:
+        """Take the transaction, and what does the consequences once it is committed."""
         self._scope = scope
-        self._bells: list[Doorbell] = []
-        self._cancels: list[CancelRequest] = []
-        self._interrupts: list[str] = []
-        self._news: list[TreeNews] = []
-        self._orders: list[str] = []
-        self._delivers = False
+        self._follow = follow
+        self._after = Consequences()
 
-    def ring(self, bells: Sequence[Doorbell]) -> None:
+    @property
+    def is_followed(self) -> bool:
+        """Whether anything is to follow, so far."""
+        return bool(self._after)
+
+    def publish(self, publish: Callable[[], None]) -> None:
+        """Publish something before all else that follows, so that followers of a run see it before its consequences."""
+        self._after.published.append(publish)
+
+    def ring(self, bells: Iterable[Doorbell]) -> None:
         """Ring for runs that were queued."""
-        self._bells.extend(bells)
+        self._after.bells.extend(bells)
+
+    def ring_effects(self) -> None:
+        """Ring for effects that were added."""
+        self._after.rings_effects = True
 
     def ring_deliveries(self) -> None:
         """Ring for deliveries that were added."""
-        self._delivers = True
+        self._after.rings_deliveries = True
 
     def notify_order(self, order_id: str) -> None:
         """Notify the requests that wait for a work order, which has ended or needs a person."""
-        self._orders.append(order_id)
+        self._after.orders.append(order_id)
 
-    def cancel(self, requests: Sequence[CancelRequest]) -> None:
+    def cancel(self, requests: Iterable[CancelRequest]) -> None:
         """Apply cancel requests at once."""
-        self._cancels.extend(requests)
+        self._after.cancels.extend(requests)
 
     def interrupt(self, run_id: str) -> None:
         """Interrupt a run at once."""
-        self._interrupts.append(run_id)
+        self._after.interrupts.append(run_id)
 
     def announce(self, news: TreeNews) -> None:
         """Publish what changed in an orchestration."""
-        self._news.append(news)
+        self._after.news.append(news)
+
+    def take_over(self, doubted: UnitOfWork) -> None:
+        """Do what was to follow another unit, whose commit was not confirmed and is found to have happened."""
+        self._after.add(doubted._after)
 
     async def __aenter__(self) -> Self:
         self.connection = await self._scope.__aenter__()
@@ -95,32 +132,32 @@ class UnitOfWork:
     ) -> None:
         await self._scope.__aexit__(kind, error, trace)
         if error is None:
-            await self._follow()
+            await self._follow(self._after)
 
-    async def _follow(self) -> None:
-        dispatcher, notifier = self._work.dispatcher, self._work.notifier
-        # News come before doorbells: a worker that answers one announces what its agent does next.
-        if notifier is not None:
-            for news in self._news:
-                notifier.announce_tree(news)
-            if self._interrupts:
-                await self._work.settle(self._interrupt(notifier))
-        if dispatcher is not None and self._bells:
-            dispatcher.ring_runs(self._bells)
-        if dispatcher is not None and self._delivers:
-            dispatcher.ring_deliveries()
-        if notifier is not None and self._orders:
-            await self._work.settle(self._notify_orders(notifier))
-        if notifier is not None and self._cancels:
-            await self._work.settle(notifier.apply_requests(self._cancels))
 
-    async def _notify_orders(self, notifier: CancelNotifier) -> None:
-        for order_id in self._orders:
-            await notifier.notify_order(order_id)
+class Silence:
+    """Implements `Dispatcher` and `CancelNotifier`: what follows a commit is left to the reconciler."""
 
-    async def _interrupt(self, notifier: CancelNotifier) -> None:
-        for run_id in self._interrupts:
-            await notifier.apply_interrupt(run_id)
+    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
+        """Ring for no run."""
+
+    def ring_effects(self) -> None:
+        """Ring for no effect."""
+
+    def ring_deliveries(self) -> None:
+        """Ring for no delivery."""
+
+    async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
+        """Cancel nothing."""
+
+    async def apply_interrupt(self, run_id: str) -> None:
+        """Interrupt nothing."""
+
+    def announce_tree(self, news: TreeNews) -> None:
+        """Announce nothing."""
+
+    async def notify_order(self, order_id: str) -> None:
+        """Notify of no order."""
 
 
 class Work:
@@ -128,7 +165,7 @@ class Work:
 
     Attributes:
         database: The database, for what is only read.
-        dispatcher: Rings for runs and deliveries.
+        dispatcher: Rings for runs, effects and deliveries.
         notifier: Applies cancel requests and interrupts, and publishes.
     """
 
@@ -136,9 +173,10 @@ class Work:
         self, database: Database, dispatcher: Dispatcher | None = None, notifier: CancelNotifier | None = None
     ) -> None:
         """Keep the ports. Without one, what it would do is left to the reconciler."""
+        silence = Silence()
         self.database = database
-        self.dispatcher = dispatcher
-        self.notifier = notifier
+        self.dispatcher: Dispatcher = dispatcher or silence
+        self.notifier: CancelNotifier = notifier or silence
         self._open: set[asyncio.Task[None]] = set()
 
     def begin(self) -> UnitOfWork:
@@ -148,15 +186,45 @@ class Work:
             Unavailable: On entry or exit: the database fails, and nothing was written.
             OutcomeUnknown: On exit: the commit is not confirmed.
         """
-        return UnitOfWork(self, self.database.transaction())
+        return UnitOfWork(self.database.transaction(), self.follow)
 
     def begin_statement(self) -> UnitOfWork:
         """Begin a unit of work whose one statement that writes commits by itself: a round trip instead of three."""
-        return UnitOfWork(self, self.database.connection())
+        return UnitOfWork(self.database.connection(), self.follow)
 
-    async def settle(self, following: Coroutine[Any, Any, None]) -> None:
-        """Do what may take a while after a commit. Never raises; the caller waits for a moment only."""
-        task = asyncio.create_task(self._done(following), name="after-commit")
+    def ring(self, bells: Sequence[Doorbell]) -> None:
+        """Ring for runs that are queued already, such as those of doorbells that this process cannot answer."""
+        if bells:
+            self.dispatcher.ring_runs(bells)
+
+    async def follow(self, after: Consequences) -> None:
+        """Do what follows a commit. Never raises, and waits for a moment only for what takes long."""
+        for publish in after.published:
+            _attempt(publish)
+        if after.published:
+            # Lets the publisher write them, before this task goes on to compute: followers wait for them.
+            await asyncio.sleep(0)
+        # News come before doorbells: a worker that answers one announces what its agent does next.
+        for news in after.news:
+            self.notifier.announce_tree(news)
+        if after.interrupts:
+            await self._settle(_each(self.notifier.apply_interrupt, after.interrupts))
+        self.ring(after.bells)
+        if after.rings_effects:
+            self.dispatcher.ring_effects()
+        if after.rings_deliveries:
+            self.dispatcher.ring_deliveries()
+        if after.orders:
+            await self._settle(_each(self.notifier.notify_order, after.orders))
+        if after.cancels:
+            await self._settle(self.notifier.apply_requests(after.cancels))
+
+    async def close(self) -> None:
+        """Stop what still follows."""
+        await stop_tasks(list(self._open))
+
+    async def _settle(self, following: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(_done(following), name="after-commit")
         self._open.add(task)
         task.add_done_callback(self._open.discard)
         done, _ = await asyncio.wait({task}, timeout=_PATIENCE_S)
@@ -164,13 +232,23 @@ class Work:
             # What is no `Exception` ends the process, or its loop.
             ended.result()
 
-    async def close(self) -> None:
-        """Stop what still follows."""
-        await stop_tasks(list(self._open))
 
-    async def _done(self, following: Coroutine[Any, Any, None]) -> None:
-        try:
-            await following
-        except Exception:
-            # The head of what follows a commit: the reconciler does the rest.
-            _log.exception("work.not_followed")
+def _attempt(publish: Callable[[], None]) -> None:
+    try:
+        publish()
+    except Exception:
+        # As below: followers find it in the ledger.
+        _log.exception("work.not_published")
+
+
+async def _each(do: Callable[[str], Awaitable[None]], ids: Sequence[str]) -> None:
+    for each in ids:
+        await do(each)
+
+
+async def _done(following: Coroutine[Any, Any, None]) -> None:
+    try:
+        await following
+    except Exception:
+        # The head of what follows a commit: the reconciler does the rest.
+        _log.exception("work.not_followed")

@@ -15,28 +15,28 @@ from typing import Any
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import (
     InvalidInput,
     MaxDepthExceededError,
     MessageRoutingError,
 )
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree_of_external, lock_tree_of_run
 from nova_workers.ledger.stored import read_stored
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.workspace.agents import get_agent, get_directory
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.finding import find_agent, pick_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.routing import TreeChange, deliver, request_type
+from nova_workers.orchestration.routing import deliver, request_type
 from nova_workers.orchestration.spawning.areas import WorkArea, writers_beside
 from nova_workers.orchestration.spawning.granting import CapabilityTools, Giver, servers_of
 from nova_workers.orchestration.spawning.placing import Spawned, check_restart, check_room, place_spawn, send_prompt
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn, prepare_spawn
-from nova_workers.orchestration.transitions import after_change, apply_change
 from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["AgentActions", "Caller"]
@@ -66,9 +66,7 @@ class AgentActions:
 
     def __init__(
         self,
-        database: Database,
-        dispatcher: Dispatcher | None,
-        notifier: CancelNotifier | None,
+        work: Work,
         models: ModelChooser,
         known: Callable[[], CapabilityTools],
         *,
@@ -77,17 +75,13 @@ class AgentActions:
         """Store the parts.
 
         Args:
-            database: Where the trees are.
-            dispatcher: Rings for runs.
-            notifier: Applies cancel requests.
+            work: Begins the units of work of tools.
             models: Chooses models of children.
             known: Returns all capabilities.
             directory_of: Returns the own directory of an agent, by its tenant and the directory's name.
         """
         self._directory_of = directory_of
-        self._database = database
-        self._dispatcher = dispatcher
-        self._notifier = notifier
+        self._work = work
         self._models = models
         self._known = known
 
@@ -107,16 +101,17 @@ class AgentActions:
             RunLost: Another claim holds the run.
         """
         prepared = await self._prepare(caller, requests)
-        async with self._changed(caller) as change:
-            parent = await _own(change, caller)
-            if parent.depth + 1 > change.tree.limits.max_agent_depth:
+        async with self._changed(caller) as (tx, tree):
+            parent = await _own(tx, tree, caller)
+            if parent.depth + 1 > tree.limits.max_agent_depth:
                 raise MaxDepthExceededError(
-                    f"Agents of this orchestration may be nested {change.tree.limits.max_agent_depth} levels deep; you "
+                    f"Agents of this orchestration may be nested {tree.limits.max_agent_depth} levels deep; you "
                     f"are at level {parent.depth}. Do the work yourself."
                 )
             return [
                 await place_spawn(
-                    change,
+                    tx,
+                    tree,
                     parent,
                     each,
                     f"{caller.key} {index}" if caller.key else None,
@@ -127,7 +122,7 @@ class AgentActions:
 
     async def _prepare(self, caller: Caller, requests: Sequence[SpawnRequest]) -> list[PreparedSpawn]:
         """Resolve models, plugins and configurations, before the tree is locked."""
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             tree = await _lock(connection, caller, lock=False)
             owner = (await get_agent(connection, tree.tenant_id, tree.agent_id)).spec
             agents = await ledger.agents_of(connection, tree.tenant_id, tree.id)
@@ -154,23 +149,21 @@ class AgentActions:
             AgentSpawnError: It has not ended, there are too many active agents, or another one may write where it may.
             RunLost: Another claim holds the run.
         """
-        async with self._changed(caller) as change:
-            before = (
-                None if caller.key is None else await messages.find_sent(change.connection, change.tree, caller.key)
-            )
+        async with self._changed(caller) as (tx, tree):
+            before = None if caller.key is None else await messages.find_sent(tx.connection, tree, caller.key)
             if before is not None:
                 return Spawned(before.target_id, before.payload["run_id"], "restarted")
-            target = await find_agent(change.connection, change.tree, child, below=caller.agent_id)
-            agents = await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)
-            check_room(change.tree, agents)
-            owner = (await get_agent(change.connection, change.tree.tenant_id, change.tree.agent_id)).spec
-            area = await self._area(change.connection, change.tree, owner)
+            target = await find_agent(tx.connection, tree, child, below=caller.agent_id)
+            agents = await ledger.agents_of(tx.connection, tree.tenant_id, tree.id)
+            check_room(tree, agents)
+            owner = (await get_agent(tx.connection, tree.tenant_id, tree.agent_id)).spec
+            area = await self._area(tx.connection, tree, owner)
             parent = pick_agent(agents, caller.agent_id, what="agent")
             check_restart(target, area, writers_beside(agents, area, parent, target))
-            run_id = await activate(change, target, prompt, parent_run_id=caller.run_id)
+            run_id = await activate(tx, tree, target, prompt, parent_run_id=caller.run_id)
             await messages.send(
-                change.connection,
-                change.tree,
+                tx.connection,
+                tree,
                 request_type(target.role, target.expert_id),
                 source_id=caller.agent_id,
                 target_id=target.id,
@@ -187,20 +180,20 @@ class AgentActions:
             MessageRoutingError: The agent is the master.
             RunLost: Another claim holds the run.
         """
-        async with self._changed(caller) as change:
-            own = await _own(change, caller)
+        async with self._changed(caller) as (tx, tree):
+            own = await _own(tx, tree, caller)
             if own.parent_id is None:
                 raise MessageRoutingError("You are the master and have no parent. Ask the user with ask_user.")
             message_id = await messages.send(
-                change.connection,
-                change.tree,
+                tx.connection,
+                tree,
                 "QUESTION",
                 source_id=own.id,
                 target_id=own.parent_id,
                 payload={"text": question},
                 send_key=caller.key,
             )
-            await deliver(change)
+            await deliver(tx, tree)
             return message_id, own.parent_id
 
     async def respond(self, caller: Caller, child: str, correlation_id: str | None, response: str) -> str:
@@ -217,16 +210,13 @@ class AgentActions:
             MessageRoutingError: The child asked no such question, or it was answered.
             RunLost: Another claim holds the run.
         """
-        async with self._changed(caller) as change:
-            target = await find_agent(change.connection, change.tree, child, below=caller.agent_id)
-            if (
-                caller.key is not None
-                and await messages.find_sent(change.connection, change.tree, caller.key) is not None
-            ):
+        async with self._changed(caller) as (tx, tree):
+            target = await find_agent(tx.connection, tree, child, below=caller.agent_id)
+            if caller.key is not None and await messages.find_sent(tx.connection, tree, caller.key) is not None:
                 return target.id
             question = await messages.find_question(
-                change.connection,
-                change.tree,
+                tx.connection,
+                tree,
                 child_id=target.id,
                 parent_id=caller.agent_id,
                 correlation_id=correlation_id,
@@ -238,10 +228,10 @@ class AgentActions:
                     "something else, use send_child_prompt."
                 )
             # The parent knows the question, even if it answers before a wait received it.
-            await messages.mark_delivered(change.connection, [question.id], caller.run_id)
+            await messages.mark_delivered(tx.connection, [question.id], caller.run_id)
             await messages.send(
-                change.connection,
-                change.tree,
+                tx.connection,
+                tree,
                 "ANSWER",
                 source_id=caller.agent_id,
                 target_id=target.id,
@@ -249,7 +239,7 @@ class AgentActions:
                 payload={"text": response},
                 send_key=caller.key,
             )
-            await deliver(change)
+            await deliver(tx, tree)
             return target.id
 
     async def prompt_child(self, caller: Caller, child: str, prompt: str) -> AgentDescriptor:
@@ -260,14 +250,14 @@ class AgentActions:
             MessageRoutingError: It has ended.
             RunLost: Another claim holds the run.
         """
-        async with self._changed(caller) as change:
-            target = await find_agent(change.connection, change.tree, child, below=caller.agent_id)
-            parent = await _own(change, caller)
+        async with self._changed(caller) as (tx, tree):
+            target = await find_agent(tx.connection, tree, child, below=caller.agent_id)
+            parent = await _own(tx, tree, caller)
             if target.state in ENDED_AGENTS:
                 raise MessageRoutingError(
                     f"Child {target.id!r} is {target.state} and receives no messages. Restart it with restart_child."
                 )
-            await send_prompt(change, parent, target, prompt, caller.key)
+            await send_prompt(tx, tree, parent, target, prompt, key=caller.key)
             return target
 
     async def report_progress(self, caller: Caller, status: str, percent: float | None) -> None:
@@ -276,12 +266,12 @@ class AgentActions:
         Raises:
             RunLost: Another claim holds the run.
         """
-        async with self._changed(caller) as change:
-            own = await _own(change, caller)
-            await activations.set_progress(change.connection, own.id, caller.run_id, status, percent)
+        async with self._changed(caller) as (tx, tree):
+            own = await _own(tx, tree, caller)
+            await activations.set_progress(tx.connection, own.id, caller.run_id, status, percent)
             await messages.send(
-                change.connection,
-                change.tree,
+                tx.connection,
+                tree,
                 "PROGRESS_UPDATE",
                 source_id=own.id,
                 target_id=own.parent_id or own.id,
@@ -299,8 +289,8 @@ class AgentActions:
         """
         if not summary.strip():
             raise InvalidInput("summary: it is blank. Say what was done and what was found.", field="summary")
-        async with self._changed(caller) as change:
-            await activations.set_summary(change.connection, caller.agent_id, caller.run_id, summary.strip(), artifacts)
+        async with self._changed(caller) as (tx, _):
+            await activations.set_summary(tx.connection, caller.agent_id, caller.run_id, summary.strip(), artifacts)
 
     async def expect_message(self, caller: Caller) -> None:
         """Check that a message can still arrive: the agent has a parent, an active child, or a message already.
@@ -308,7 +298,7 @@ class AgentActions:
         Raises:
             MessageRoutingError: None can, except from a person. Waiting would never end.
         """
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             agents = await ledger.agents_of(connection, caller.tenant_id, caller.orchestration_id)
             own = pick_agent(agents, caller.agent_id, what="agent")
             if own.parent_id is not None or any(
@@ -328,15 +318,12 @@ class AgentActions:
         return WorkArea(str(workspace), str(workspace / tree.id), owner.directories)
 
     @asynccontextmanager
-    async def _changed(self, caller: Caller) -> AsyncGenerator[TreeChange]:
-        """Change the tree within the block, as its agent; then ring and cancel what follows from the change."""
-        async with self._database.transaction() as connection:
-            tree = await _lock(connection, caller)
-            change = TreeChange(connection, tree)
-            yield change
-            after = await after_change(change)
-        if self._dispatcher is not None and self._notifier is not None:
-            await apply_change(self._dispatcher, self._notifier, after)
+    async def _changed(self, caller: Caller) -> AsyncGenerator[tuple[UnitOfWork, LockedTree]]:
+        """Change the tree within the block, as its agent."""
+        async with self._work.begin() as tx:
+            tree = await _lock(tx.connection, caller)
+            yield tx, tree
+            tx.announce(await changed_now(tx.connection, tree.id))
 
 
 async def _lock(connection: Connection, caller: Caller, *, lock: bool = True) -> LockedTree:
@@ -352,5 +339,5 @@ async def _lock(connection: Connection, caller: Caller, *, lock: bool = True) ->
     )
 
 
-async def _own(change: TreeChange, caller: Caller) -> AgentDescriptor:
-    return await find_agent(change.connection, change.tree, caller.agent_id)
+async def _own(tx: UnitOfWork, tree: LockedTree, caller: Caller) -> AgentDescriptor:
+    return await find_agent(tx.connection, tree, caller.agent_id)

@@ -8,16 +8,19 @@ from nova_workers.contracts.runs import Submission
 from nova_workers.errors import AgentSpawnError, MessageRoutingError
 from nova_workers.ids import new_id
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
+from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.runs.submit import insert_run
+from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.lifecycle import can_restart, legal_sources
-from nova_workers.orchestration.routing import TreeChange, deliver
+from nova_workers.orchestration.routing import deliver
 from nova_workers.vocabulary import ENDED_AGENTS, RunSource
 
 __all__ = ["activate", "activate_with_prompts", "prompt_agent"]
 
 
 async def activate(
-    change: TreeChange,
+    tx: UnitOfWork,
+    tree: LockedTree,
     agent: AgentDescriptor,
     prompt: str,
     *,
@@ -32,9 +35,9 @@ async def activate(
     Raises:
         AgentSpawnError: The agent has not ended, or its thread or configuration was deleted.
     """
-    if agent.parent_id is None and change.tree.is_external:
+    if agent.parent_id is None and tree.is_external:
         raise AgentSpawnError(
-            f"The master of orchestration {change.tree.id!r} is a program outside of the fleet and has ended. Start "
+            f"The master of orchestration {tree.id!r} is a program outside of the fleet and has ended. Start "
             "another orchestration."
         )
     if not can_restart(agent.state):
@@ -44,36 +47,36 @@ async def activate(
         )
     run_id = run_id or new_id("run")
     submission = Submission(
-        change.tree.tenant_id,
+        tree.tenant_id,
         (text_block(storable(prompt)),),
         thread_id=agent.thread_id,
-        queue=change.tree.queue,
+        queue=tree.queue,
         source=source,
         parent_run_id=parent_run_id,
     )
-    accepted = await insert_run(change.connection, submission, run_id)
+    accepted = await insert_run(tx.connection, submission, run_id)
     if accepted is None:
         raise AgentSpawnError(f"Agent {agent.id!r} cannot be restarted: its thread or configuration was deleted.")
-    if not await activations.reactivate(change.connection, agent.id, run_id, prompt, legal_sources("PENDING")):
+    if not await activations.reactivate(tx.connection, agent.id, run_id, prompt, legal_sources("PENDING")):
         raise AgentSpawnError(f"Agent {agent.id!r} was restarted meanwhile. Wait for its result.")
     if agent.parent_id is None:
-        await open_trees.close_tree(change.connection, change.tree.id, closed=False)
-    change.bells.append(accepted.doorbell)
+        await open_trees.close_tree(tx.connection, tree.id, closed=False)
+    tx.ring([accepted.doorbell])
     return run_id
 
 
-async def activate_with_prompts(change: TreeChange, agent: AgentDescriptor) -> None:
+async def activate_with_prompts(tx: UnitOfWork, tree: LockedTree, agent: AgentDescriptor) -> None:
     """Restart an agent that ended before it received all prompts that were sent to it, so that none is lost."""
-    prompts = [each for each in await messages.pending(change.connection, [agent.id]) if each.type == "USER_PROMPT"]
+    prompts = [each for each in await messages.pending(tx.connection, [agent.id]) if each.type == "USER_PROMPT"]
     if not prompts:
         return
     text = "\n\n".join(str(prompt.payload["text"]) for prompt in prompts)
     by_a_person = all(prompt.source_id is None for prompt in prompts)
-    run_id = await activate(change, agent, text, source="api" if by_a_person else "agent")
-    await messages.mark_delivered(change.connection, [prompt.id for prompt in prompts], run_id)
+    run_id = await activate(tx, tree, agent, text, source="api" if by_a_person else "agent")
+    await messages.mark_delivered(tx.connection, [prompt.id for prompt in prompts], run_id)
 
 
-async def prompt_agent(change: TreeChange, agent: AgentDescriptor, text: str, *, send_key: str) -> None:
+async def prompt_agent(tx: UnitOfWork, tree: LockedTree, agent: AgentDescriptor, text: str, *, send_key: str) -> None:
     """Send a person's message to an agent: it ends its `wait_for_message`, or restarts it if it has ended.
 
     Raises:
@@ -84,14 +87,14 @@ async def prompt_agent(change: TreeChange, agent: AgentDescriptor, text: str, *,
             f"Agent {agent.id!r} is {agent.state}; only its parent can restart it. Continue the master instead."
         )
     await messages.send(
-        change.connection,
-        change.tree,
+        tx.connection,
+        tree,
         "USER_PROMPT",
         source_id=None,
         target_id=agent.id,
         payload={"text": text},
         send_key=send_key,
     )
-    await deliver(change)
+    await deliver(tx, tree)
     if agent.state in ENDED_AGENTS:
-        await activate_with_prompts(change, agent)
+        await activate_with_prompts(tx, tree, agent)

@@ -27,9 +27,7 @@ from nova_workers.orchestration.activation import activate, prompt_agent
 from nova_workers.orchestration.finding import find_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.planning import NewOrchestration, plan_tree
-from nova_workers.orchestration.routing import TreeChange, kill_branch
-from nova_workers.orchestration.transitions import after_change, follow
-from nova_workers.runs.orchestrated import AfterTransition
+from nova_workers.orchestration.routing import kill_branch
 from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["Orchestrations"]
@@ -200,29 +198,30 @@ class Orchestrations:
             Unavailable: The database does not answer. Where the reply to the commit was lost, it may have been sent.
         """
         sent_id = new_id("omsg")
-        follows: AfterTransition | None = None
+        doubted: UnitOfWork | None = None
 
         async def write() -> tuple[OrchestrationView, bool]:
-            nonlocal follows
+            nonlocal doubted
             async with self._work.begin() as tx:
-                change = TreeChange(tx.connection, await lock_tree(tx.connection, tenant_id, orchestration_id))
-                target = await find_agent(tx.connection, change.tree, agent)
+                tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
+                target = await find_agent(tx.connection, tree, agent)
                 earlier = await take_key(tx.connection, tenant_id, request, sent_id)
-                is_replay = earlier not in {None, sent_id}
                 if earlier is None:
-                    await prompt_agent(change, target, text, send_key=sent_id)
-                    follows = await after_change(change)
-                if not is_replay and follows is not None:
-                    follow(tx, follows)
-                return await get_orchestration(tx.connection, tenant_id, orchestration_id), is_replay
+                    await prompt_agent(tx, tree, target, text, send_key=sent_id)
+                    tx.announce(await changed_now(tx.connection, orchestration_id))
+                    doubted = tx
+                elif earlier == sent_id and doubted is not None:
+                    tx.take_over(doubted)
+                view = await get_orchestration(tx.connection, tenant_id, orchestration_id)
+                return view, earlier not in {None, sent_id}
 
         async def find() -> tuple[OrchestrationView | None, bool] | None:
             async with self._work.begin() as tx:
                 tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
                 if await messages.find_sent(tx.connection, tree, sent_id) is None:
                     return None
-                if follows is not None:
-                    follow(tx, follows)
+                if doubted is not None:
+                    tx.take_over(doubted)
             return None, False
 
         name_outcome(f"/v1/orchestrations/{orchestration_id}", orchestration_id=orchestration_id)
@@ -247,22 +246,20 @@ class Orchestrations:
         """
         async with self._work.begin() as tx:
             tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
-            change = TreeChange(tx.connection, tree)
             target = await find_agent(tx.connection, tree, agent or tree.master_id)
-            killed = await kill_branch(change, target, why=why)
-            follow(tx, await after_change(change))
+            killed = await kill_branch(tx, tree, target, why=why)
+            tx.announce(await changed_now(tx.connection, tree.id))
             return killed, await get_orchestration(tx.connection, tenant_id, orchestration_id)
 
 
 async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) -> Started:
-    change = TreeChange(tx.connection, tree)
     master = await _agent(tx.connection, tree, tree.master_id)
     if master.state not in ENDED_AGENTS:
         raise AgentSpawnError(
             f"The master of orchestration {tree.id!r} is {master.state}. Send it a message, or wait for its end."
         )
-    await activate(change, master, task, run_id=run_id, source="api")
-    follow(tx, await after_change(change))
+    await activate(tx, tree, master, task, run_id=run_id, source="api")
+    tx.announce(await changed_now(tx.connection, tree.id))
     view = await get_orchestration(tx.connection, tree.tenant_id, tree.id)
     return Started(tree.id, master.id, run_id, view=view)
 

@@ -13,15 +13,14 @@ import structlog
 
 from nova_workers.clock import Clock
 from nova_workers.contracts.orchestration import MAX_SUMMARY_CHARS, AgentResult
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.errors import Unavailable
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.locking import LockedTree, skip_locked_trees
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.orchestration.lifecycle import legal_sources
-from nova_workers.orchestration.routing import TreeChange, complete_agent, deliver, kill_branch, report_end
-from nova_workers.orchestration.transitions import after_change, apply_change
+from nova_workers.orchestration.routing import complete_agent, deliver, kill_branch, report_end
 from nova_workers.orchestration.unblocking import break_deadlocks
 from nova_workers.vocabulary import ACTIVE_AGENTS
 
@@ -35,10 +34,8 @@ _BATCH = 200
 class OrchestrationTicker:
     """Sweeps open orchestrations. One object per process."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, notifier: CancelNotifier, clock: Clock) -> None:
-        self._database = database
-        self._dispatcher = dispatcher
-        self._notifier = notifier
+    def __init__(self, work: Work, clock: Clock) -> None:
+        self._work = work
         self._clock = clock
 
     async def tick(self) -> int:
@@ -49,7 +46,7 @@ class OrchestrationTicker:
         """
         after, changed = "", 0
         while True:
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 found = await open_trees.list_open(connection, after=after, limit=_BATCH)
             for orchestration_id in found:
                 changed += await self._sweep(orchestration_id)
@@ -59,39 +56,36 @@ class OrchestrationTicker:
 
     async def _sweep(self, orchestration_id: str) -> bool:
         try:
-            async with self._database.transaction() as connection:
-                tree = await skip_locked_trees(connection, orchestration_id)
+            async with self._work.begin() as tx:
+                tree = await skip_locked_trees(tx.connection, orchestration_id)
                 if tree is None:
                     return False
-                change = TreeChange(connection, tree)
-                reported = await self._report_ends(change)
+                reported = await self._report_ends(tx, tree)
                 overdue = self._why_overdue(tree)
                 if overdue is not None:
-                    await self._end_overdue(change, overdue)
+                    await self._end_overdue(tx, tree, overdue)
                 else:
-                    await break_deadlocks(change, await deliver(change))
-                if not (reported or overdue or change.bells or change.cancels):
+                    await break_deadlocks(tx, tree, await deliver(tx, tree))
+                if not (reported or overdue or tx.is_followed):
                     return False
-                after = await after_change(change)
+                tx.announce(await changed_now(tx.connection, orchestration_id))
+                return True
         except Unavailable:
             raise
         except Exception:
             _log.exception("orchestration.not_swept", orchestration_id=orchestration_id)
             return False
-        await apply_change(self._dispatcher, self._notifier, after)
-        return bool(change.bells or change.cancels)
 
-    async def _report_ends(self, change: TreeChange) -> int:
+    async def _report_ends(self, tx: UnitOfWork, tree: LockedTree) -> int:
         """Report agents whose run ended outside a worker: it was canceled, or its report was lost. Return how many."""
-        tree = change.tree
-        rows = await messages.unreported(change.connection, tree.id)
+        rows = await messages.unreported(tx.connection, tree.id)
         for row in rows:
             succeeded, canceled = row["status"] == "succeeded", row["status"] == "canceled"
             state = "COMPLETED" if succeeded else "KILLED" if canceled else "FAILED"
             code = None if succeeded else "killed" if canceled else row["error_kind"] or "unknown"
             why = None if succeeded else row["error_message"] or f"Its run ended: {row['status']}."
             ended = await activations.end_activation(
-                change.connection,
+                tx.connection,
                 row["agent_id"],
                 row["run_id"],
                 state,
@@ -110,7 +104,7 @@ class OrchestrationTicker:
                     error_code=code,
                     error=why,
                 )
-                await report_end(change, agent, result)
+                await report_end(tx, tree, agent, result)
         return len(rows)
 
     def _why_overdue(self, tree: LockedTree) -> str | None:
@@ -128,16 +122,15 @@ class OrchestrationTicker:
         idle_s = timedelta(seconds=tree.limits.master_idle_seconds)
         return tree.master_seen_at is not None and tree.master_seen_at + idle_s <= self._clock.now()
 
-    async def _end_overdue(self, change: TreeChange, why: str) -> None:
+    async def _end_overdue(self, tx: UnitOfWork, tree: LockedTree, why: str) -> None:
         """Kill a tree; but if an idle master has only to sum up, it is complete with what its children did."""
-        tree = change.tree
-        agents = await ledger.agents_of(change.connection, tree.tenant_id, tree.id)
+        agents = await ledger.agents_of(tx.connection, tree.tenant_id, tree.id)
         master, children = agents[0], agents[1:]
         may_sum_up = self._is_idle(tree) and not self._is_late(tree)
         if may_sum_up and children and all(child.state == "COMPLETED" for child in children):
             own = [child for child in children if child.parent_id == master.id]
             results = [f"{child.name}: {child.summary or ''}" for child in own]
             summary = "\n\n".join((f"All children are complete; {why}.", *results))
-            await complete_agent(change, master, summary[:MAX_SUMMARY_CHARS], {})
+            await complete_agent(tx, tree, master, summary[:MAX_SUMMARY_CHARS], {})
             return
-        await kill_branch(change, master, why=why)
+        await kill_branch(tx, tree, master, why=why)

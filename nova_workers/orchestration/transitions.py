@@ -5,10 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 import orjson
-import structlog
 
 from nova_workers.contracts.orchestration import AgentResult, OrchestrationPlace
-from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.runs import Claim, Finish
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations import activations, messages
@@ -18,14 +16,11 @@ from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree
 from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.activation import activate_with_prompts
 from nova_workers.orchestration.lifecycle import legal_sources
-from nova_workers.orchestration.routing import TreeChange, deliver, report_end
+from nova_workers.orchestration.routing import deliver, report_end
 from nova_workers.orchestration.unblocking import break_deadlocks
-from nova_workers.runs.orchestrated import AfterTransition
 from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
 
-__all__ = ["TreeTransitions", "after_change", "apply_change", "follow"]
-
-_log = structlog.get_logger(__name__)
+__all__ = ["TreeTransitions"]
 
 _WAITING_FOR: Mapping[str, AgentState] = {
     "parent": "WAITING_FOR_PARENT",
@@ -37,48 +32,33 @@ _WAITING_FOR: Mapping[str, AgentState] = {
 class TreeTransitions:
     """Implements `runs.orchestrated.OrchestratedRuns`. One object serves all worker slots of a process."""
 
-    def __init__(self, dispatcher: Dispatcher, notifier: CancelNotifier) -> None:
-        self._dispatcher = dispatcher
-        self._notifier = notifier
-
     async def lock(self, connection: Connection, claim: Claim) -> LockedTree:
         """Lock the tree."""
         return await lock_tree(connection, claim.tenant_id, _place(claim).orchestration_id)
 
-    async def starting(self, connection: Connection, claim: Claim) -> None:
+    async def starting(self, tx: UnitOfWork, claim: Claim) -> None:
         """Move a new activation from PENDING to STARTING."""
-        await self._move(connection, claim, "STARTING")
+        await _move(tx, claim, "STARTING")
 
-    async def running(self, connection: Connection, claim: Claim) -> None:
+    async def running(self, tx: UnitOfWork, claim: Claim) -> None:
         """Move an agent that starts, or whose wait has ended, to RUNNING."""
-        await self._move(connection, claim, "RUNNING")
+        await _move(tx, claim, "RUNNING")
 
-    async def _move(self, connection: Connection, claim: Claim, state: AgentState) -> None:
-        place = _place(claim)
-        sources = legal_sources(state) if state == "RUNNING" else ("PENDING",)
-        moved = await activations.move(
-            connection, [place.agent_id], state, sources, run_id=claim.run_id, fence=claim.fence
-        )
-        if moved:
-            self._notifier.announce_tree(await news_of_agents(connection, place.orchestration_id, moved))
-
-    async def suspended(
-        self, connection: Connection, tree: LockedTree, claim: Claim, reasoning_ms: int
-    ) -> AfterTransition:
+    async def suspended(self, tx: UnitOfWork, tree: LockedTree, claim: Claim, reasoning_ms: int) -> None:
         """Move the agent to the state that says what it waits for, deliver what is there, and look for a deadlock."""
-        place, change = _place(claim), TreeChange(connection, tree)
+        connection, place = tx.connection, _place(claim)
         await activations.add_reasoning(connection, place.agent_id, claim.run_id, reasoning_ms)
         waits = await messages.open_waits(connection, tree.id)
         own = [wait.messages.sender for wait in waits if wait.waiter == place.agent_id and wait.messages is not None]
         if own:
             state = _WAITING_FOR.get(own[0]) or await _state_of_any(connection, tree, place)
             await activations.move(connection, [place.agent_id], state, legal_sources(state), run_id=claim.run_id)
-            await break_deadlocks(change, await deliver(change, waits))
-        return await after_change(change)
+            await break_deadlocks(tx, tree, await deliver(tx, tree, waits))
+        tx.announce(await changed_now(connection, tree.id))
 
-    async def finished(self, connection: Connection, tree: LockedTree, claim: Claim, finish: Finish) -> AfterTransition:
+    async def finished(self, tx: UnitOfWork, tree: LockedTree, claim: Claim, finish: Finish) -> None:
         """Record the end of an activation, report it to the parent, and continue with prompts that came meanwhile."""
-        place, change = _place(claim), TreeChange(connection, tree)
+        connection, place = tx.connection, _place(claim)
         succeeded = finish.status == "succeeded" and finish.limit is None
         state: AgentState = "COMPLETED" if succeeded else "KILLED" if finish.status == "canceled" else "FAILED"
         code, why = _failure(finish) if state == "FAILED" else (None, None)
@@ -94,7 +74,7 @@ class TreeTransitions:
         )
         if ended is None or not ended.moved:
             # It was killed, or failed to break a deadlock, and has been reported.
-            return await after_change(change)
+            return
         agent = ended.agent
         result = AgentResult(
             agent.id,
@@ -104,42 +84,20 @@ class TreeTransitions:
             error_code=agent.error_code,
             error=agent.error_message,
         )
-        await report_end(change, agent, result, has_children=ended.has_active_children)
+        await report_end(tx, tree, agent, result, has_children=ended.has_active_children)
         if state != "KILLED":
-            await activate_with_prompts(change, agent)
-        return await after_change(change)
-
-    async def apply(self, after: AfterTransition) -> None:
-        """Ring the doorbells, and apply cancel requests."""
-        await apply_change(self._dispatcher, self._notifier, after)
+            await activate_with_prompts(tx, tree, agent)
+        tx.announce(await changed_now(connection, tree.id))
 
 
-async def apply_change(dispatcher: Dispatcher, notifier: CancelNotifier, after: AfterTransition) -> None:
-    """Do what follows the commit of a change. A failure is logged: the reconciler does it later."""
-    # In this order: a worker that answers a doorbell announces what its agent does next.
-    if after.news is not None:
-        notifier.announce_tree(after.news)
-    dispatcher.ring_runs(after.bells)
-    if not after.cancels:
-        return
-    try:
-        await notifier.apply_requests(after.cancels)
-    except Exception:
-        _log.exception("orchestration.cancels_not_applied")
-
-
-def follow(tx: UnitOfWork, after: AfterTransition) -> None:
-    """Let what follows a change of a tree follow the commit of a unit of work."""
-    if after.news is not None:
-        tx.announce(after.news)
-    tx.ring(after.bells)
-    tx.cancel(after.cancels)
-
-
-async def after_change(change: TreeChange) -> AfterTransition:
-    """Return what follows the commit of a change. The last call before the commit."""
-    news = await changed_now(change.connection, change.tree.id)
-    return AfterTransition(tuple(change.bells), tuple(change.cancels), news)
+async def _move(tx: UnitOfWork, claim: Claim, state: AgentState) -> None:
+    place = _place(claim)
+    sources = legal_sources(state) if state == "RUNNING" else ("PENDING",)
+    moved = await activations.move(
+        tx.connection, [place.agent_id], state, sources, run_id=claim.run_id, fence=claim.fence
+    )
+    if moved:
+        tx.announce(await news_of_agents(tx.connection, place.orchestration_id, moved))
 
 
 def _place(claim: Claim) -> OrchestrationPlace:

@@ -12,42 +12,55 @@ from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.errors import DeadlockDetectedError
 from nova_workers.ledger.orchestrations import activations, external, messages
 from nova_workers.ledger.orchestrations import agents as ledger
+from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.orchestrations.messages import OpenWait
+from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.deadlock import Waiter, find_deadlock
 from nova_workers.orchestration.matching import Match, interrupted, match
-from nova_workers.orchestration.routing import TreeChange, end_agent, end_wait
+from nova_workers.orchestration.routing import end_agent, end_wait
 from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["break_deadlocks"]
 
 
-async def break_deadlocks(change: TreeChange, waits: Sequence[OpenWait]) -> None:
+async def break_deadlocks(tx: UnitOfWork, tree: LockedTree, waits: Sequence[OpenWait]) -> LockedTree:
     """Break every deadlock: wake an agent of it with a question of its child, else end its deepest agent.
 
     Args:
-        change: The change.
+        tx: The unit of work.
+        tree: The tree.
         waits: All open waits of the tree, after messages were delivered.
+
+    Returns:
+        The tree as that left it: an external master that was woken waits no more.
     """
     while True:
         if not any(wait.messages is not None for wait in waits):
-            return
-        agents = {a.id: a for a in await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)}
-        deadlock = find_deadlock([*_waiters(waits, agents), *await _external_waiter(change, agents)])
+            return tree
+        agents = {a.id: a for a in await ledger.agents_of(tx.connection, tree.tenant_id, tree.id)}
+        deadlock = find_deadlock([*_waiters(waits, agents), *await _external_waiter(tx, tree, agents)])
         if not deadlock:
-            return
-        if not await _wake(change, deadlock, waits, agents):
+            return tree
+        woken = await _wake(tx, tree, deadlock, waits, agents)
+        if woken is not None:
+            tree = woken
+        else:
             error = DeadlockDetectedError(
                 f"Agents waited for each other in a cycle; {deadlock[0]!r}, the deepest of them, was ended to break it."
             )
-            if not await end_agent(change, agents[deadlock[0]], code=error.code, why=error.message):
-                return
-        waits = await messages.open_waits(change.connection, change.tree.id)
+            if not await end_agent(tx, tree, agents[deadlock[0]], code=error.code, why=error.message):
+                return tree
+        waits = await messages.open_waits(tx.connection, tree.id)
 
 
 async def _wake(
-    change: TreeChange, deadlock: Sequence[str], waits: Sequence[OpenWait], agents: Mapping[str, AgentDescriptor]
-) -> bool:
-    """End the waits of an agent with a question of its child that these did not receive. False if there is none.
+    tx: UnitOfWork,
+    tree: LockedTree,
+    deadlock: Sequence[str],
+    waits: Sequence[OpenWait],
+    agents: Mapping[str, AgentDescriptor],
+) -> LockedTree | None:
+    """End the waits of an agent with a question of its child that these did not receive. None if there is none.
 
     A wait for one agent does not end with the question of another. If it can end in no other way, the question does
     it: the agent can answer, and receives what it waited for with `wait_for_message`. A question is delivered once, so
@@ -56,33 +69,32 @@ async def _wake(
     asking = {agent.id for agent in agents.values() if agent.state not in ENDED_AGENTS}
     unread = {
         message.target_id: message
-        for message in reversed(await messages.pending(change.connection, deadlock))
+        for message in reversed(await messages.pending(tx.connection, deadlock))
         if message.type == "QUESTION" and message.source_id in asking
     }
     for agent_id in deadlock:
         if agent_id not in unread:
             continue
         question = interrupted(unread[agent_id])
-        if agent_id == change.tree.master_id and change.tree.is_external:
-            await _wake_external(change, agents[agent_id], question)
-            return True
+        if agent_id == tree.master_id and tree.is_external:
+            return await _wake_external(tx, tree, agents[agent_id], question)
         # All of its waits: the run goes on when the last one has ended.
         own = [wait for wait in waits if wait.waiter == agent_id]
-        if any([await end_wait(change, wait, question) for wait in own]):
-            return True
-    return False
+        if any([await end_wait(tx, wait, question) for wait in own]):
+            return tree
+    return None
 
 
-async def _wake_external(change: TreeChange, master: AgentDescriptor, question: Match) -> None:
+async def _wake_external(tx: UnitOfWork, tree: LockedTree, master: AgentDescriptor, question: Match) -> LockedTree:
     """Deliver a question to one of the external master's calls, which receives it when it sees that the master runs."""
-    key = min(change.tree.master_waits)
-    await messages.mark_delivered(change.connection, [message.id for message in question.messages], key)
-    await external.end_wait(change.connection, change.tree.id, key)
+    key = min(tree.master_waits)
+    await messages.mark_delivered(tx.connection, [message.id for message in question.messages], key)
+    await external.end_wait(tx.connection, tree.id, key)
     await activations.move(
-        change.connection, [master.id], "RUNNING", ("WAITING_FOR_CHILD", "WAITING_FOR_EXPERT"), run_id=master.run_id
+        tx.connection, [master.id], "RUNNING", ("WAITING_FOR_CHILD", "WAITING_FOR_EXPERT"), run_id=master.run_id
     )
     # Its other calls do not count: it can act with this one's answer.
-    change.tree = replace(change.tree, master_waits={})
+    return replace(tree, master_waits={})
 
 
 def _waiters(waits: Iterable[OpenWait], agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
@@ -109,16 +121,15 @@ def _waiters(waits: Iterable[OpenWait], agents: Mapping[str, AgentDescriptor]) -
     ]
 
 
-async def _external_waiter(change: TreeChange, agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
+async def _external_waiter(tx: UnitOfWork, tree: LockedTree, agents: Mapping[str, AgentDescriptor]) -> list[Waiter]:
     """Return the external master if it waits and no message is there for it.
 
     It may have several calls open, and acts once any of them is answered.
     """
-    tree = change.tree
     waits = tree.master_waits.values()
     if not waits or any(request.timeout_s is not None for request in waits):
         return []
-    pending = await messages.pending(change.connection, [tree.master_id])
+    pending = await messages.pending(tx.connection, [tree.master_id])
     if any(match(request, pending) is not None for request in waits):
         return []
     active = {agent.id for agent in agents.values() if agent.state not in ENDED_AGENTS}

@@ -13,24 +13,23 @@ from nova_workers.clock import Clock
 from nova_workers.config import Settings, ToolSettings
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, PlannedEffect
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import ANSWERABLE
 from nova_workers.errors import RunLost, Unavailable, Unstorable
-from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.holds import hold_claimed
 from nova_workers.ledger.runs.finish import finish_run, requeue_run, requeue_run_once
 from nova_workers.ledger.runs.resume import Journal, find_results, load_journal
 from nova_workers.ledger.waits.suspend import Suspended, suspend_run
+from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.failures import defect_of, is_end_of_task, is_outage, place_of
 from nova_workers.runs.fairness import FairQueue
 from nova_workers.runs.holds import HoldPlan, Holds
-from nova_workers.runs.orchestrated import AfterTransition, OrchestratedRuns
+from nova_workers.runs.orchestrated import OrchestratedRuns
 from nova_workers.runs.parents import resolve_parents
-from nova_workers.runs.persist import persist
+from nova_workers.runs.persist import persist, persist_work
 from nova_workers.runs.reports import RunReports
 from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.runs.suspend import new_waits
@@ -56,12 +55,11 @@ class ExecutorParts:
     """The collaborators of an executor, built by bootstrap."""
 
     worker_id: str
-    database: Database
+    work: Work
     locks: ThreadLocks
     fair_queue: FairQueue
     keeper: LeaseKeeper
     publisher: EventPublisher
-    dispatcher: Dispatcher
     turns: TurnRunner
     away_servers: AwayServers
     settings: Settings
@@ -109,7 +107,9 @@ class AttemptRunner:
             outcome = ended_before_start(run, journal)
             if outcome is None:
                 if place is not None:
-                    await persist(parts.database, run.abort, lambda c: parts.orchestrated.starting(c, claim))
+                    await persist_work(
+                        parts.work, run.abort, lambda tx: parts.orchestrated.starting(tx, claim), transaction=False
+                    )
                 outcome = await parts.turns.play(run, recorder, events)
             return await self._commit(run, outcome, recorder, events, started_s)
         except RunLost:
@@ -126,7 +126,7 @@ class AttemptRunner:
         return TurnRecorder(
             run,
             journal,
-            database=parts.database,
+            database=parts.work.database,
             publisher=parts.publisher,
             events=events,
             clock=parts.clock,
@@ -136,7 +136,7 @@ class AttemptRunner:
         )
 
     async def _committed(self, run: HeldRun) -> Journal:
-        return await persist(self._parts.database, run.abort, lambda c: load_journal(c, run.claim.turn_id))
+        return await persist(self._parts.work.database, run.abort, lambda c: load_journal(c, run.claim.turn_id))
 
     async def _commit(
         self, run: HeldRun, outcome: Outcome, recorder: TurnRecorder, events: RunEvents, started_s: float
@@ -165,7 +165,7 @@ class AttemptRunner:
     async def _requeue(self, run: HeldRun, events: RunEvents) -> Doorbell:
         claim = run.claim
         run.ending = True
-        await persist(self._parts.database, run.abort, lambda c: requeue_run(c, claim))
+        await persist(self._parts.work.database, run.abort, lambda c: requeue_run(c, claim))
         return _announce_requeued(claim, events)
 
     async def _requeue_after_outage(self, run: HeldRun, error: BaseException, events: RunEvents) -> Doorbell:
@@ -184,7 +184,7 @@ class AttemptRunner:
         started_s: float,
     ) -> Doorbell | None:
         """Requeue the run after an unexpected exception, or fail it if that was its second."""
-        claim, database = run.claim, self._parts.database
+        claim, database = run.claim, self._parts.work.database
         _log.error("run.engine_error", place=place_of(error), exc_info=error)
         if await persist(database, run.abort, lambda c: requeue_run_once(c, claim)):
             return _announce_requeued(claim, events)
@@ -209,7 +209,7 @@ class AttemptRunner:
         claim = run.claim
         finish = self._describe(claim, Outcome("failed", "error", error=error), None, events, duration_s)
         # The last step has no messages, so its position does not matter.
-        finished = await persist(self._parts.database, run.abort, lambda c: finish_run(c, claim, finish, seq=0))
+        finished = await persist(self._parts.work.database, run.abort, lambda c: finish_run(c, claim, finish, seq=0))
         with _after_commit():
             self._reports.announce(claim, finish, finished, events)
             self._reports.finished(claim, finish, finished)
@@ -225,7 +225,7 @@ class AttemptRunner:
             await recorder.on_step(replace(step, final=False))
         run.ending = True
         held = await persist(
-            parts.database,
+            parts.work.database,
             run.abort,
             lambda c: hold_claimed(c, claim, plan.detail, pause_s=plan.pause_s, afresh=plan.afresh),
         )
@@ -252,28 +252,31 @@ class AttemptRunner:
         # Masters run already, so one may have ended before anything waited for it.
         masters = [wait.child_run_id for wait in waits if wait.child_run_id is not None]
 
-        async def write(connection: Connection) -> tuple[Suspended, AfterTransition]:
-            tree = await parts.orchestrated.lock(connection, claim) if claim.place is not None else None
-            suspended = await suspend_run(connection, claim, waits, result.deferred_usage, facts)
-            after = AfterTransition()
+        async def write(tx: UnitOfWork) -> Suspended:
+            tree = await parts.orchestrated.lock(tx.connection, claim) if claim.place is not None else None
+            suspended = await suspend_run(tx.connection, claim, waits, result.deferred_usage, facts)
+            tx.publish(lambda: publish(suspended))
             if tree is not None:
-                after = await parts.orchestrated.suspended(connection, tree, claim, result.usage.reasoning_ms)
-            ended = await resolve_parents(connection, masters) if masters else []
-            return suspended, replace(after, bells=(*after.bells, *suspended.children, *ended))
+                await parts.orchestrated.suspended(tx, tree, claim, result.usage.reasoning_ms)
+            tx.ring(suspended.children)
+            if masters:
+                tx.ring(await resolve_parents(tx.connection, masters))
+            if any(wait.request.kind in ANSWERABLE for wait in waits):
+                tx.ring_deliveries()
+            return suspended
 
-        in_transaction = claim.place is not None or bool(masters)
-        suspended, after = await persist(parts.database, run.abort, write, transaction=in_transaction)
-        with _after_commit():
+        def publish(suspended: Suspended) -> None:
             if suspended.status == "waiting":
                 # The response with these calls is committed, so what was streamed of it is valid.
                 events.emit(live.Step(index=result.deferred[0].call.step))
                 for wait in waits:
                     events.emit(live.Waiting.of(wait.tool_call_id, wait.request))
             events.emit(live.StreamEnd(run_id=claim.run_id, final=False, status=suspended.status), urgent=True)
+
+        in_transaction = claim.place is not None or bool(masters)
+        suspended = await persist_work(parts.work, run.abort, write, transaction=in_transaction)
+        with _after_commit():
             parts.metrics.runs_suspended.labels(claim.queue).inc()
-            await parts.orchestrated.apply(after)
-            if any(wait.request.kind in ANSWERABLE for wait in waits):
-                parts.dispatcher.ring_deliveries()
             _log.info("run.suspended", waits=[wait.request.kind for wait in waits])
         return Doorbell(claim.run_id, claim.thread_id, claim.queue) if suspended.status == "queued" else None
 
@@ -286,28 +289,26 @@ class AttemptRunner:
         finish = self._describe(run.claim, outcome, recorder, events, duration_s)
         run.ending = True
 
-        async def write(connection: Connection) -> tuple[Finished, AfterTransition]:
-            tree = await parts.orchestrated.lock(connection, claim) if orchestrated else None
-            done = await finish_run(connection, claim, finish, seq=recorder.seq)
-            after = AfterTransition()
+        async def write(tx: UnitOfWork) -> Finished:
+            tree = await parts.orchestrated.lock(tx.connection, claim) if orchestrated else None
+            done = await finish_run(tx.connection, claim, finish, seq=recorder.seq)
+            # So it comes before the end of an orchestration, which is the last event of its stream.
+            tx.publish(lambda: self._reports.announce(claim, finish, done, events))
             if tree is not None:
-                after = await parts.orchestrated.finished(connection, tree, claim, finish)
-            # After the end of the agent, whose summary is the answer to a wait on its orchestration.
-            parents = await resolve_parents(connection, [claim.run_id]) if may_be_awaited else []
-            return done, replace(after, bells=(*after.bells, *parents))
+                await parts.orchestrated.finished(tx, tree, claim, finish)
+            if may_be_awaited:
+                # After the end of the agent, whose summary is the answer to a wait on its orchestration.
+                tx.ring(await resolve_parents(tx.connection, [claim.run_id]))
+            if done.effects:
+                tx.ring_effects()
+            return done
 
         claim = run.claim
         orchestrated = claim.place is not None
         may_be_awaited = claim.parent_run_id is not None or (claim.place is not None and claim.place.role == "MASTER")
-        finished, after = await persist(parts.database, run.abort, write, transaction=orchestrated or may_be_awaited)
+        finished = await persist_work(parts.work, run.abort, write, transaction=orchestrated or may_be_awaited)
         with _after_commit():
-            # Before the end of an orchestration, which is the last event of its stream.
-            self._reports.announce(run.claim, finish, finished, events)
-            await _events_written()
-            await parts.orchestrated.apply(after)
-            self._reports.finished(run.claim, finish, finished)
-            if finished.effects:
-                parts.dispatcher.ring_effects()
+            self._reports.finished(claim, finish, finished)
         return finished.next_run
 
     async def _with_recorded_results(self, run: HeldRun, outcome: Outcome) -> Outcome:
@@ -317,7 +318,7 @@ class AttemptRunner:
         if step is None or not interrupted:
             return outcome
         recorded = await persist(
-            self._parts.database, run.abort, lambda c: find_results(c, claim.run_id, claim.fence, interrupted)
+            self._parts.work.database, run.abort, lambda c: find_results(c, claim.run_id, claim.fence, interrupted)
         )
         return replace(outcome, step=with_results(step, recorded))
 

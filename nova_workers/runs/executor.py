@@ -87,7 +87,7 @@ class RunExecutor:
         While the database does not answer, the doorbell is rung again.
         """
         if self.draining:
-            self._parts.dispatcher.ring_runs([bell])
+            self._parts.work.ring([bell])
             return
         self._answering += 1
         try:
@@ -102,7 +102,7 @@ class RunExecutor:
             _log.warning("doorbell.waits", outage="postgres", run_id=bell.run_id, error=str(error))
             # In this slot, so that the doorbells of a database that is away do not keep the fleet busy.
             await asyncio.sleep(_RING_AGAIN_S)
-            self._parts.dispatcher.ring_runs([bell])
+            self._parts.work.ring([bell])
         finally:
             self._answering -= 1
 
@@ -122,7 +122,7 @@ class RunExecutor:
         except Unavailable as error:
             _log.warning("doorbell.waits", run_id=bell.run_id, error=str(error))
             await asyncio.sleep(_RING_AGAIN_S)
-            self._parts.dispatcher.ring_runs([bell])
+            self._parts.work.ring([bell])
 
     async def _serve_fairly(self, bell: Doorbell, tried: set[str]) -> None:
         """Execute a run of the most entitled thread; if another worker takes it first, try the next one."""
@@ -173,10 +173,10 @@ class RunExecutor:
             if following is not None:
                 # Through the broker, not in this slot: one thread's long queue must not delay other threads. The run is
                 # of the same tenant, and so of this pool.
-                self._parts.dispatcher.ring_runs([following.in_pool(self._pool.name)])
+                self._parts.work.ring([following.in_pool(self._pool.name)])
             if following is not None or not signaled:
                 return worked
-        self._parts.dispatcher.ring_runs([bell])
+        self._parts.work.ring([bell])
         return True
 
     async def _lock(self, bell: Doorbell, token: str, most_waiting: int | None) -> bool | None:
@@ -213,7 +213,7 @@ class RunExecutor:
             except RedisError:
                 continue
             if signaled:
-                self._parts.dispatcher.ring_runs([bell])
+                self._parts.work.ring([bell])
             return
 
     @asynccontextmanager
@@ -229,7 +229,7 @@ class RunExecutor:
         parts = self._parts
         requested_s = parts.clock.monotonic_s()
         claim = await claim_run(
-            parts.database,
+            parts.work.database,
             bell.thread_id,
             worker_id=parts.worker_id,
             runs=parts.settings.runs,
@@ -238,7 +238,7 @@ class RunExecutor:
             unusable=parts.holds.unusable,
         )
         if isinstance(claim, Elsewhere):
-            parts.dispatcher.ring_runs([bell.in_pool(claim.pool)])
+            parts.work.ring([bell.in_pool(claim.pool)])
         elif isinstance(claim, Unusable):
             await parts.holds.refuse(bell, claim)
         elif isinstance(claim, Suspect) and parts.suspects is not None:

@@ -11,10 +11,9 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import COMMON_POOL, Doorbell, WorkerPool
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import Entitled, Served, find_entitled
+from nova_workers.ledger.work import Work
 from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.vocabulary import RUN_QUEUES
 
@@ -58,8 +57,7 @@ class FairQueue:
 
     def __init__(
         self,
-        database: Database,
-        dispatcher: Dispatcher,
+        work: Work,
         *,
         pool: WorkerPool = COMMON_POOL,
         suspects: SuspectRuns | None = None,
@@ -67,14 +65,12 @@ class FairQueue:
         """Choose among the tenants of a pool of workers.
 
         Args:
-            database: The ledger.
-            dispatcher: Gets the doorbells of another pool that another thread's run was served for.
+            work: Rings the doorbells of another pool that another thread's run was served for.
             pool: The pool.
             suspects: Executes suspect runs, which then need no slot; None chooses them like any other.
         """
         self._suspects = suspects
-        self._database = database
-        self._dispatcher = dispatcher
+        self._work = work
         self.pool = pool
         self._scheduler = FairScheduler()
         self._choosing = asyncio.Lock()
@@ -93,7 +89,7 @@ class FairQueue:
         """
         elsewhere = frozenset[str]() if self._suspects is None else self._suspects.thread_ids
         async with self._choosing:
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 entitled = await find_entitled(
                     connection,
                     bell.run_queue,
@@ -108,7 +104,7 @@ class FairQueue:
             else:
                 chosen = entitled.bell
                 if entitled.doorbell_pool not in (None, self.pool.name):
-                    self._dispatcher.ring_runs([bell.in_pool(entitled.doorbell_pool)])
+                    self._work.ring([bell.in_pool(entitled.doorbell_pool)])
                 self._scheduler.record(entitled)
                 self._chosen.add(chosen.thread_id)
         try:
@@ -118,7 +114,7 @@ class FairQueue:
 
     async def after_cap(self, tenant_id: str) -> Doorbell | None:
         """Return a doorbell for a run that fits now that a run of a capped tenant or agent has ended."""
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             for queue in RUN_QUEUES:
                 entitled = await find_entitled(connection, queue, pool=None, tenant_id=tenant_id)
                 if entitled is not None:

@@ -6,24 +6,14 @@ orchestration (`Claim.place`). Runs outside orchestrations never reach it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Protocol
 
-from nova_workers.contracts.orchestration.events import TreeNews
-from nova_workers.contracts.runs import CancelRequest, Claim, Doorbell, Finish
+from nova_workers.contracts.runs import Claim, Finish
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.locking import LockedTree
+from nova_workers.ledger.work import UnitOfWork
 
-__all__ = ["AfterTransition", "OrchestratedRuns"]
-
-
-@dataclass(frozen=True, slots=True)
-class AfterTransition:
-    """What follows the commit of a transition: doorbells, cancel requests to apply at once, events to publish."""
-
-    bells: tuple[Doorbell, ...] = ()
-    cancels: tuple[CancelRequest, ...] = ()
-    news: TreeNews | None = None
+__all__ = ["OrchestratedRuns"]
 
 
 class OrchestratedRuns(Protocol):
@@ -33,24 +23,18 @@ class OrchestratedRuns(Protocol):
         """Lock the tree. The first statement of a transaction that suspends or finishes a run."""
         ...
 
-    async def starting(self, connection: Connection, claim: Claim) -> None:
-        """A worker has the run. Outside a transaction."""
+    async def starting(self, tx: UnitOfWork, claim: Claim) -> None:
+        """A worker has the run. By a statement that commits by itself."""
         ...
 
-    async def running(self, connection: Connection, claim: Claim) -> None:
-        """The engine is about to be called. Outside a transaction."""
+    async def running(self, tx: UnitOfWork, claim: Claim) -> None:
+        """The engine is about to be called. By a statement that commits by itself."""
         ...
 
-    async def suspended(
-        self, connection: Connection, tree: LockedTree, claim: Claim, reasoning_ms: int
-    ) -> AfterTransition:
-        """The run was suspended in this transaction, after `reasoning_ms` of model time."""
+    async def suspended(self, tx: UnitOfWork, tree: LockedTree, claim: Claim, reasoning_ms: int) -> None:
+        """The run was suspended in this unit of work, after `reasoning_ms` of model time."""
         ...
 
-    async def finished(self, connection: Connection, tree: LockedTree, claim: Claim, finish: Finish) -> AfterTransition:
-        """The run was finished in this transaction."""
-        ...
-
-    async def apply(self, after: AfterTransition) -> None:
-        """Do what follows the commit. Never raises."""
+    async def finished(self, tx: UnitOfWork, tree: LockedTree, claim: Claim, finish: Finish) -> None:
+        """The run was finished in this unit of work."""
         ...

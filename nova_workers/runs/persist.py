@@ -23,9 +23,7 @@ _LONGEST_PAUSE_S = 2.0
 T = TypeVar("T")
 
 
-async def persist(
-    database: Database, abort: AbortSignal, write: Callable[[Connection], Awaitable[T]], *, transaction: bool = False
-) -> T:
+async def persist(database: Database, abort: AbortSignal, write: Callable[[Connection], Awaitable[T]]) -> T:
     """Retry a fenced write, or a read, while the database is unavailable, until the lease is lost.
 
     A write must be idempotent: an attempt may have been committed although its reply was lost.
@@ -33,29 +31,36 @@ async def persist(
     Args:
         database: The database.
         abort: Aborted with reason `lost` when the lease is lost.
-        write: One statement, or several with `transaction`.
-        transaction: Run the statements in one transaction.
+        write: One statement.
 
     Raises:
         RunLost: Another claim holds the run, or the lease was lost.
     """
 
     async def attempt() -> T:
-        async with database.transaction() if transaction else database.connection() as connection:
+        async with database.connection() as connection:
             return await write(connection)
 
     return await _repeat(abort, attempt)
 
 
-async def persist_work(work: Work, abort: AbortSignal, write: Callable[[UnitOfWork], Awaitable[T]]) -> T:
-    """Retry a fenced unit of work as `persist` retries statements. What follows its commit is done once.
+async def persist_work(
+    work: Work, abort: AbortSignal, write: Callable[[UnitOfWork], Awaitable[T]], *, transaction: bool = True
+) -> T:
+    """Retry a fenced unit of work as `persist` retries a statement. What follows its commit is done once.
+
+    Args:
+        work: Begins the units of work.
+        abort: As for `persist`.
+        write: Writes in the unit, and says what is to follow.
+        transaction: False where `write` writes by one statement, which commits by itself.
 
     Raises:
         RunLost: Another claim holds the run, or the lease was lost.
     """
 
     async def attempt() -> T:
-        async with work.begin() as tx:
+        async with work.begin() if transaction else work.begin_statement() as tx:
             return await write(tx)
 
     return await _repeat(abort, attempt)

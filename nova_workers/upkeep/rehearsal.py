@@ -7,21 +7,20 @@ it do so before the first real one.
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Sequence
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import text_block
-from nova_workers.contracts.orchestration.events import TreeNews
-from nova_workers.contracts.runs import Accepted, CancelRequest, Doorbell, Submission
+from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database, Snapshot
 from nova_workers.ledger.runs.submit import insert_run_on_new_thread
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import create_agent
 
-__all__ = ["PLANNED_AFTER", "RehearsalLedger", "Silence", "rehearsal"]
+__all__ = ["PLANNED_AFTER", "RehearsalLedger", "rehearsal"]
 
 PLANNED_AFTER: Final = 6
 """Executions of a statement after which Postgres plans it no more: five are planned each for its values."""
@@ -89,28 +88,3 @@ async def rehearsal(database: Database, agent: AgentSpec) -> AsyncGenerator[Rehe
             raise _RolledBackError
     except _RolledBackError:
         pass
-
-
-class Silence:
-    """Implements `Dispatcher` and `CancelNotifier`: what follows a rehearsed commit does not happen."""
-
-    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
-        """Ring for no run."""
-
-    def ring_effects(self) -> None:
-        """Ring for no effect."""
-
-    def ring_deliveries(self) -> None:
-        """Ring for no delivery."""
-
-    async def apply_requests(self, requests: Sequence[CancelRequest]) -> None:
-        """Cancel nothing."""
-
-    async def apply_interrupt(self, run_id: str) -> None:
-        """Interrupt nothing."""
-
-    def announce_tree(self, news: TreeNews) -> None:
-        """Announce nothing."""
-
-    async def notify_order(self, order_id: str) -> None:
-        """Notify of no order."""

@@ -18,7 +18,7 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, TrustLevel, TurnListener
-from nova_workers.ledger.work import Work
+from nova_workers.ledger.work import Silence, Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import unrecorded
 from nova_workers.orchestration.transitions import TreeTransitions
@@ -27,7 +27,7 @@ from nova_workers.runs.holds import Holds
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks
-from nova_workers.upkeep.rehearsal import PLANNED_AFTER, RehearsalLedger, Silence, rehearsal
+from nova_workers.upkeep.rehearsal import PLANNED_AFTER, RehearsalLedger, rehearsal
 
 __all__ = ["rehearse_turns"]
 
@@ -69,20 +69,18 @@ def _executor(services: WorkerServices, ledger: RehearsalLedger) -> RunExecutor:
     publisher = EventPublisher(services.redis, flush_ms=settings.streams.flush_ms, clock=services.clock)
     return build_executor(
         settings,
-        ledger,
+        Work(ledger, silence, silence),
         services.redis,
         {_Ready.name: _Ready()},
         worker_id=services.worker_id,
         locks=locks,
         keeper=LeaseKeeper(ledger, locks, settings.runs, services.clock, metrics),
         publisher=publisher,
-        dispatcher=silence,
-        work=Work(ledger, silence, silence),
         effects=services.executor.effects,
         clock=services.clock,
         metrics=metrics,
         tracing=services.tracing,
-        orchestrated=TreeTransitions(silence, silence),
+        orchestrated=TreeTransitions(),
         capabilities=services.capabilities,
         holds=Holds(ledger, silence, publisher, settings.runs, services.clock),
     )

@@ -10,7 +10,7 @@ import pytest
 
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest, Doorbell
-from nova_workers.errors import NotFound, Unavailable
+from nova_workers.errors import NotFound, OutcomeUnknown, Unavailable
 from nova_workers.ledger import work as work_module
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import UnitOfWork, Work
@@ -36,10 +36,16 @@ class _Ports:
     def ring_runs(self, bells: Sequence[Doorbell]) -> None:
         self.called.append("ring")
 
-    def ring_effects(self) -> None: ...
+    def ring_effects(self) -> None:
+        self.called.append("effects")
 
     def ring_deliveries(self) -> None:
         self.called.append("deliver")
+
+    def publish(self) -> None:
+        self.called.append("publish")
+        if self.is_broken:
+            raise ValueError("It is no event.")
 
     def announce_tree(self, news: TreeNews) -> None:
         self.called.append("announce")
@@ -62,13 +68,18 @@ class _Ports:
             raise Unavailable("It went away.")
 
 
-def _all(tx: UnitOfWork) -> None:
+_ORDER = ["publish", "announce", "interrupt", "ring", "effects", "deliver", "order", "cancel"]
+
+
+def _all(tx: UnitOfWork, ports: _Ports) -> None:
     tx.cancel([CancelRequest(_BELL, ended=False, running=True)])
     tx.ring([_BELL])
     tx.interrupt("run_1")
     tx.announce(_NEWS)
     tx.ring_deliveries()
+    tx.ring_effects()
     tx.notify_order("trc_1")
+    tx.publish(ports.publish)
 
 
 @pytest.fixture
@@ -84,9 +95,9 @@ async def test_what_follows_a_commit_is_done_in_one_order_and_fails_no_caller(
     ports.is_broken = is_broken
     async with Work(database, ports, ports).begin() as tx:
         await tx.connection.execute(_INSERT)
-        _all(tx)
+        _all(tx, ports)
         assert not ports.called
-    assert ports.called == ["announce", "interrupt", "ring", "deliver", "order", "cancel"]
+    assert ports.called == _ORDER
 
 
 @proves("unavailable.written")
@@ -98,8 +109,8 @@ async def test_a_caller_does_not_wait_for_what_takes_long_after_its_commit(
     work = Work(database, ports, ports)
     async with asyncio.timeout(30), work.begin() as tx:
         await tx.connection.execute(_INSERT)
-        _all(tx)
-    assert ports.called == ["announce", "interrupt", "ring", "deliver", "order", "cancel"]
+        _all(tx, ports)
+    assert ports.called == _ORDER
     await work.close()
 
 
@@ -107,13 +118,13 @@ async def test_nothing_follows_what_was_rolled_back_or_is_not_confirmed(database
     async def roll_back(work: Work) -> None:
         async with work.begin() as tx:
             await tx.connection.execute(_INSERT)
-            _all(tx)
+            _all(tx, ports)
             raise NotFound("It is not there.")
 
     async def commit(work: Work) -> None:
         async with work.begin() as tx:
             await tx.connection.execute(_INSERT)
-            _all(tx)
+            _all(tx, ports)
 
     with pytest.raises(NotFound):
         await roll_back(Work(database, ports, ports))
@@ -123,6 +134,27 @@ async def test_nothing_follows_what_was_rolled_back_or_is_not_confirmed(database
         await commit(Work(FaultInjectingDatabase(database, faults), ports, ports))
     assert await database.fetchval(_COUNT) == 1
     assert not ports.called
+
+
+async def test_what_was_to_follow_a_commit_in_doubt_follows_the_unit_that_finds_it(
+    database: Database, ports: _Ports
+) -> None:
+    async def commit(unit: UnitOfWork) -> None:
+        async with unit as tx:
+            await tx.connection.execute(_INSERT)
+            _all(tx, ports)
+
+    faults = FaultInjector()
+    faults.plan("lose_reply", "other")
+    doubted = Work(FaultInjectingDatabase(database, faults), ports, ports).begin()
+    with pytest.raises(OutcomeUnknown):
+        await commit(doubted)
+    async with Work(database, ports, ports).begin_statement() as tx:
+        assert await tx.connection.fetchval(_COUNT) == 1
+        assert not tx.is_followed
+        tx.take_over(doubted)
+        assert tx.is_followed
+    assert ports.called == _ORDER
 
 
 @pytest.mark.parametrize(

@@ -15,8 +15,9 @@ from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.orchestrations.spawning import NewAgent
 from nova_workers.ledger.stored import to_store
+from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.activation import activate
-from nova_workers.orchestration.routing import TreeChange, deliver, request_type
+from nova_workers.orchestration.routing import deliver, request_type
 from nova_workers.orchestration.spawning.areas import WorkArea, Writers, may_write, writers_beside
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
 from nova_workers.orchestration.spawning.reusing import find_reusable
@@ -40,7 +41,8 @@ class Spawned:
 
 
 async def place_spawn(
-    change: TreeChange,
+    tx: UnitOfWork,
+    tree: LockedTree,
     parent: AgentDescriptor,
     prepared: PreparedSpawn,
     key: str | None,
@@ -55,26 +57,26 @@ async def place_spawn(
         AgentSpawnError: There would be too many active agents, another one may write where this one would, or the child
             to reuse does not fit.
     """
-    before = None if key is None else await messages.find_sent(change.connection, change.tree, key)
+    before = None if key is None else await messages.find_sent(tx.connection, tree, key)
     if before is not None:
         return Spawned(before.target_id, before.payload["run_id"], before.payload["how"], before.payload.get("cwd"))
-    agents = await ledger.agents_of(change.connection, change.tree.tenant_id, change.tree.id)
+    agents = await ledger.agents_of(tx.connection, tree.tenant_id, tree.id)
     reuse = prepared.request.reuse
-    child = None if reuse is None else await find_reusable(change, agents, parent, prepared, reuse)
+    child = None if reuse is None else await find_reusable(tx.connection, agents, parent, prepared, reuse)
     if child is not None and child.state not in ENDED_AGENTS:
         prompt_key = None if key is None else f"{key} prompt"
-        await send_prompt(change, parent, child, prepared.request.prompt, prompt_key)
+        await send_prompt(tx, tree, parent, child, prepared.request.prompt, key=prompt_key)
         spawned = Spawned(child.id, child.run_id, "prompted")
     else:
-        check_room(change.tree, agents)
+        check_room(tree, agents)
         writers = writers_beside(agents, prepared.giver.area, parent, child)
         if child is not None:
-            spawned = await _reactivate(change, parent, prepared, child, writers)
+            spawned = await _reactivate(tx, tree, parent, prepared, child=child, writers=writers)
         else:
-            spawned = await _insert(change, parent, _with_distinct_name(prepared, agents), writers, alone=alone)
+            spawned = await _insert(tx, tree, parent, _with_distinct_name(prepared, agents), writers, alone=alone)
     await messages.send(
-        change.connection,
-        change.tree,
+        tx.connection,
+        tree,
         request_type(prepared.request.role, prepared.request.expert_id),
         source_id=parent.id,
         target_id=spawned.agent_id,
@@ -86,15 +88,21 @@ async def place_spawn(
 
 
 async def _reactivate(
-    change: TreeChange, parent: AgentDescriptor, prepared: PreparedSpawn, child: AgentDescriptor, writers: Writers
+    tx: UnitOfWork,
+    tree: LockedTree,
+    parent: AgentDescriptor,
+    prepared: PreparedSpawn,
+    *,
+    child: AgentDescriptor,
+    writers: Writers,
 ) -> Spawned:
     check_restart(child, prepared.giver.area, writers)
-    run_id = await activate(change, child, prepared.request.prompt, parent_run_id=parent.run_id)
+    run_id = await activate(tx, tree, child, prepared.request.prompt, parent_run_id=parent.run_id)
     return Spawned(child.id, run_id, "restarted")
 
 
 async def _insert(
-    change: TreeChange, parent: AgentDescriptor, prepared: PreparedSpawn, writers: Writers, *, alone: bool
+    tx: UnitOfWork, tree: LockedTree, parent: AgentDescriptor, prepared: PreparedSpawn, writers: Writers, *, alone: bool
 ) -> Spawned:
     request, held, area = prepared.request, prepared.held, prepared.giver.area
     inherited = prepared.giver.cwd
@@ -118,8 +126,8 @@ async def _insert(
         expert_id=request.expert_id,
         category=prepared.chosen.category,
     )
-    agent_id, bell = await spawning.insert_agent(change.connection, change.tree, agent)
-    change.bells.append(bell)
+    agent_id, bell = await spawning.insert_agent(tx.connection, tree, agent)
+    tx.ring([bell])
     return Spawned(agent_id, bell.run_id, "spawned", cwd if cwd != inherited else None)
 
 
@@ -139,23 +147,25 @@ def _with_distinct_name(prepared: PreparedSpawn, agents: Sequence[AgentDescripto
 
 
 async def send_prompt(
-    change: TreeChange,
+    tx: UnitOfWork,
+    tree: LockedTree,
     parent: AgentDescriptor,
     child: AgentDescriptor,
     prompt: str,
+    *,
     key: str | None,
 ) -> None:
     """Send a prompt to an active child."""
     await messages.send(
-        change.connection,
-        change.tree,
+        tx.connection,
+        tree,
         "USER_PROMPT",
         source_id=parent.id,
         target_id=child.id,
         payload={"text": prompt},
         send_key=key,
     )
-    await deliver(change)
+    await deliver(tx, tree)
 
 
 def check_room(tree: LockedTree, agents: Sequence[AgentDescriptor]) -> None:

@@ -8,10 +8,10 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.errors import AgentSpawnError, NotFound
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
 from nova_workers.orchestration.finding import pick_agent
-from nova_workers.orchestration.routing import TreeChange
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
 from nova_workers.vocabulary import ENDED_AGENTS
 
@@ -21,12 +21,16 @@ _FRESH = "Leave out `reuse` for a fresh child."
 
 
 async def find_reusable(
-    change: TreeChange, agents: Sequence[AgentDescriptor], parent: AgentDescriptor, prepared: PreparedSpawn, part: str
+    connection: Connection,
+    agents: Sequence[AgentDescriptor],
+    parent: AgentDescriptor,
+    prepared: PreparedSpawn,
+    part: str,
 ) -> AgentDescriptor:
     """Return the child that a request asks to reuse: one that has ended, or that waits for messages only.
 
     Args:
-        change: The change of the tree.
+        connection: In a transaction that locks the tree.
         agents: All agents of the tree.
         parent: The agent that asks.
         prepared: The request.
@@ -39,12 +43,12 @@ async def find_reusable(
         child = pick_agent([agent for agent in agents if agent.parent_id == parent.id], part, what="child")
     except NotFound as error:
         raise AgentSpawnError(f"reuse: {error.message} {_FRESH}") from error
-    wrong = list(misfits(child, await ledger.spec_of(change.connection, child), prepared))
+    wrong = list(misfits(child, await ledger.spec_of(connection, child), prepared))
     if wrong:
         raise AgentSpawnError(f"reuse: child {child.id!r} does not fit: {'; '.join(wrong)}. {_FRESH}")
     if child.state not in ENDED_AGENTS:
-        idle = await messages.idle_agents(change.connection, [child.id])
-        if not idle or await messages.pending(change.connection, [child.id]):
+        idle = await messages.idle_agents(connection, [child.id])
+        if not idle or await messages.pending(connection, [child.id]):
             raise AgentSpawnError(
                 f"reuse: child {child.id!r} is {child.state} and has work. Wait for its result with wait_for_message, "
                 f"or send it a message with send_child_prompt. {_FRESH}"

@@ -24,16 +24,17 @@ from nova_workers.contracts.orchestration import (
 )
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.errors import InvalidInput, OrchestrationError, missing
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import activations, messages
+from nova_workers.ledger.orchestrations.changes import changed_now
 from nova_workers.ledger.orchestrations.external import end_wait, find_external_master, record_wait
-from nova_workers.ledger.orchestrations.locking import lock_tree, lock_tree_of_external
+from nova_workers.ledger.orchestrations.locking import LockedTree, lock_tree, lock_tree_of_external
 from nova_workers.ledger.orchestrations.trees import get_orchestration
 from nova_workers.ledger.work import Work
 from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.matching import Match, interrupted, match
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.routing import TreeChange, complete_agent, deliver
+from nova_workers.orchestration.routing import complete_agent, deliver
 from nova_workers.orchestration.spawning.granting import CapabilityTools
 from nova_workers.orchestration.tools.children import child_tools
 from nova_workers.orchestration.tools.conversation import conversation_tools
@@ -41,7 +42,6 @@ from nova_workers.orchestration.tools.experts import expert_tools
 from nova_workers.orchestration.tools.intelligence import intelligence_tools
 from nova_workers.orchestration.tools.observing import observing_tools
 from nova_workers.orchestration.tools.seam import Declarations
-from nova_workers.orchestration.transitions import after_change, follow
 from nova_workers.orchestration.unblocking import break_deadlocks
 from nova_workers.orchestration.views import AgentViews
 from nova_workers.validation import place_of
@@ -76,7 +76,7 @@ class ExternalMasters:
     ) -> None:
         self._database = database
         self._work = work
-        actions = AgentActions(database, work.dispatcher, work.notifier, models, known, directory_of=directory_of)
+        actions = AgentActions(work, models, known, directory_of=directory_of)
         views = AgentViews(database, models)
         declared: Declarations = (
             *conversation_tools(actions),
@@ -135,30 +135,24 @@ class ExternalMasters:
             connection = tx.connection
             master = await find_external_master(connection, tenant_id, orchestration_id)
             tree = await lock_tree_of_external(connection, tenant_id, orchestration_id, run_id=master.run_id)
-            change = TreeChange(connection, tree)
             before = await messages.delivered_to(connection, tree.id, master.id, key)
             found = match(request, before or await messages.pending(connection, [master.id]))
             if found is None and before:
                 # It was woken with a question of a child that it did not wait for.
                 found = interrupted(before[0])
             if found is not None:
-                await self._deliver(change, master, found, key)
+                await _deliver(connection, tree, master, found, key)
             else:
                 await record_wait(connection, tree.id, key, request)
                 waiting: AgentState = "WAITING_FOR_EXPERT" if request.sender == "expert" else "WAITING_FOR_CHILD"
                 await activations.move(connection, [master.id], waiting, ("RUNNING",), run_id=master.run_id)
-                change.tree = await lock_tree(connection, tenant_id, orchestration_id)
-                await break_deadlocks(change, await deliver(change))
-                if not change.tree.master_waits:
+                tree = await lock_tree(connection, tenant_id, orchestration_id)
+                tree = await break_deadlocks(tx, tree, await deliver(tx, tree))
+                if not tree.master_waits:
                     woken = await messages.delivered_to(connection, tree.id, master.id, key)
                     found = interrupted(woken[0]) if woken else None
-            follow(tx, await after_change(change))
+            tx.announce(await changed_now(connection, tree.id))
         return None if found is None else MasterAnswer(found.text, found.failed)
-
-    async def _deliver(self, change: TreeChange, master: AgentDescriptor, found: Match, key: str) -> None:
-        await messages.mark_delivered(change.connection, [message.id for message in found.messages], key)
-        await end_wait(change.connection, change.tree.id, key)
-        await activations.move(change.connection, [master.id], "RUNNING", _WAITING, run_id=master.run_id)
 
     async def complete(
         self, tenant_id: str, orchestration_id: str, summary: str, artifacts: Mapping[str, Any]
@@ -177,16 +171,21 @@ class ExternalMasters:
             if master.state == "COMPLETED":
                 return await get_orchestration(connection, tenant_id, orchestration_id)
             tree = await lock_tree_of_external(connection, tenant_id, orchestration_id, run_id=master.run_id)
-            change = TreeChange(connection, tree)
-            if not await complete_agent(change, master, summary, artifacts):
+            if not await complete_agent(tx, tree, master, summary, artifacts):
                 raise OrchestrationError(f"The master of orchestration {orchestration_id!r} has ended.")
-            follow(tx, await after_change(change))
+            tx.announce(await changed_now(connection, tree.id))
             return await get_orchestration(connection, tenant_id, orchestration_id)
 
     async def _seen(self, master: AgentDescriptor) -> None:
         """Record the request of a call that changed nothing, such as one that only reads."""
         async with self._database.connection() as connection:
             await lock_tree_of_external(connection, master.tenant_id, master.orchestration_id, run_id=master.run_id)
+
+
+async def _deliver(connection: Connection, tree: LockedTree, master: AgentDescriptor, found: Match, key: str) -> None:
+    await messages.mark_delivered(connection, [message.id for message in found.messages], key)
+    await end_wait(connection, tree.id, key)
+    await activations.move(connection, [master.id], "RUNNING", _WAITING, run_id=master.run_id)
 
 
 def _given(tool: str, form: type[_Form], arguments: Mapping[str, Any]) -> _Form:

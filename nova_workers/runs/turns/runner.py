@@ -21,13 +21,13 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.refusals import with_notes
 from nova_workers.contracts.runs import Claim
 from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.redaction import current_redactor, hide
 from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.failures import is_outage
 from nova_workers.runs.orchestrated import OrchestratedRuns
-from nova_workers.runs.persist import persist
+from nova_workers.runs.persist import persist_work
 from nova_workers.runs.turns.assembly import TurnAssembler
 from nova_workers.runs.turns.budgets import within_budgets
 from nova_workers.runs.turns.compaction import Compactor
@@ -87,13 +87,13 @@ class TurnRunner:
         compactor: Compactor,
         *,
         orchestrated: OrchestratedRuns,
-        database: Database,
+        work: Work,
         clock: Clock,
         metrics: Metrics,
         tracing: Tracing,
     ) -> None:
         self._orchestrated = orchestrated
-        self._database = database
+        self._work = work
         self._assembler = assembler
         self._compactor = compactor
         self._clock = clock
@@ -112,7 +112,7 @@ class TurnRunner:
         time_left = _TimeLeft(claim, self._clock)
         try:
             engine = self._assembler.engine(claim)
-            claim = await within_budgets(self._database, claim, run.abort, recorder.journal(), recorder.budget)
+            claim = await within_budgets(self._work.database, claim, run.abort, recorder.journal(), recorder.budget)
             if claim.last_call is not None and recorder.budget is not None:
                 recorder.budget.begin_last_call(claim.last_call)
             result = await self._run_engine(run, claim, engine, recorder, events, time_left)
@@ -263,7 +263,9 @@ class TurnRunner:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
         recorder.note_options(options)
         if claim.place is not None:
-            await persist(self._database, run.abort, lambda c: self._orchestrated.running(c, claim))
+            await persist_work(
+                self._work, run.abort, lambda tx: self._orchestrated.running(tx, claim), transaction=False
+            )
         (message,) = with_notes([Message("user", claim.content)], recorder.refused)
         observed = ObservedTurn(listener, tracing=self._tracing, metrics=self._metrics, clock=self._clock)
         return _Prepared(message.content, _without_refused(options, recorder.refused), observed, redact)

@@ -176,16 +176,16 @@ async def test_a_worker_that_lost_a_run_does_not_move_its_agent(forest: Forest) 
     harness = forest.harness
     started = await forest.start(task="go")
     thread_id = await harness.database.fetchval("SELECT thread_id FROM runs WHERE id = :id", id=started.run_id)
-    async with harness.database.connection() as connection:
-        lost = await claim_next(connection, thread_id, worker_id="old", lease_ttl_s=30, max_attempts=5)
+    async with harness.work.begin_statement() as tx:
+        lost = await claim_next(tx.connection, thread_id, worker_id="old", lease_ttl_s=30, max_attempts=5)
         await harness.recover()
-        held = await claim_next(connection, thread_id, worker_id="new", lease_ttl_s=30, max_attempts=5)
+        held = await claim_next(tx.connection, thread_id, worker_id="new", lease_ttl_s=30, max_attempts=5)
         assert isinstance(lost, Claim)
         assert isinstance(held, Claim)
-        transitions = TreeTransitions(harness.bells, harness.notifier)
+        transitions = TreeTransitions()
         for late in (transitions.starting, transitions.running):
-            await late(connection, lost)
+            await late(tx, lost)
         assert await forest.states(started) == ["PENDING"]
-        await transitions.starting(connection, held)
-        await transitions.running(connection, lost)
+        await transitions.starting(tx, held)
+        await transitions.running(tx, lost)
         assert await forest.states(started) == ["STARTING"]

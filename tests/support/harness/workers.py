@@ -114,20 +114,18 @@ class Worker:
         self.holds = _UntimedHolds(database, harness.bells, self.publisher, runs, clock, spread=lambda: 0.5)
         self.executor = build_executor(
             harness.settings,
-            database,
+            Work(database, harness.bells, notifier),
             self.redis,
             harness.engines,
             worker_id=name,
             locks=self.locks,
             keeper=self.keeper,
             publisher=self.publisher,
-            dispatcher=harness.bells,
-            work=Work(database, harness.bells, notifier),
             effects=(PlannedEffect("embeddings", "succeeded"), PlannedEffect("title", "untitled")),
             clock=clock,
             metrics=self.metrics,
             tracing=tracing,
-            orchestrated=TreeTransitions(harness.bells, notifier),
+            orchestrated=TreeTransitions(),
             capabilities=build_capabilities(
                 harness.settings,
                 calls,
@@ -252,7 +250,7 @@ class Harness:
             settings.agent_directory,
             idempotency_ttl_s=settings.runs.idempotency_ttl_s,
         )
-        self.ticker = OrchestrationTicker(database, self.bells, self.notifier, SystemClock())
+        self.ticker = OrchestrationTicker(self.work, SystemClock())
         self.workers: list[Worker] = []
         self._publishing: asyncio.Task[None] | None = None
 
