@@ -54,7 +54,7 @@ _USED = insert_usage(
     cache_write_tokens="t.cache_write_tokens",
     reasoning_tokens="t.reasoning_tokens",
     cost_usd="t.cost_usd",
-    model_calls="t.steps",
+    model_calls="t.model_calls",
     duration_ms=":duration_ms",
 )
 
@@ -85,7 +85,7 @@ _EFFECTS = insert_effects(
 # One statement ends the run, its turn and the thread's hold, writes usage, moves the head pointer with its history, and
 # inserts the effects, so a crash leaves all or nothing. The fence refuses a worker whose run was recovered. The
 # thread's row is locked first, as in every transition. Messages, calls and usage of the last step are written as in the
-# journal.
+# journal. A response that was cut before its first word has usage and no message: a call of the model, and no step.
 _FINISH = f"""
 WITH thread AS (
     SELECT id, title, turn_count FROM threads WHERE id = :thread_id FOR UPDATE
@@ -111,7 +111,8 @@ WITH thread AS (
      WHERE t.id = mine.turn_id
     RETURNING t.id, t.tenant_id, t.run_id, t.thread_id, t.agent_id, t.model, t.provider, t.steps, t.input_tokens,
               t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens, t.cost_usd,
-              mine.started_at AS run_started_at, mine.finished_at, mine.cancel_requested_at
+              t.steps + :cut_responses AS model_calls, mine.started_at AS run_started_at, mine.finished_at,
+              mine.cancel_requested_at
 ), used AS (
     {_USED}
 ), head AS (
@@ -130,7 +131,7 @@ WITH thread AS (
     RETURNING id
 )
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-       t.cost_usd::float8 AS cost_usd, t.steps, t.run_started_at, t.finished_at, t.cancel_requested_at,
+       t.cost_usd::float8 AS cost_usd, t.model_calls, t.run_started_at, t.finished_at, t.cancel_requested_at,
        (SELECT count(*)::int FROM effects_in) AS effects, next.*
   FROM turn t
   {_NEXT}
@@ -139,8 +140,9 @@ SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_token
 # Whether this claim already ended its run, and only the reply was lost.
 _FINISHED = f"""
 SELECT t.input_tokens, t.output_tokens, t.cache_read_tokens, t.cache_write_tokens, t.reasoning_tokens,
-       t.cost_usd::float8 AS cost_usd, t.steps, ended.started_at AS run_started_at, ended.finished_at,
-       ended.cancel_requested_at, (SELECT count(*)::int FROM effects e WHERE e.run_id = ended.id) AS effects, next.*
+       t.cost_usd::float8 AS cost_usd, t.steps + :cut_responses AS model_calls,
+       ended.started_at AS run_started_at, ended.finished_at, ended.cancel_requested_at,
+       (SELECT count(*)::int FROM effects e WHERE e.run_id = ended.id) AS effects, next.*
   FROM runs ended JOIN turns t ON t.id = ended.turn_id
   {_NEXT}
  WHERE ended.id = :run_id AND ended.fence = :fence AND ended.status = :status
@@ -195,6 +197,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         RunLost: The run is not this claim's any more.
     """
     step = finish.last_step
+    is_cut = step is not None and not step.messages
     error = finish.error
     row = await connection.fetchrow(
         _FINISH,
@@ -215,7 +218,8 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         messages=[] if step is None else message_rows(step.messages, step.index, seq, finish.final_event_id),
         calls=[] if step is None else call_rows(step),
         seq=seq,
-        steps=0 if step is None else 1,
+        steps=int(step is not None and not is_cut),
+        cut_responses=int(is_cut),
         **usage_values(finish.usage),
         **usage_values(TokenUsage() if step is None else step.tool_usage, of="tool_"),
         usage_id=new_id("use"),
@@ -231,7 +235,12 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
     )
     if row is None:
         row = await connection.fetchrow(
-            _FINISHED, run_id=claim.run_id, thread_id=claim.thread_id, fence=claim.fence, status=finish.status
+            _FINISHED,
+            run_id=claim.run_id,
+            thread_id=claim.thread_id,
+            fence=claim.fence,
+            status=finish.status,
+            cut_responses=int(is_cut),
         )
     if row is None:
         raise RunLost(
@@ -249,7 +258,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         ),
         effects=row["effects"],
         next_run=None if row["next_id"] is None else Doorbell(row["next_id"], claim.thread_id, row["next_queue"]),
-        model_calls=row["steps"],
+        model_calls=row["model_calls"],
         started_at=row["run_started_at"],
         finished_at=row["finished_at"],
         cancel_requested_at=row["cancel_requested_at"],

@@ -52,7 +52,7 @@ WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
            cache_read_tokens = t.cache_read_tokens + :cache_read_tokens,
            cache_write_tokens = t.cache_write_tokens + :cache_write_tokens,
            reasoning_tokens = t.reasoning_tokens + :reasoning_tokens,
-           cost_usd = CASE WHEN t.steps = 0 THEN :cost_usd::float8::numeric
+           cost_usd = CASE WHEN t.steps = 0 AND t.cost_usd IS NULL THEN :cost_usd::float8::numeric
                            ELSE t.cost_usd + :cost_usd::float8::numeric END,
            model = COALESCE(:model, t.model)
       FROM mine, uncounted

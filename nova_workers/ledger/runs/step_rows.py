@@ -81,7 +81,8 @@ uncounted AS MATERIALIZED (
 )
 """
 
-# A response's usage is counted once. The model usage of its tools is known when the step ends.
+# A response's usage is counted once. The model usage of its tools is known when the step ends. Before the first step, a
+# failed attempt may have recorded the cost of a response that was cut.
 ADD_USAGE = """
 input_tokens = t.input_tokens + uncounted.times * :input_tokens + :tool_input_tokens,
 output_tokens = t.output_tokens + uncounted.times * :output_tokens + :tool_output_tokens,
@@ -93,7 +94,7 @@ context_tokens = COALESCE(
     t.context_tokens),
 cost_usd = :tool_cost_usd::float8::numeric + CASE
                 WHEN uncounted.times = 0 THEN t.cost_usd
-                WHEN t.steps = 0 THEN :cost_usd::float8::numeric
+                WHEN t.steps = 0 AND t.cost_usd IS NULL THEN :cost_usd::float8::numeric
                 ELSE t.cost_usd + :cost_usd::float8::numeric END
 """
 

@@ -119,7 +119,7 @@ async def check_heads(database: Database) -> None:
 
 
 async def _check_usage(database: Database) -> None:
-    """Each complete response is counted once, in the turn and in the usage of its run."""
+    """Each response is a step, and each complete one is counted once, in the turn and in the usage of its run."""
     for turn in await database.fetch(
         "SELECT t.*, u.input_tokens AS billed, u.cost_usd::float8 AS billed_usd FROM turns t"
         "  JOIN usage u ON u.run_id = t.run_id"
@@ -131,6 +131,7 @@ async def _check_usage(database: Database) -> None:
             any(block["type"] == "tool_use" or "Done." in block.get("text", "") for block in response["content"])
             for response in responses
         )
+        assert turn["steps"] == len(responses), dict(turn)
         assert turn["input_tokens"] == turn["billed"] == whole * USAGE.input_tokens, dict(turn)
         assert turn["billed_usd"] == whole * (USAGE.cost_usd or 0), dict(turn)
 

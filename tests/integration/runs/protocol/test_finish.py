@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
-from nova_workers.contracts.content import text_block
+import pytest
+
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.content import JsonObject, Message, text_block
+from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, ToolCall, TrustLevel
+from nova_workers.contracts.listener import TurnListener
 from nova_workers.contracts.runs import Claim, Submission
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ids import new_id
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run
@@ -122,3 +128,67 @@ async def test_the_end_of_a_run_looks_its_message_up_once_beside_thousands_of_ot
     lookups = [number for number, line in enumerate(plan) if " Scan " in line and " on messages " in line]
     assert len(lookups) == 1, "\n".join(plan)
     assert "turn_id = " in plan[lookups[0] + 1]
+
+
+class _CutShort:
+    """An engine whose first response is cut after the provider counted its input, and which then calls a tool."""
+
+    name = "cut"
+    usage = TokenUsage(input_tokens=10, output_tokens=1, cost_usd=0.25)
+
+    def __init__(self, said: str) -> None:
+        self._said = said
+        self.turns = 0
+
+    async def run(
+        self,
+        message: str | tuple[JsonObject, ...],
+        options: EngineOptions,
+        trust: TrustLevel,
+        session_id: str | None = None,
+        callbacks: TurnListener | None = None,
+        abort: AbortSignal | None = None,
+    ) -> EngineResult:
+        assert callbacks is not None
+        self.turns += 1
+        if self.turns == 1:
+            messages = (_says(self._said),) if self._said else ()
+            await callbacks.on_step(StepRecord(0, messages, (), self.usage, "m", final=True))
+            return EngineResult(text=self._said, stop_reason="timeout", model="m")
+        assert options.journal == ()
+        call = ToolCall("a", "f", {}, step=0, sequence=0, status="completed", result=(text_block("x"),))
+        use, result = {"type": "tool_use", "id": "a", "name": "f", "input": {}}, {"type": "tool_result"}
+        asked = (Message("assistant", (use,)), Message("user", ({**result, "tool_use_id": "a", "content": "x"},)))
+        await callbacks.on_step(StepRecord(0, asked, (call,), self.usage, "m"))
+        await callbacks.on_step(StepRecord(1, (_says("Well."),), (), self.usage, "m", final=True))
+        return EngineResult(text="Well.", stop_reason="end_turn", model="m")
+
+    async def close(self) -> None: ...
+
+
+def _says(text: str) -> Message:
+    return Message("assistant", (text_block(text),))
+
+
+@pytest.mark.parametrize("said", ["", "We"])
+@proves("finish.whole")
+async def test_a_response_that_is_cut_is_billed_and_is_a_step_only_if_it_said_something(harness: Harness, said: str):
+    harness.engines["cut"] = _CutShort(said)
+    await harness.add_agent("cut", {"name": "Cut", "engine": "cut"})
+    worker = harness.worker()
+    run = await harness.submit("go", agent_id="cut")
+    await harness.settle(worker)
+
+    async def counts() -> tuple[object, ...]:
+        row = await harness.database.fetchrow(
+            "SELECT r.status, t.steps, t.tool_call_count, u.model_calls, u.input_tokens, u.cost_usd::float8"
+            "  FROM runs r JOIN turns t ON t.run_id = r.id JOIN usage u ON u.run_id = r.id WHERE r.id = :run_id",
+            run_id=run.run_id,
+        )
+        assert row is not None
+        return tuple(row)
+
+    assert await counts() == ("failed", len(await harness.transcript(run.run_id)) - 1, 0, 1, 10, 0.25)
+    await harness.retrier.retry(harness.tenant_id, run.run_id)
+    await harness.settle(worker)
+    assert await counts() == ("succeeded", 2, 1, 2, 30, 0.75)
