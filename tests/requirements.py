@@ -99,7 +99,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "recover.session": "Runs of a worker whose process died are requeued in seconds, and of no other worker.",
     "recover.max-attempts": "A run that loses its worker too often fails as worker_lost.",
     "recover.suspect": "After two losses a run executes in a process of its own, so it harms no other run.",
-    "recover.cleared": "A committed step sets a run's losses back to none.",
+    "recover.cleared": "A committed step, or a wait in a step that was begun, sets a run's losses back to none.",
     "recover.kill": "After kill -9 of a worker all its runs are resumed within 45 s, none twice.",
     "recover.doorbell": "A doorbell that was lost is rung again, and not while the broker has a backlog.",
     "recover.twice": "Any number of reconcilers may work at once.",

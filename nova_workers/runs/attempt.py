@@ -246,7 +246,7 @@ class AttemptRunner:
         """Release the run until its open calls have been answered from outside."""
         claim, parts = run.claim, self._parts
         waits = new_waits(result.deferred, now=parts.clock.now())
-        facts = recorder.facts
+        facts, clears = recorder.facts, recorder.clears(result.deferred[0].call.step)
         run.ending = True
 
         # Masters run already, so one may have ended before anything waited for it.
@@ -254,7 +254,7 @@ class AttemptRunner:
 
         async def write(tx: UnitOfWork) -> Suspended:
             tree = await parts.orchestrated.lock(tx.connection, claim) if claim.place is not None else None
-            suspended = await suspend_run(tx.connection, claim, waits, result.deferred_usage, facts)
+            suspended = await suspend_run(tx.connection, claim, waits, result.deferred_usage, facts, clears=clears)
             tx.publish(lambda: publish(suspended))
             if tree is not None:
                 await parts.orchestrated.suspended(tx, tree, claim, result.usage.reasoning_ms)

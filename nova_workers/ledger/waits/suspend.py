@@ -46,7 +46,8 @@ WITH thread AS (
 ), mine AS (
     UPDATE runs r
        SET status = CASE WHEN r.cancel_requested_at IS NULL THEN 'waiting' ELSE 'queued' END,
-           lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now()
+           lease_expires_at = NULL, worker_id = NULL, queued_at = now(), rang_at = now(),
+           losses = CASE WHEN :clears THEN 0 ELSE r.losses END
       FROM thread, runs o
      WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND r.thread_id = thread.id AND o.id = r.id
     RETURNING r.*, o.worker_id AS holder_id
@@ -122,9 +123,21 @@ class Suspended:
 
 
 async def suspend_run(
-    connection: Connection, claim: Claim, waits: Sequence[NewWait], tool_usage: TokenUsage, facts: TurnFacts
+    connection: Connection,
+    claim: Claim,
+    waits: Sequence[NewWait],
+    tool_usage: TokenUsage,
+    facts: TurnFacts,
+    *,
+    clears: bool = False,
 ) -> Suspended:
     """Suspend a run until its waits end.
+
+    Args:
+        waits: Of the calls of its open step.
+        tool_usage: Of the model, by the other calls of this step.
+        facts: Configuration of the turn.
+        clears: Whether to set the losses of the run back to none.
 
     Raises:
         RunLost: The run is not this claim's any more.
@@ -138,6 +151,7 @@ async def suspend_run(
         thread_id=claim.thread_id,
         **usage_values(tool_usage, of="tool_"),
         facts=asdict(facts),
+        clears=clears,
     )
     if status is None:
         status = await connection.fetchval(_SUSPENDED, run_id=claim.run_id, fence=claim.fence)

@@ -384,8 +384,7 @@ class TurnRecorder(TurnListener):
         # The usage event comes first, because the step event closes the step.
         event_id = str(self._events.upcoming(2))
         facts = self.facts
-        # What a lost worker began may be what ended it, so to close that is no proof of the contrary.
-        clears = self._claim.losses > 0 and step.index != self._reopened
+        clears = self.clears(step.index)
 
         news: TreeNews | None = None
 
@@ -424,6 +423,13 @@ class TurnRecorder(TurnListener):
             self._publisher.announce_tree(news)
         stop = stop or (self.budget is not None and self.budget.stops)
         return "stop" if stop or self._run.stop_at_step else "continue"
+
+    def clears(self, step: int) -> bool:
+        """Whether the end of a step, or a wait in it, proves that the run does not end its process.
+
+        What a lost worker began may be what ended it, so to close that proves nothing.
+        """
+        return self._claim.losses > 0 and step != self._reopened
 
     def _declared_summary(self, step: StepRecord) -> str | None:
         """Return what the agent of an orchestration gave to `task_complete`: its turn ends with this step."""

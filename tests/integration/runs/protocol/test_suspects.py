@@ -8,6 +8,7 @@ from collections.abc import AsyncIterator
 import pytest
 
 from nova_workers.contracts.runs import SHARED_LOSSES, Accepted, Claim, Doorbell
+from nova_workers.contracts.waits import Answer
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.runs.claim import Suspect, claim_next
 from nova_workers.ledger.runs.fleet import Switch, pause
@@ -197,6 +198,35 @@ async def test_a_run_that_makes_way_goes_on_beside_others_after_the_step_that_cl
     assert (await harness.run(run.run_id))["worker_id"] == worker.name
     assert children.run_ids == [run.run_id]
     await check_settled(harness.database, harness.engine)
+
+
+@proves("recover.cleared")
+async def test_a_suspect_that_comes_to_wait_in_a_step_that_it_began_is_cleared(harness: Harness, children: _Children):
+    worker = children.worker()
+    run = await _suspect(harness, plan(["ask:Which?"]))
+    await worker.answer(harness.bells.take()[0])
+    assert (await harness.until(run.run_id, "waiting"))["losses"] == 0
+    # So it continues beside others.
+    await harness.waiting.answer(harness.tenant_id, run.run_id, None, Answer(text="This."))
+    await harness.settle(worker)
+    assert (await harness.run(run.run_id))["worker_id"] == worker.name
+    assert await harness.status(run.run_id) == "succeeded"
+    assert children.run_ids == [run.run_id]
+
+
+async def test_a_wait_in_a_step_that_a_lost_worker_began_clears_nothing(harness: Harness, children: _Children):
+    lost = harness.worker()
+    run = await harness.submit(plan(["ask:Which?"]))
+    lost.faults.hold("suspend")
+    slot = await harness.start_next(lost)
+    await lost.faults.reached()
+    lost.faults.step("crash_before")
+    await slot
+    await lost.crash()
+    await harness.recover()
+    await _lose(harness, run, SHARED_LOSSES)
+    await children.worker().answer(harness.bells.take()[0])
+    assert (await harness.until(run.run_id, "waiting"))["losses"] == SHARED_LOSSES
 
 
 async def test_a_run_that_makes_way_for_none_stays_in_its_child(harness: Harness, children: _Children):
