@@ -153,6 +153,7 @@ def build_app(settings: Settings) -> FastAPI:
     sign_ins = SignIns(services.database, services.clock, cache_s=settings.api.key_cache_s)
     key_uses = KeyUses(services.database, services.clock)
     refusals = Refusals(services.database)
+    proxies = TrustedProxies(settings.api.trusted_proxies)
     app = FastAPI(
         title="Nova Workers",
         version="1",
@@ -167,7 +168,7 @@ def build_app(settings: Settings) -> FastAPI:
         # The routes themselves: routers that are included derive each route anew, in the first requests they see.
         routes=[*(route for router in _ROUTERS for route in router.routes), *reference.routes],
         middleware=[
-            *_believing(settings.api.trusted_proxies),
+            *_believing(proxies),
             Middleware(ObservabilityMiddleware, metrics=services.metrics, tracing=services.tracing),
             Middleware(HostCheck, names=[*settings.allowed_hosts, settings.api.host], answer=problem_response),
             *_cross_origin(settings.api.cors_origins),
@@ -192,6 +193,7 @@ def build_app(settings: Settings) -> FastAPI:
     order_watch = RunWatch(services.database, every_s=_WATCH_EVERY_S, find=orders_not_running)
     app.state.nova = ApiState(
         services=services,
+        proxies=proxies,
         keys=keys,
         sign_ins=sign_ins,
         key_uses=key_uses,
@@ -227,9 +229,9 @@ def _cross_origin(origins: Sequence[str]) -> list[Middleware]:
     ]
 
 
-def _believing(proxies: Sequence[str]) -> list[Middleware]:
+def _believing(proxies: TrustedProxies) -> list[Middleware]:
     """Return what takes a client's address from X-Forwarded-For, of these proxies only."""
-    return [Middleware(ForwardedClients, proxies=TrustedProxies(proxies))] if proxies else []
+    return [Middleware(ForwardedClients, proxies=proxies)] if proxies else []
 
 
 @asynccontextmanager
@@ -241,6 +243,7 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
     await services.start()
     exclude_from_collections()
     tasks = [
+        asyncio.create_task(state.proxies.run()),
         asyncio.create_task(state.watch.run()),
         asyncio.create_task(state.order_watch.run()),
         asyncio.create_task(state.permits.renew()),
@@ -255,7 +258,8 @@ async def _lifespan(app: FastAPI) -> AsyncGenerator[dict[str, ConnectionLimits]]
             on_stop_signal(state.order_watch.close),
             on_stop_signal(write_lines_at_once),
         ):
-            yield {"connections": ConnectionLimits(services.settings.api, answer=problem_response, streamed=_STREAMED)}
+            limits = ConnectionLimits(services.settings.api, state.proxies, answer=problem_response, streamed=_STREAMED)
+            yield {"connections": limits}
     finally:
         # uvicorn ends the process by the signal that stopped it.
         write_lines_at_once()

@@ -17,6 +17,7 @@ from api.streaming.run_watch import RunWatch
 from api.streaming.stream_permits import StreamPermits
 from api.streaming.waiting_orders import OrderFollower
 from nova_workers.bootstrap.api import ApiServices
+from nova_workers.http_server.addresses import TrustedProxies
 
 __all__ = ["CAPABILITIES", "ApiState", "State", "state_of"]
 
@@ -26,6 +27,7 @@ class ApiState:
     """Everything a route may use."""
 
     services: ApiServices
+    proxies: TrustedProxies
     keys: KeyCache
     key_uses: KeyUses
     refusals: Refusals

@@ -4,7 +4,7 @@ from typing import Annotated
 
 from pydantic import Field, SecretStr, StringConstraints
 
-from nova_workers.config.forms import Count, Host, Networks, Seconds
+from nova_workers.config.forms import Count, Host, Proxies, Seconds
 from nova_workers.config.sections import Section
 
 __all__ = ["ConsoleSettings"]
@@ -26,7 +26,7 @@ class ConsoleSettings(Section):
     """How long a sign-in lasts: a week."""
     idle_s: Annotated[int, Field(ge=60, le=2_592_000)] = 43_200
     """A session without a request ends after this long: twelve hours, over a working day and no night."""
-    trusted_proxies: Networks | None = None
+    trusted_proxies: Proxies | None = None
     """Proxies whose X-Forwarded-For the console believes. Unset: those of the API, as where one proxy serves both."""
     failed_sign_ins_per_minute: Count = 10
     """By address and process: a person who mistypes a key needs a few."""

@@ -15,10 +15,10 @@ __all__ = [
     "Folder",
     "Host",
     "HostNames",
-    "Networks",
     "OptionalHttpUrl",
     "OptionalSecret",
     "OptionalText",
+    "Proxies",
     "RedisUrl",
     "Seconds",
     "SecondsOrNone",
@@ -81,13 +81,17 @@ def _host(host: str) -> str:
     return host
 
 
-def _networks(addresses: tuple[str, ...]) -> tuple[str, ...]:
-    for address in addresses:
+def _proxies(proxies: tuple[str, ...]) -> tuple[str, ...]:
+    for proxy in proxies:
         try:
-            ip_network(address)
+            ip_network(proxy)
         except ValueError as error:
-            raise ValueError(f"{address!r} is no address or network, as '10.0.0.7' and '10.0.0.0/8' are") from error
-    return addresses
+            # A number at the end is a mistyped address.
+            if _NAME.fullmatch(proxy) is None or "*" in proxy or proxy.rpartition(".")[2].isdecimal():
+                raise ValueError(
+                    f"{proxy!r} is no address, network or name of a host, as '10.0.0.7', '10.0.0.0/8' and 'console' are"
+                ) from error
+    return proxies
 
 
 def _host_names(names: tuple[str, ...]) -> tuple[str, ...]:
@@ -118,6 +122,6 @@ BotToken = Annotated[SecretStr, AfterValidator(_token)]
 Host = Annotated[str, AfterValidator(_host)]
 HostNames = Annotated[tuple[str, ...], AfterValidator(_host_names)]
 """Names without scheme and port; ``*.example.com`` is each below ``example.com``, and ``*`` any."""
-Networks = Annotated[tuple[str, ...], AfterValidator(_networks)]
-"""Addresses and networks."""
+Proxies = Annotated[tuple[str, ...], AfterValidator(_proxies)]
+"""Addresses, networks and names of hosts."""
 Folder = Annotated[Path, AfterValidator(_folder)]

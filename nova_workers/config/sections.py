@@ -13,9 +13,9 @@ from nova_workers.config.forms import (
     Count,
     Folder,
     Host,
-    Networks,
     OptionalHttpUrl,
     OptionalSecret,
+    Proxies,
     Seconds,
     SecondsOrNone,
 )
@@ -90,8 +90,9 @@ class ApiSettings(Section):
     """Longest time that create-and-wait holds a connection; then 202 with the run's current state."""
     key_cache_s: Seconds = 5.0
     """A revoked key stops working after at most this long."""
-    trusted_proxies: Networks = ()
-    """Addresses and networks of proxies whose X-Forwarded-For is believed. By default none: any client may write it."""
+    trusted_proxies: Proxies = ()
+    """Addresses, networks and names of proxies whose X-Forwarded-For is believed. By default none: any client may write
+    it."""
     cors_origins: Annotated[tuple[str, ...], AfterValidator(_origins)] = ()
     """Origins of web pages whose scripts may call the API with a key; ``*`` is any. By default none."""
     requests_per_s_per_key: Count = 500

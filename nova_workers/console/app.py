@@ -1,5 +1,6 @@
 """Builds the console."""
 
+import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from urllib.parse import urlsplit
@@ -27,6 +28,7 @@ from nova_workers.console.state import ConsoleState
 from nova_workers.http_server.addresses import ForwardedClients, TrustedProxies
 from nova_workers.http_server.connections import ConnectionLimits
 from nova_workers.http_server.hosts import HostCheck
+from nova_workers.stopping import stop_tasks
 
 __all__ = ["build_console"]
 
@@ -55,15 +57,17 @@ def build_console(
     assets, nav = Assets(), tuple(entry for page in PAGES for entry in page.nav)
     client = NovaClient(api_url, None, timeout_s=settings.console.timeout_s, retry=_RETRY)
 
-    proxies = settings.api.trusted_proxies
-    if settings.console.trusted_proxies is not None:
-        proxies = settings.console.trusted_proxies
+    own = settings.console.trusted_proxies
+    proxies = TrustedProxies(settings.api.trusted_proxies if own is None else own)
 
     @asynccontextmanager
     async def lifespan(_: Starlette) -> AsyncGenerator[dict[str, ConnectionLimits]]:
-        limits = settings.api.model_copy(update={"trusted_proxies": proxies})
-        async with client:
-            yield {"connections": ConnectionLimits(limits, answer=refusal)}
+        resolving = asyncio.create_task(proxies.run())
+        try:
+            async with client:
+                yield {"connections": ConnectionLimits(settings.api, proxies, answer=refusal)}
+        finally:
+            await stop_tasks([resolving])
 
     app = Starlette(
         routes=[
@@ -73,7 +77,7 @@ def build_console(
             *(route for page in PAGES for route in page.routes),
         ],
         middleware=[
-            Middleware(ForwardedClients, proxies=TrustedProxies(proxies)),
+            Middleware(ForwardedClients, proxies=proxies),
             Middleware(HostCheck, names=_names(settings), answer=refusal),
             Middleware(Guard, sessions=sessions, settings=settings.console),
             Middleware(RequestBodyLimitMiddleware, max_body_size=_MAX_BODY_BYTES),

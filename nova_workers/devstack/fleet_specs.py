@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import sys
 from collections.abc import Awaitable, Callable, Mapping
@@ -28,6 +29,8 @@ __all__ = [
 
 LOCAL_MODEL_APP = "nova_workers.devstack.stand_in.server:create_app"
 
+_LOOPBACK = ("127.0.0.1", "::1")
+_ANY = ("", "0.0.0.0", "::")  # noqa: S104 - compared, not bound
 _PROBE_S = 2.0
 _START_S = 90.0
 """A start is 1 to 5 s of imports; longer on a busy machine, or one that compiles them first."""
@@ -35,9 +38,22 @@ _HEARTBEATS = 2
 """One for Celery's loop, one for ours."""
 
 
-def api_spec(settings: Settings, *, host: str, port: int, url: str, env: Mapping[str, str]) -> ProcessSpec:
-    """Return the API, ready when it reaches its database."""
+def api_spec(
+    settings: Settings, *, host: str, port: int, url: str, env: Mapping[str, str], with_console: bool
+) -> ProcessSpec:
+    """Return the API, ready when it reaches its database.
+
+    Args:
+        settings: The fleet's settings.
+        host: Where it listens.
+        port: Where it listens.
+        url: How programs of this machine reach it.
+        env: Its servers and keys.
+        with_console: Whether a console of this machine states the addresses of its people.
+    """
     command = api_command(host=host, port=port, log_level=settings.telemetry.log_level)
+    if with_console:
+        env = {**env, "NOVA_API__TRUSTED_PROXIES": json.dumps([*settings.api.trusted_proxies, *_this_machine(host)])}
     return ProcessSpec(
         "api",
         tuple(command),
@@ -150,6 +166,11 @@ def model_spec(*, host: str, port: int, url: str) -> ProcessSpec:
     command = (*app, "--host", host, "--port", str(port), "--log-level", "warning")
     inherited = system_environment(os.environ)
     return ProcessSpec("model", command, inherited=inherited, ready=_serves(f"{url}/healthz"), ready_timeout_s=_START_S)
+
+
+def _this_machine(host: str) -> tuple[str, ...]:
+    """Return the addresses from which programs of this machine reach a server that listens on a host."""
+    return _LOOPBACK if host in _ANY or host in _LOOPBACK else (*_LOOPBACK, host)
 
 
 def _serves(url: str) -> Callable[[], Awaitable[bool]]:

@@ -135,7 +135,7 @@ class Stack:
             model,
             [worker_spec(settings, number=number, of=count, env=working) for number in range(1, count + 1)],
             [
-                api_spec(settings, host=host, port=port, url=api_url, env=trusted),
+                api_spec(settings, host=host, port=port, url=api_url, env=trusted, with_console=console is not None),
                 beat_spec(settings, env=broker),
                 *self._console_specs(console, api_url),
                 flower_spec(settings, host=_LOOPBACK, port=flower_port, url=flower_url, env=broker),

@@ -1,9 +1,13 @@
 """Clients' addresses, as limits count them, and as trusted proxies state them."""
 
+import asyncio
+import socket
 from collections.abc import Iterable
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network, IPv6Address, IPv6Network, ip_address, ip_network
+from typing import Final
 
+import structlog
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 __all__ = ["ForwardedClients", "TrustedProxies", "address_group", "client_address"]
@@ -11,6 +15,10 @@ __all__ = ["ForwardedClients", "TrustedProxies", "address_group", "client_addres
 _IPV6_PREFIX = 64
 """What one client has of IPv6: a limit for each of its 2^64 addresses would be none."""
 _MAX_TEXT_CHARS = 64
+_RESOLVE_EVERY_S: Final = 10.0
+"""As long as the people of a new console may count as one address."""
+
+_log = structlog.get_logger(__name__)
 
 
 def client_address(scope: Scope) -> str | None:
@@ -32,19 +40,38 @@ def address_group(host: str) -> str:
 
 
 class TrustedProxies:
-    """The proxies whose X-Forwarded-For is believed, and which carry the connections of many clients."""
+    """The proxies whose X-Forwarded-For is believed, and which carry the connections of many clients.
 
-    def __init__(self, addresses: Iterable[str]) -> None:
-        """Take addresses and networks.
+    Names are those of services whose containers come and go, and are resolved again and again.
+    """
 
-        Raises:
-            ValueError: One is neither.
-        """
-        self._networks = tuple(ip_network(address) for address in addresses)
+    def __init__(self, proxies: Iterable[str]) -> None:
+        """Take addresses, networks and names. Until `run`, no address belongs to a name."""
+        networks: list[IPv4Network | IPv6Network] = []
+        self._of_names: dict[str, frozenset[IPv4Address | IPv6Address]] = {}
+        for proxy in proxies:
+            try:
+                networks.append(ip_network(proxy))
+            except ValueError:
+                self._of_names[proxy] = frozenset()
+        self._networks = tuple(networks)
+
+    def __bool__(self) -> bool:
+        return bool(self._networks or self._of_names)
 
     def __contains__(self, host: str) -> bool:
         address = _parsed(host)
-        return address is not None and any(_is_in(address, network) for network in self._networks)
+        return address is not None and (
+            any(_is_in(address, network) for network in self._networks)
+            or any(address in addresses for addresses in self._of_names.values())
+        )
+
+    async def run(self) -> None:
+        """Keep the addresses of names up to date until it is canceled. It returns at once if there are none."""
+        while self._of_names:
+            for name, known in self._of_names.items():
+                self._of_names[name] = await _resolve(name, known)
+            await asyncio.sleep(_RESOLVE_EVERY_S)
 
     def stated_client(self, host: str, headers: Iterable[tuple[bytes, bytes]]) -> str | None:
         """Return the client of a request as its proxies state it.
@@ -99,10 +126,21 @@ def _without_port(entry: str) -> str:
     return entry.partition(":")[0] if entry.count(":") == 1 else entry
 
 
+async def _resolve(name: str, known: frozenset[IPv4Address | IPv6Address]) -> frozenset[IPv4Address | IPv6Address]:
+    """Return the addresses of a name; those that are known if name servers do not answer, none if there is none."""
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except OSError as error:
+        _log.debug("proxies.not_resolved", name=name, error=str(error))
+        return known if error.errno == socket.EAI_AGAIN else frozenset()
+    return frozenset(address for *_, where in found if (address := _parsed(str(where[0]))) is not None)
+
+
 def _is_in(address: IPv4Address | IPv6Address, network: IPv4Network | IPv6Network) -> bool:
     return address.version == network.version and address in network
 
 
+@lru_cache(maxsize=4096)
 def _parsed(host: str) -> IPv4Address | IPv6Address | None:
     """Return an address; one of IPv4 that is written as IPv6 as what it is."""
     try:

@@ -39,12 +39,18 @@ class ConnectionLimits:
     """The limits on connections of this process, and their table. The protocol finds it in the lifespan's state."""
 
     def __init__(
-        self, settings: ApiSettings, *, answer: Callable[[NovaError], Response], streamed: frozenset[str] = frozenset()
+        self,
+        settings: ApiSettings,
+        proxies: TrustedProxies,
+        *,
+        answer: Callable[[NovaError], Response],
+        streamed: frozenset[str] = frozenset(),
     ) -> None:
         """Take the limits.
 
         Args:
             settings: The limits.
+            proxies: Those that carry connections of many clients.
             answer: Makes the answer to a refused client.
             streamed: Paths whose routes read bodies in pieces, with deadlines of their own.
         """
@@ -56,7 +62,7 @@ class ConnectionLimits:
         self.unread_timeout_s = settings.unread_timeout_s
         most = _allow_files(settings.max_connections + _OTHER_FILES) - _OTHER_FILES
         self.table = ConnectionTable(most=most, most_of_one=min(settings.max_connections_per_address, most))
-        self._proxies = TrustedProxies(settings.trusted_proxies)
+        self._proxies = proxies
 
     def group_of(self, host: str | None) -> str | None:
         """Return the address that a connection counts for; None if it carries requests of many clients."""

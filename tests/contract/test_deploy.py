@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import tomllib
 from collections.abc import Iterator
@@ -226,6 +227,19 @@ def test_every_selector_finds_the_pods_of_a_deployment() -> None:
     }
     selected = set(re.findall(r"app\.kubernetes\.io/component: (\w+)", "".join(p.read_text() for p in MANIFESTS)))
     assert selected - labels == {"migrate"}
+
+
+@proves("security.sign-in")
+def test_the_api_trusts_the_console_and_nothing_else_to_state_addresses() -> None:
+    services = _documents(DEPLOY / "compose.yaml")[0]["services"]
+    assert services["api"]["environment"]["NOVA_API__TRUSTED_PROXIES"].endswith(':-["console"]}')
+    assert "console" in services
+    (settings,) = _documents(DEPLOY / "kubernetes" / "base" / "settings.yaml")
+    (name,) = json.loads(settings["data"]["NOVA_API__TRUSTED_PROXIES"])
+    (service,) = (one for one in _all_manifests() if one["kind"] == "Service" and one["metadata"]["name"] == name)
+    # Without an address of its own, its name resolves to those of the pods.
+    assert service["spec"]["clusterIP"] == "None"
+    assert service["spec"]["selector"] == {"app.kubernetes.io/component": "console"}
 
 
 def test_autoscaling_starts_below_a_workers_slots() -> None:

@@ -1,8 +1,14 @@
 """Clients' addresses, as limits count them."""
 
+from __future__ import annotations
+
+import asyncio
+import socket
+
 import pytest
 
 from nova_workers.http_server.addresses import TrustedProxies, address_group
+from tests.requirements import proves
 
 
 @pytest.mark.parametrize(
@@ -48,3 +54,40 @@ def test_a_proxy_is_trusted_by_address_or_network() -> None:
     proxies = TrustedProxies(["10.0.0.0/8", "192.0.2.1", "fd00::/8"])
     assert all(host in proxies for host in ("10.1.2.3", "::ffff:10.1.2.3", "192.0.2.1", "fd00::1"))
     assert not any(host in proxies for host in ("11.0.0.1", "192.0.2.2", "fe80::1", "", "localhost"))
+
+
+@proves("security.sign-in")
+async def test_a_proxy_is_trusted_by_a_name_whose_addresses_change(monkeypatch: pytest.MonkeyPatch) -> None:
+    answers: list[list[str] | int] = [["10.0.0.7", "fd00::7"], socket.EAI_AGAIN, ["10.0.0.8"], socket.EAI_NONAME]
+    seen = asyncio.Queue[None]()
+
+    async def getaddrinfo(name: str, _port: None, **_: object) -> list[tuple[object, ...]]:
+        assert name == "console"
+        answer = answers.pop(0)
+        if isinstance(answer, int):
+            raise socket.gaierror(answer, "no address")
+        return [(0, 0, 0, "", (address, 0)) for address in answer]
+
+    async def sleep(_delay_s: float) -> None:
+        seen.put_nowait(None)
+        await turn.acquire()
+
+    turn = asyncio.Semaphore(0)
+    monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
+    monkeypatch.setattr("nova_workers.http_server.addresses.asyncio.sleep", sleep)
+    proxies = TrustedProxies(["console", "192.0.2.1"])
+    resolving = asyncio.create_task(proxies.run())
+    hosts = ("10.0.0.7", "fd00::7", "10.0.0.8", "192.0.2.1")
+    found: list[tuple[str, ...]] = []
+    for _ in range(4):
+        await seen.get()
+        found.append(tuple(host for host in hosts if host in proxies))
+        turn.release()
+    resolving.cancel()
+    assert found == [
+        ("10.0.0.7", "fd00::7", "192.0.2.1"),
+        # Name servers that are away change nothing.
+        ("10.0.0.7", "fd00::7", "192.0.2.1"),
+        ("10.0.0.8", "192.0.2.1"),
+        ("192.0.2.1",),
+    ]

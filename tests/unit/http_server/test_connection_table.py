@@ -12,6 +12,7 @@ from starlette.types import Receive, Scope, Send
 
 from api.errors import problem_response
 from nova_workers.config.sections import ApiSettings
+from nova_workers.http_server.addresses import TrustedProxies
 from nova_workers.http_server.connection_table import prove_connection
 from nova_workers.http_server.connections import ConnectionLimits, GuardedProtocol
 from tests.requirements import proves
@@ -35,13 +36,12 @@ class Server:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             limits = ApiSettings(
-                trusted_proxies=(_PROXY,),
                 max_connections=_MOST,
                 max_connections_per_address=_MOST_OF_ONE,
                 head_timeout_s=0.5,
                 body_timeout_s=60,
             )
-            scope["state"]["connections"] = ConnectionLimits(limits, answer=problem_response)
+            scope["state"]["connections"] = ConnectionLimits(limits, TrustedProxies([_PROXY]), answer=problem_response)
             for _ in range(2):
                 await send({"type": (await receive())["type"] + ".complete"})
             return

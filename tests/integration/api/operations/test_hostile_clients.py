@@ -21,6 +21,7 @@ from api.errors import problem_response
 from api.state import ApiState
 from nova_workers.config import Settings
 from nova_workers.config.sections import ApiSettings
+from nova_workers.http_server.addresses import TrustedProxies
 from nova_workers.http_server.connections import ConnectionLimits, GuardedProtocol
 from nova_workers.ledger.database import Connection, Database
 from tests.integration.api.conftest import Api, served
@@ -281,7 +282,7 @@ _serves: ContextVar[bytes] = ContextVar("serves", default=b"nothing")
 
 async def _tell_context(scope: Scope, receive: Receive, send: Send) -> None:
     if scope["type"] == "lifespan":
-        scope["state"]["connections"] = ConnectionLimits(ApiSettings(), answer=problem_response)
+        scope["state"]["connections"] = ConnectionLimits(ApiSettings(), TrustedProxies(()), answer=problem_response)
         for _ in range(2):
             await send({"type": (await receive())["type"] + ".complete"})
         return
