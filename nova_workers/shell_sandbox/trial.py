@@ -2,7 +2,7 @@
 
 The command runs as a tenant's does: in a fresh directory that only its user may enter, below the folder of agents'
 directories, and for a tenant with ceilings. Around it is what it must not reach, owned by its own user wherever that is
-possible, so that nothing but the sandbox stands between.
+possible, so that nothing but the sandbox stands between. A trial removes what earlier ones left that were killed.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import time
 from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, suppress
 from dataclasses import dataclass, replace
@@ -30,6 +31,9 @@ from nova_workers.shell_sandbox.sandbox import Enclosed, ShellSandbox
 __all__ = ["try_out"]
 
 _TRIAL_S = 20.0
+_LEFT_AFTER_S = 600.0
+"""No trial lasts as long: what is older was left by one that was killed. Others, of other workers, may be under way."""
+_PREFIX = ".sandbox-trial-"
 _WORKS = "works"
 _SHELL = ("/bin/bash", "--noprofile", "--norc", "-c")
 _TOKEN = "NOVA_SANDBOX_TRIAL"  # noqa: S105 - a name
@@ -167,7 +171,8 @@ def _limits(sandbox: ShellSandbox, told: list[str]) -> dict[str, int]:
 @contextmanager
 def _stage(sandbox: ShellSandbox) -> Generator[_Stage]:
     private = sandbox.private
-    name = f".sandbox-trial-{secrets.token_hex(6)}"
+    name = f"{_PREFIX}{secrets.token_hex(6)}"
+    _sweep(Path(tempfile.gettempdir()), *((private.home, private.workspace) if private is not None else ()))
     with ExitStack() as stack:
         folder = _folder(private, name, stack)
         own, other = folder / "own" / "agent", folder / "other" / "agent"
@@ -224,6 +229,26 @@ def _folder(private: PrivateFiles | None, name: str, stack: ExitStack) -> Path:
     return folder
 
 
+def _sweep(*folders: Path) -> None:
+    """Remove what trials left in these folders that were killed."""
+    before_s = time.time() - _LEFT_AFTER_S
+    for folder in folders:
+        with suppress(OSError):
+            for left in folder.glob(f"{_PREFIX}*"):
+                _remove_old(left, before_s)
+
+
+def _remove_old(left: Path, before_s: float) -> None:
+    # Another trial, or another user, may have it.
+    with suppress(OSError):
+        if left.lstat().st_mtime > before_s:
+            return
+        if left.is_dir() and not left.is_symlink():
+            shutil.rmtree(left, ignore_errors=True)
+        else:
+            left.unlink()
+
+
 def _remove_empty(folder: Path) -> None:
     """Remove a folder that only the trial needed: where it is, agents have files."""
     with suppress(OSError):
@@ -232,10 +257,13 @@ def _remove_empty(folder: Path) -> None:
 
 @contextmanager
 def _target() -> Generator[subprocess.Popen[bytes]]:
-    """Yield a process of the user of the commands."""
+    """Yield a process of the user of the commands, which ends with this one."""
     user = SANDBOX_UID if os.geteuid() == 0 else None
-    process = subprocess.Popen(  # noqa: S603 - a constant
-        ["sleep", str(_TRIAL_S)],  # noqa: S607 - of the system
+    process = subprocess.Popen(
+        # It reads to the end of its input, which comes when the other end of the pipe is closed, by a crash too.
+        ["cat"],  # noqa: S607 - of the system
+        stdin=subprocess.PIPE,
+        stdout=subprocess.DEVNULL,
         env={_TOKEN: _TOKEN, "PATH": os.defpath},
         user=user,
         group=user,
@@ -246,7 +274,8 @@ def _target() -> Generator[subprocess.Popen[bytes]]:
         yield process
     finally:
         process.kill()
-        process.wait()
+        # Its input too.
+        process.communicate()
 
 
 @contextmanager

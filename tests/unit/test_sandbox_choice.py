@@ -4,10 +4,15 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
+import subprocess
+import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
+import psutil
 import pytest
 from structlog.testing import capture_logs
 
@@ -26,6 +31,21 @@ _OPEN = """#!/bin/sh
 while [ "$1" != -- ]; do [ "$1" = --chdir ] && cd "$2"; shift; done
 shift
 exec "$@"
+"""
+
+_KILLED = """
+import os, signal, sys
+from pathlib import Path
+from nova_workers.confined import PrivateFiles
+from nova_workers.shell_sandbox import find_sandbox, trial
+
+def killed(_, stage):
+    print(stage.target.pid, flush=True)
+    os.kill(os.getpid(), signal.SIGKILL)
+
+trial._probe = killed
+home = Path(sys.argv[1])
+find_sandbox(network=True, private=PrivateFiles(home, home / "workspace"), choice="landlock")
 """
 
 
@@ -74,6 +94,24 @@ async def test_a_worker_tries_its_sandbox_and_says_what_a_command_reached(home: 
     assert os.listdir(home) == [], "nothing of a trial is left"
     (here,) = await check_sandbox_here(_settings(home))
     assert (here.state, "reached nothing of others" in here.detail) == ("ok", True)
+
+
+@proves("sandbox.tried")
+def test_a_killed_trial_leaves_no_process_and_a_later_one_removes_its_files(home: Path) -> None:
+    killed = subprocess.run([sys.executable, "-c", _KILLED, str(home)], check=False, stdout=subprocess.PIPE)
+    assert killed.returncode == -signal.SIGKILL
+    left = [*home.glob(".sandbox-trial-*"), *(home / "workspace").glob(".sandbox-trial-*")]
+    assert len(left) == 2
+    with suppress(psutil.NoSuchProcess):
+        psutil.Process(int(killed.stdout)).wait(10)
+    with capture_logs():
+        find_shell(_settings(home))
+    assert all(path.exists() for path in left), "another trial may be under way"
+    for path in left:
+        os.utime(path, (0, 0))
+    with capture_logs():
+        find_shell(_settings(home))
+    assert not any(path.exists() for path in left)
 
 
 @proves("sandbox.tried")
