@@ -37,6 +37,12 @@ _IDLE_S: Final = 600.0
 _PIECE_BYTES: Final = 65_536
 _MOST_CONNECTIONS: Final = 128
 """Of one command."""
+_CONNECTS_PER_S: Final = 50.0
+"""Of one command, after the first `_CONNECTS_AT_ONCE`: each costs the worker's loop up to 1 ms."""
+_CONNECTS_AT_ONCE: Final = 100
+"""An installation of packages opens fewer."""
+_CONNECTS_PER_S_OF_ALL: Final = 200.0
+_CONNECTS_AT_ONCE_OF_ALL: Final = 400
 _MOST_LOOKUPS: Final = 16
 """Of names at a time, of all commands."""
 _MOST_LOOKUPS_OF_ONE: Final = 2
@@ -74,6 +80,20 @@ class _Request:
     body_bytes: int = 0
 
 
+class _Pace:
+    """How often something may be done: so many at once, then at a rate (GCRA)."""
+
+    def __init__(self, per_s: float, at_once: int) -> None:
+        self._interval_s = 1 / per_s
+        self._burst_s = at_once / per_s
+        self._due_s = 0.0
+
+    def take(self, now_s: float) -> float:
+        """Count one that is done now; return after how many seconds the next one may be."""
+        self._due_s = max(self._due_s, now_s) + self._interval_s
+        return max(0.0, self._due_s - now_s - self._burst_s)
+
+
 class EgressProxy:
     """Answers for all sandboxes of a worker. Implements `nova_workers.shell_sandbox.egress.EgressGate`."""
 
@@ -83,10 +103,11 @@ class EgressProxy:
         # worker would find no host of its own.
         self._threads = ThreadPoolExecutor(_MOST_LOOKUPS, "egress-lookup")
         self._resolver = resolver or self._resolve
+        self._pace = _Pace(_CONNECTS_PER_S_OF_ALL, _CONNECTS_AT_ONCE_OF_ALL)
 
     def open(self, channel: socket.socket) -> _Passage:
         """Answer connections to the socket that comes over a channel. See `EgressGate.open`."""
-        return _Passage(channel, self._rules, self._resolver)
+        return _Passage(channel, self._rules, self._resolver, self._pace)
 
     async def _resolve(self, host: str, port: int) -> Sequence[str]:
         found = await asyncio.get_running_loop().run_in_executor(self._threads, _look_up, host, port)
@@ -94,15 +115,19 @@ class EgressProxy:
 
 
 class _Passage:
-    def __init__(self, channel: socket.socket, rules: OutboundRules, resolver: Resolver) -> None:
+    def __init__(self, channel: socket.socket, rules: OutboundRules, resolver: Resolver, pace: _Pace) -> None:
         self._rules = rules
         self._resolver = resolver
         self._refusals: list[str] = []
         self._lookups = asyncio.Semaphore(_MOST_LOOKUPS_OF_ONE)
         self._channel = channel
         self._closed = False
-        self._connections: dict[asyncio.Task[None], asyncio.StreamWriter] = {}
-        self._server: asyncio.Server | None = None
+        self._paces = (_Pace(_CONNECTS_PER_S, _CONNECTS_AT_ONCE), pace)
+        self._connections = set[asyncio.Task[None]]()
+        self._accepted = set[socket.socket]()
+        """Those whose tasks did not begin yet."""
+        self._listener: socket.socket | None = None
+        self._pause: asyncio.TimerHandle | None = None
         self._loop = asyncio.get_running_loop()
         channel.setblocking(False)
         self._opening = self._loop.create_task(self._listen(), name="egress-listen")
@@ -118,11 +143,15 @@ class _Passage:
         """End all connections."""
         self._closed = True
         self._opening.cancel()
-        if self._server is not None:
-            self._server.close()
-        for connection, writer in self._connections.items():
-            connection.cancel()
-            writer.transport.abort()
+        if self._pause is not None:
+            self._pause.cancel()
+        if self._listener is not None:
+            self._loop.remove_reader(self._listener)
+            self._listener.close()
+        for task in self._connections:
+            task.cancel()
+        for connection in self._accepted:
+            connection.close()
 
     async def _listen(self) -> None:
         ready = self._loop.create_future()
@@ -134,21 +163,33 @@ class _Passage:
         finally:
             self._loop.remove_reader(descriptor)
         if received:
-            # Known before it serves: from then on `close` ends it, whenever that comes.
-            self._server = await asyncio.start_server(
-                self._accept, sock=socket.socket(fileno=received[0]), limit=_HEAD_BYTES, start_serving=False
-            )
-            await self._server.start_serving()
+            self._listener = socket.socket(fileno=received[0])
+            self._listener.setblocking(False)
+            self._loop.add_reader(self._listener, self._accept, self._listener)
 
-    def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if self._closed or len(self._connections) >= _MOST_CONNECTIONS:
-            writer.transport.abort()
+    def _accept(self, listener: socket.socket) -> None:
+        """Take one connection, and rest where they come too fast: meanwhile the kernel keeps the next ones waiting."""
+        try:
+            connection, _ = listener.accept()
+        except OSError:
+            # It left before it was accepted.
             return
-        task = self._loop.create_task(self._serve(reader, writer), name="egress-connection")
-        self._connections[task] = writer
-        task.add_done_callback(self._connections.pop)
+        if len(self._connections) >= _MOST_CONNECTIONS:
+            connection.close()
+        else:
+            self._accepted.add(connection)
+            task = self._loop.create_task(self._serve(connection), name="egress-connection")
+            self._connections.add(task)
+            task.add_done_callback(self._connections.discard)
+        pause_s = max(pace.take(self._loop.time()) for pace in self._paces)
+        if pause_s:
+            self._loop.remove_reader(listener)
+            self._pause = self._loop.call_later(pause_s, self._loop.add_reader, listener, self._accept, listener)
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def _serve(self, connection: socket.socket) -> None:
+        self._accepted.discard(connection)
+        connection.setblocking(False)
+        reader, writer = await asyncio.open_connection(sock=connection, limit=_HEAD_BYTES)
         try:
             await self._exchange(reader, writer)
         except _Refused as error:
@@ -160,6 +201,9 @@ class _Passage:
         except (*_BROKEN, asyncio.IncompleteReadError):
             # One of the two ends is gone, or says nothing.
             pass
+        except asyncio.CancelledError:
+            writer.transport.abort()
+            raise
         finally:
             writer.close()
 

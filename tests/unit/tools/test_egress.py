@@ -93,6 +93,24 @@ async def test_connections_and_what_is_logged_of_a_command_are_bounded(monkeypat
 
 
 @proves("sandbox.egress")
+async def test_a_command_that_connects_without_end_takes_little_of_the_loop(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel accepts for the proxy, so a command sees connections that wait. Other commands wait for none of it."""
+    monkeypatch.setattr(egress, "_CONNECTS_AT_ONCE", 3)
+    monkeypatch.setattr(egress, "_CONNECTS_PER_S", 0.001)
+    proxy = EgressProxy(OutboundRules(), resolver=_resolve)
+    async with _passage(proxy=proxy) as (passage, hostile), _passage(proxy=proxy) as (_, other):
+        asked = [asyncio.create_task(_answer(hostile, b"CONNECT own.test:%d HTTP/1.1" % number)) for number in range(9)]
+        await until(lambda: len(passage.refusals) >= 3)
+        for _ in range(3):
+            assert (await _answer(other, b"CONNECT own.test:1 HTTP/1.1")).startswith(b"HTTP/1.1 403 ")
+        # The one that exceeds the rate is served, and then the proxy rests.
+        assert len(passage.refusals) == sum(task.done() for task in asked) == 4
+        for task in asked:
+            task.cancel()
+        await asyncio.gather(*asked, return_exceptions=True)
+
+
+@proves("sandbox.egress")
 async def test_nothing_stays_open_after_a_command_whatever_its_connections_did() -> None:
     """Of a server that takes nothing, too: what waited to be sent would keep its connection."""
     loop, taken = asyncio.get_running_loop(), list[socket.socket]()
