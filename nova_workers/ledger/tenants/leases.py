@@ -33,11 +33,11 @@ RETURNING {_COLUMNS}
 """
 
 # Guarded by the token, which only the holder has. A lease that expired is renewed too, unless another process has
-# acquired it.
+# acquired it. A release replaces the token, so that a renewal on its way acquires nothing, and may be repeated.
 _RENEW = f"""
 UPDATE leases l
-   SET expires_at = now() + :ttl::interval, state = COALESCE(:state::jsonb, l.state)
- WHERE l.tenant_id = :tenant_id AND l.name = :name AND l.token_hash = :token_hash
+   SET expires_at = now() + :ttl::interval, state = COALESCE(:state::jsonb, l.state), token_hash = :then
+ WHERE l.tenant_id = :tenant_id AND l.name = :name AND l.token_hash = ANY(:proofs::bytea[])
 RETURNING {_COLUMNS}
 """
 
@@ -87,13 +87,17 @@ async def renew_lease(
     """Renew or release a lease that was acquired with this token, and write its state if the request has one.
 
     Raises:
-        Conflict: Another process has acquired it since, or it was never acquired.
+        Conflict: Another process has acquired it since, it was released, or it was never acquired.
     """
+    held = hash_secret(token)
+    released = hash_secret(f"released {token}")
+    is_release = request.ttl_s == 0
     row = await connection.fetchrow(
         _RENEW,
         tenant_id=tenant_id,
         name=name,
-        token_hash=hash_secret(token),
+        proofs=[held, released] if is_release else [held],
+        then=released if is_release else held,
         ttl=timedelta(seconds=request.ttl_s),
         state=request.state,
     )

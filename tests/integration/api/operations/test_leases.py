@@ -73,6 +73,19 @@ async def test_a_released_lease_is_acquired_at_once(api: Api) -> None:
     assert (await _put(api, holder="b")).json()["state"] == {"open": [2]}
 
 
+@proves("lease.token")
+async def test_a_renewal_that_arrives_after_the_release_takes_nothing(api: Api) -> None:
+    proof = {"token": (await _put(api)).json()["token"]}
+    # Its answer may be lost, so that it is repeated.
+    for _ in range(2):
+        assert (await _put(api, **proof, ttl_s=0)).status_code == 200
+    late = await _put(api, **proof, state={"open": [1]})
+    assert (late.status_code, late.json()["code"]) == (409, "conflict")
+    taken = (await _put(api, holder="b")).json()
+    assert (taken["fence"], taken["state"]) == (2, {})
+    assert (await _put(api, **proof, ttl_s=0)).status_code == 409
+
+
 async def test_tenants_have_leases_of_their_own(api: Api, other_tenant: Tenant) -> None:
     held = (await _put(api)).json()
     async with api.client(other_tenant.key) as other:
