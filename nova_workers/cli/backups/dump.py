@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from asyncio.subprocess import DEVNULL, PIPE
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import AsyncExitStack
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
@@ -61,13 +62,21 @@ async def back_up(url: str, path: Path, files: Path | None = None) -> Manifest:
     database = Database(url, pool_size=1, command_timeout_s=_STATEMENT_S)
     try:
         await refuse_pooler(database)
-        async with database.snapshot() as connection:
-            return await write_snapshot(connection, url, path, files)
+        async with AsyncExitStack() as held:
+            connection = await held.enter_async_context(database.snapshot())
+            return await write_snapshot(connection, url, path, files, end=held.aclose)
     finally:
         await database.close()
 
 
-async def write_snapshot(connection: Connection, url: str, path: Path, files: Path | None = None) -> Manifest:
+async def write_snapshot(
+    connection: Connection,
+    url: str,
+    path: Path,
+    files: Path | None = None,
+    *,
+    end: Callable[[], Awaitable[None]] | None = None,
+) -> Manifest:
     """Write what a transaction sees into a file.
 
     Args:
@@ -75,6 +84,8 @@ async def write_snapshot(connection: Connection, url: str, path: Path, files: Pa
         url: Of the same database, for `pg_dump`.
         path: Of the file.
         files: See `back_up`.
+        end: Ends the transaction, once the dump is written: until then vacuum removes nothing that was deleted since,
+            and the files may take hours.
     """
     facts = await _facts(connection)
     programs = find_programs(facts.postgres)
@@ -83,7 +94,7 @@ async def write_snapshot(connection: Connection, url: str, path: Path, files: Pa
     counting = asyncio.create_task(catalog.count_rows(connection))
     try:
         finished = _Finished(counting)
-        dump = _dump(programs, url, snapshot, finished)
+        dump = _dump(programs, url, snapshot, finished, end)
 
         def manifest(size: int, digest: str) -> Manifest:
             return _manifest(facts, programs, finished, size, digest)
@@ -121,7 +132,9 @@ async def _facts(connection: Connection) -> _Facts:
     )
 
 
-async def _dump(programs: Programs, url: str, snapshot: str, finished: _Finished) -> AsyncGenerator[bytes]:
+async def _dump(
+    programs: Programs, url: str, snapshot: str, finished: _Finished, end: Callable[[], Awaitable[None]] | None
+) -> AsyncGenerator[bytes]:
     """Yield what `pg_dump` writes. Ends only if it succeeded and the rows are counted."""
     arguments = ["--format=custom", "--no-password", f"--snapshot={snapshot}", f"--dbname={without_password(url)}"]
     process = await start(programs, "pg_dump", arguments, url=url, stdin=DEVNULL, stdout=PIPE)
@@ -134,6 +147,8 @@ async def _dump(programs: Programs, url: str, snapshot: str, finished: _Finished
         if await process.wait() != 0:
             raise ProgramFailed(f"pg_dump failed: {last_lines(await errors)}")
         finished.rows = await finished.counting
+        if end is not None:
+            await end()
     finally:
         if process.returncode is None:
             process.kill()

@@ -7,10 +7,12 @@ import resource
 import stat
 import tempfile
 from collections.abc import AsyncIterator, Generator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
@@ -19,7 +21,8 @@ from models import migrate
 from models.rights.logins import ensure_login
 from models.rights.restored import create_database, drop_database
 from nova_workers.cli.backups.container import Manifest, open_backup, write_backup
-from nova_workers.cli.backups.dump import write_snapshot
+from nova_workers.cli.backups.dump import back_up, write_snapshot
+from nova_workers.cli.backups.files import write_files
 from nova_workers.cli.backups.load import load_backup
 from nova_workers.cli.backups.server import Server
 from nova_workers.client.client import NovaClient
@@ -39,6 +42,7 @@ from tests.integration.cli.conftest import logical_database
 from tests.requirements import proves
 from tests.support.processes.command_line import Nova
 from tests.support.processes.fleet import Fleet, add_api_key
+from tests.support.servers.databases import own_database
 from tests.support.waiting import until
 
 _CHANGED_BY_RESTORE = {
@@ -79,6 +83,10 @@ SELECT 'eff_restored', r.tenant_id, r.id, r.thread_id, 'title', 9
 """
 _IS_HELD = "SELECT holds_deliveries FROM switches WHERE scope = 'fleet'"
 _LEASE = timedelta(seconds=30)
+_SNAPSHOTS = """
+SELECT count(*) FROM pg_stat_activity
+ WHERE datname = current_database() AND pid <> pg_backend_pid() AND state LIKE 'idle in transaction%'
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -368,6 +376,34 @@ def _files_of_at_most(size_bytes: int) -> Generator[None]:
         yield
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
+
+
+@proves("backup.whole")
+async def test_files_are_read_when_the_snapshot_has_ended(
+    postgres_url_admin: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Vacuum keeps what was deleted after a snapshot, and the files of agents may take hours."""
+    files = tmp_path / "agents"
+    files.mkdir()
+    snapshots: list[int] = []
+
+    async def count(url: str) -> int:
+        database = Database(url, pool_size=1)
+        try:
+            return await database.fetchval(_SNAPSHOTS)
+        finally:
+            await database.close()
+
+    def look(*given: Any) -> Any:
+        with ThreadPoolExecutor(1) as thread:
+            snapshots.append(thread.submit(asyncio.run, count(url)).result())
+        return write_files(*given)
+
+    monkeypatch.setattr("nova_workers.cli.backups.container.write_files", look)
+    async with own_database(postgres_url_admin) as url:
+        manifest = await back_up(url, tmp_path / "nova.backup", files)
+    assert (snapshots, manifest.files) == ([0], 0)
+    assert manifest.rows["tenants"] >= 0
 
 
 def test_a_user_who_does_not_own_the_tables_cannot_back_them_up(nova: Nova, tmp_path: Path) -> None:
