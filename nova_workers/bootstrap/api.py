@@ -192,7 +192,7 @@ def build_api(settings: Settings) -> ApiServices:
         model_catalog=catalog,
         orchestrations=orchestrations,
         orchestration_starter=starter,
-        external_masters=ExternalMasters(database, work, models, capabilities.tool_reads, settings.agent_directory),
+        external_masters=ExternalMasters(database, work, models, capabilities.tool_effects, settings.agent_directory),
         order_policies=order_policies,
         order_secrets=order_secrets,
         order_door=OrderDoor(database, order_policies, order_secrets, ceilings),

@@ -29,7 +29,7 @@ def build_orchestrator(
     actions = AgentActions(
         calls.work,
         models,
-        capabilities.tool_reads,
+        capabilities.tool_effects,
         directory_of=settings.agent_directory,
     )
     return OrchestrationCapability(actions, AgentViews(calls.database, models), shell)

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 
 from nova_workers.capabilities.registry import CapabilityInfo, CapabilityRegistry
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.orchestration import CapabilityTools
 from nova_workers.deferred import Deferred
 
 __all__ = ["DeferredRegistry"]
@@ -27,9 +28,9 @@ class DeferredRegistry:
         """See `CapabilityRegistry.discover`."""
         return self._deferred.make().discover()
 
-    def tool_reads(self) -> dict[str, dict[str, bool] | None]:
-        """See `CapabilityRegistry.tool_reads`."""
-        return self._deferred.make().tool_reads()
+    def tool_effects(self) -> CapabilityTools:
+        """See `CapabilityRegistry.tool_effects`."""
+        return self._deferred.make().tool_effects()
 
     def validate(self, spec: AgentSpec) -> None:
         """See `CapabilityRegistry.validate`."""

@@ -22,6 +22,7 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.native import RESERVED_NAMES
+from nova_workers.contracts.orchestration import CapabilityTools
 from nova_workers.errors import ConfigurationError, InvalidInput
 from nova_workers.ledger.database import Connection
 from nova_workers.validation import problem_of
@@ -155,10 +156,10 @@ class CapabilityRegistry:
             found.update(self._granted(name, grant))
         return found
 
-    def tool_reads(self) -> dict[str, dict[str, bool] | None]:
-        """Return the tools of each capability with whether they only read; None where its servers alone know them."""
+    def tool_effects(self) -> CapabilityTools:
+        """Return the tools of each capability with what they do; None where its servers alone know them."""
         return {
-            name: None if (tools := capability.tools) is None else {tool.name: tool.read_only for tool in tools}
+            name: None if (tools := capability.tools) is None else {tool.name: tool.effect for tool in tools}
             for name, capability in self._capabilities.items()
         }
 

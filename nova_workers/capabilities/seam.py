@@ -15,7 +15,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
-from nova_workers.contracts.orchestration import OrchestrationPlace
+from nova_workers.contracts.orchestration import OrchestrationPlace, ToolEffect
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.ledger.database import Connection, Database
@@ -130,6 +130,8 @@ class ToolDeclaration(Generic[InputT]):
         atomic: Whether all that it does is to write to the ledger by the database of its `CapabilityParts`. Its call is
             then one transaction with its result: without a result it had no effect, and may be run again.
         read_only: Whether it changes nothing.
+        writes_files: Whether it writes files in the agent's directories. Agents of an orchestration with such
+            tools work in a directory each.
         takes_secrets: The fields of its input whose values are secrets from the call on. Only such a tool gets secrets;
             any other gets placeholders instead, since it may store its input. A field `name` of the same input names
             them.
@@ -143,8 +145,14 @@ class ToolDeclaration(Generic[InputT]):
     run: Callable[[CapabilityContext, InputT], Awaitable[ToolReply]]
     idempotent: bool = False
     read_only: bool = False
+    writes_files: bool = False
     takes_secrets: tuple[str, ...] = ()
     atomic: bool = False
+
+    @property
+    def effect(self) -> ToolEffect:
+        """What it does, as the bounds of agents of an orchestration need it."""
+        return "reads" if self.read_only else "writes-files" if self.writes_files else "changes"
 
     @property
     def is_repeatable(self) -> bool:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
+from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools, SpawnRequest
 from nova_workers.errors import (
     InvalidInput,
     MaxDepthExceededError,
@@ -34,7 +34,7 @@ from nova_workers.orchestration.finding import find_agent, pick_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.routing import deliver, request_type
 from nova_workers.orchestration.spawning.areas import WorkArea, writers_beside
-from nova_workers.orchestration.spawning.granting import CapabilityTools, Giver, servers_of
+from nova_workers.orchestration.spawning.granting import Giver, servers_of
 from nova_workers.orchestration.spawning.placing import Spawned, check_restart, check_room, place_spawn, send_prompt
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn, prepare_spawn
 from nova_workers.vocabulary import ENDED_AGENTS
@@ -159,7 +159,8 @@ class AgentActions:
             owner = (await get_agent(tx.connection, tree.tenant_id, tree.agent_id)).spec
             area = await self._area(tx.connection, tree, owner)
             parent = pick_agent(agents, caller.agent_id, what="agent")
-            check_restart(target, area, writers_beside(agents, area, parent, target))
+            known = self._known()
+            check_restart(target, area, known, writers_beside(agents, area, known, parent, target))
             run_id = await activate(tx, tree, target, prompt, parent_run_id=caller.run_id)
             await messages.send(
                 tx.connection,

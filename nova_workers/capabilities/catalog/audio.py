@@ -178,6 +178,7 @@ def capability(parts: CapabilityParts) -> Capability:
                 description="Write a WAV file in which a voice says a text.",
                 input=_Speak,
                 run=tools.speak,
+                writes_files=True,
             ),
         ),
     )

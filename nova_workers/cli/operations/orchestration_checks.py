@@ -2,11 +2,12 @@
 
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.client.client import NovaClient
+from nova_workers.contracts.orchestration import CapabilityTools
 from nova_workers.errors import InvalidInput, NovaError
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.installed import known_models
-from nova_workers.orchestration.spawning.granting import CapabilityTools, withheld
+from nova_workers.orchestration.spawning.granting import withheld
 from nova_workers.vocabulary import AgentRole
 
 __all__ = ["check_orchestrations"]
@@ -35,7 +36,9 @@ async def check_orchestrations(client: NovaClient) -> list[Finding]:
         # It may name models that only the server knows; the roles' tools do not depend on them.
         config = OrchestrationConfig()
     known: CapabilityTools = {
-        each["name"]: None if each["open_ended"] else {tool["name"]: tool["read_only"] for tool in each["tools"]}
+        each["name"]: None
+        if each["open_ended"]
+        else {tool["name"]: "reads" if tool["read_only"] else "changes" for tool in each["tools"]}
         for each in await client.capabilities()
     }
     return [finding for owner in owners if (finding := await _withheld(client, owner, config, known)) is not None]

@@ -9,9 +9,11 @@ from nova_workers.contracts.orchestration.agents import (
     TASK_COMPLETE,
     AgentDescriptor,
     AgentResult,
+    CapabilityTools,
     OrchestrationPlace,
     RoutedMessage,
     SpawnRequest,
+    ToolEffect,
     is_peer,
 )
 from nova_workers.contracts.orchestration.history import HistoryEntry, Rationale
@@ -28,6 +30,7 @@ __all__ = [
     "TASK_COMPLETE",
     "AgentDescriptor",
     "AgentResult",
+    "CapabilityTools",
     "HistoryEntry",
     "OrchestrationLimits",
     "OrchestrationPlace",
@@ -35,6 +38,7 @@ __all__ = [
     "Rationale",
     "RoutedMessage",
     "SpawnRequest",
+    "ToolEffect",
     "TreeSpending",
     "is_peer",
 ]

@@ -7,10 +7,10 @@ Names and vocabularies follow the orchestration engine's specification: `AgentDe
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
@@ -27,9 +27,11 @@ __all__ = [
     "TASK_COMPLETE",
     "AgentDescriptor",
     "AgentResult",
+    "CapabilityTools",
     "OrchestrationPlace",
     "RoutedMessage",
     "SpawnRequest",
+    "ToolEffect",
     "is_peer",
 ]
 
@@ -99,6 +101,12 @@ class OrchestrationPlace(_Value):
     """Reasoning time of earlier attempts of this activation."""
 
 
+ToolEffect = Literal["reads", "changes", "writes-files"]
+"""What a tool of a capability does, as it declares. One that writes files writes below the agent's directories."""
+CapabilityTools = Mapping[str, Mapping[str, ToolEffect] | None]
+"""The tools of each capability by name, with what each does; None if they are unknown until servers answer."""
+
+
 @dataclass(frozen=True, slots=True)
 class SpawnRequest:
     """A request of an agent for a child.
@@ -158,6 +166,8 @@ class AgentDescriptor:
     state_at: datetime
     created_at: datetime
     ended_at: datetime | None
+    capabilities: Mapping[str, Collection[str] | None] = field(default_factory=dict[str, Collection[str] | None])
+    """The tools of capabilities that it holds; None: all of the capability."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,8 @@ __all__ = ["AGENT_COLUMNS", "agents_of", "descriptor", "get_agent", "spec_of"]
 AGENT_COLUMNS = """
 a.id, a.tenant_id, a.orchestration_id, a.parent_id, a.thread_id, a.run_id, a.role, a.state, a.depth, a.name, a.prompt,
 a.tools, a.model, a.cwd, a.plugins, a.permission_mode, a.expert_id, a.category, a.activations, a.summary, a.artifacts,
-a.error_code, a.error_message, a.progress, a.state_at, a.created_at, a.ended_at
+a.error_code, a.error_message, a.progress, a.state_at, a.created_at, a.ended_at,
+a.spec -> 'capabilities' AS capabilities
 """
 """The columns of a `descriptor`, of `orchestration_agents a`."""
 
@@ -50,4 +51,5 @@ def descriptor(values: Mapping[str, Any]) -> AgentDescriptor:
     columns = dict(values)
     columns["tools"] = None if values["tools"] is None else tuple(values["tools"])
     columns["plugins"] = tuple(values["plugins"])
+    columns["capabilities"] = {name: grant.get("tools") for name, grant in (values["capabilities"] or {}).items()}
     return AgentDescriptor(**columns)

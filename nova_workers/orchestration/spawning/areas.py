@@ -14,11 +14,11 @@ from pathlib import PurePosixPath
 from typing import Final
 
 from nova_workers.contracts.native import SHELL_TOOL
-from nova_workers.contracts.orchestration import AgentDescriptor
+from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools
 from nova_workers.errors import AgentSpawnError
 from nova_workers.vocabulary import ENDED_AGENTS, PermissionMode
 
-__all__ = ["WorkArea", "Writers", "may_write", "writers_beside"]
+__all__ = ["WorkArea", "Writers", "agent_may_write", "may_write", "writers_beside", "writes_files"]
 
 _WRITING_TOOLS: Final = frozenset({"Write", "Edit", SHELL_TOOL})
 _READING_MODES: Collection[PermissionMode] = ("PLAN", "DELEGATE")
@@ -159,13 +159,18 @@ class Writers:
 
 
 def writers_beside(
-    agents: Sequence[AgentDescriptor], area: WorkArea, parent: AgentDescriptor, child: AgentDescriptor | None = None
+    agents: Sequence[AgentDescriptor],
+    area: WorkArea,
+    known: CapabilityTools,
+    parent: AgentDescriptor,
+    child: AgentDescriptor | None = None,
 ) -> Writers:
     """Return the live agents that may write, beside a child: all but itself and those above it.
 
     Args:
         agents: All agents of the tree.
         area: Of any agent of it.
+        known: All capabilities.
         parent: The child's parent.
         child: The child, if it is there already.
     """
@@ -173,14 +178,36 @@ def writers_beside(
     live = [
         (agent, area.at(agent.cwd))
         for agent in agents
-        if agent.id not in above and agent.state not in ENDED_AGENTS and may_write(agent.tools, agent.permission_mode)
+        if agent.id not in above and agent.state not in ENDED_AGENTS and agent_may_write(agent, known)
     ]
     return Writers(live, frozenset(agent.cwd for agent in agents if agent.cwd is not None))
 
 
-def may_write(native_tools: Collection[str] | None, mode: PermissionMode) -> bool:
-    """Return whether an agent may write files. `native_tools`: None of one that an earlier release spawned."""
-    return mode not in _READING_MODES and (native_tools is None or not _WRITING_TOOLS.isdisjoint(native_tools))
+def may_write(native_tools: Collection[str] | None, mode: PermissionMode, *, by_capabilities: bool = False) -> bool:
+    """Return whether an agent may write files.
+
+    Args:
+        native_tools: None of one that an earlier release spawned.
+        mode: Its permission mode.
+        by_capabilities: Whether a tool of its capabilities does; see `writes_files`.
+    """
+    writes = native_tools is None or by_capabilities or not _WRITING_TOOLS.isdisjoint(native_tools)
+    return writes and mode not in _READING_MODES
+
+
+def agent_may_write(agent: AgentDescriptor, known: CapabilityTools) -> bool:
+    """Return whether an agent of a tree may write files. `known`: all capabilities."""
+    by_capabilities = writes_files(agent.capabilities, known)
+    return may_write(agent.tools, agent.permission_mode, by_capabilities=by_capabilities)
+
+
+def writes_files(capabilities: Mapping[str, Collection[str] | None], known: CapabilityTools) -> bool:
+    """Return whether a tool of these capabilities writes files; None: all of a capability."""
+    return any(
+        effect == "writes-files" and (tools is None or tool in tools)
+        for name, tools in capabilities.items()
+        for tool, effect in (known.get(name) or {}).items()
+    )
 
 
 def _line(agent: AgentDescriptor, agents: Mapping[str, AgentDescriptor]) -> Iterator[str]:

@@ -14,15 +14,14 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm
 from nova_workers.contracts.native import native_tools
-from nova_workers.contracts.orchestration import ORCHESTRATIONS, READ_TOOLS
+from nova_workers.contracts.orchestration import ORCHESTRATIONS, READ_TOOLS, CapabilityTools, ToolEffect
 from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.config.values import CapabilityProfile
-from nova_workers.orchestration.spawning.areas import WorkArea, may_write
+from nova_workers.orchestration.spawning.areas import WorkArea, may_write, writes_files
 from nova_workers.vocabulary import AgentRole, PermissionMode
 
 __all__ = [
     "Asked",
-    "CapabilityTools",
     "Giver",
     "Granted",
     "check_directory",
@@ -32,9 +31,6 @@ __all__ = [
     "servers_of",
     "withheld",
 ]
-
-CapabilityTools = Mapping[str, Mapping[str, bool] | None]
-"""The tools of each capability by name, with whether each only reads; None if they are unknown until servers answer."""
 
 _READ_ONLY_ROLES: Collection[AgentRole] = ("MASTER", "EXPERT", "REVIEWER")
 _NEVER = frozenset({MCP_CAPABILITY, ORCHESTRATIONS, "user"})
@@ -99,6 +95,7 @@ class Granted:
     Attributes:
         servers: MCP servers, as `form_of` returns each.
         cwd: Its working directory, an absolute path; None if it asked for none, or for one that it may not have.
+        writes: Whether it may write files.
     """
 
     native: tuple[str, ...] = ()
@@ -106,11 +103,7 @@ class Granted:
     servers: Mapping[str, JsonObject] = field(default_factory=dict[str, JsonObject])
     cwd: str | None = None
     permission_mode: PermissionMode = "DEFAULT"
-
-    @property
-    def writes(self) -> bool:
-        """Whether it may write files."""
-        return may_write(self.native, self.permission_mode)
+    writes: bool = False
 
 
 def granted(parent: Giver, asked: Asked) -> Granted:
@@ -123,13 +116,17 @@ def granted(parent: Giver, asked: Asked) -> Granted:
         native = tuple(name for name in own if tools is None or name in tools)
     # Otherwise an agent that may only read would write through a child.
     mode: PermissionMode = "PLAN" if parent.permission_mode == "PLAN" else asked.permission_mode
-    area = parent.area if may_write(native, mode) else parent.area.at(None)
+    capabilities = {} if role == "MASTER" else _capabilities(spec, parent.known, tools, asked.profile)
+    held = {name: grant.tools for name, grant in capabilities.items()}
+    writes = may_write(native, mode, by_capabilities=writes_files(held, parent.known))
+    area = parent.area if writes else parent.area.at(None)
     return Granted(
         native,
-        {} if role == "MASTER" else _capabilities(spec, parent.known, tools, asked.profile),
+        capabilities,
         {name: form_of(server) for name, server in asked.servers.items() if parent.may_give(name, server)},
         None if asked.cwd is None else area.resolve(asked.cwd, start=parent.start),
         mode,
+        writes,
     )
 
 
@@ -208,7 +205,7 @@ def _kept(
     grant: CapabilityGrant,
     tools: Collection[str] | None,
     profile: CapabilityProfile,
-    known: Mapping[str, bool] | None,
+    known: Mapping[str, ToolEffect] | None,
 ) -> CapabilityGrant | None:
     if tools is None:
         whole = any(fnmatchcase(name, pattern) for pattern in profile.tools)
@@ -218,14 +215,14 @@ def _kept(
         return grant
     kept = tuple(
         tool
-        for tool, reads in _held(grant, known).items()
-        if (tool in tools if tools is not None else profile.includes(tool, reads=reads))
+        for tool, effect in _held(grant, known).items()
+        if (tool in tools if tools is not None else profile.includes(tool, reads=effect == "reads"))
     )
     return grant.model_copy(update={"tools": kept}) if kept else None
 
 
-def _held(grant: CapabilityGrant, known: Mapping[str, bool] | None) -> Mapping[str, bool]:
+def _held(grant: CapabilityGrant, known: Mapping[str, ToolEffect] | None) -> Mapping[str, ToolEffect]:
     if known is None:
         # Its tools are not known yet, so none can be said to read only.
-        return dict.fromkeys(grant.tools or (), False)
-    return {tool: reads for tool, reads in known.items() if grant.tools is None or tool in grant.tools}
+        return dict.fromkeys(grant.tools or (), "changes")
+    return {tool: effect for tool, effect in known.items() if grant.tools is None or tool in grant.tools}

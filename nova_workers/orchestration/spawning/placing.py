@@ -8,7 +8,7 @@ from itertools import count
 from typing import Literal
 
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.orchestration import AgentDescriptor
+from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools
 from nova_workers.errors import AgentSpawnError
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages, spawning
@@ -18,7 +18,7 @@ from nova_workers.ledger.stored import to_store
 from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.activation import activate
 from nova_workers.orchestration.routing import deliver, request_type
-from nova_workers.orchestration.spawning.areas import WorkArea, Writers, may_write, writers_beside
+from nova_workers.orchestration.spawning.areas import WorkArea, Writers, agent_may_write, writers_beside
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
 from nova_workers.orchestration.spawning.reusing import find_reusable
 from nova_workers.vocabulary import ENDED_AGENTS
@@ -69,7 +69,7 @@ async def place_spawn(
         spawned = Spawned(child.id, child.run_id, "prompted")
     else:
         check_room(tree, agents)
-        writers = writers_beside(agents, prepared.giver.area, parent, child)
+        writers = writers_beside(agents, prepared.giver.area, prepared.giver.known, parent, child)
         if child is not None:
             spawned = await _reactivate(tx, tree, parent, prepared, child=child, writers=writers)
         else:
@@ -96,7 +96,7 @@ async def _reactivate(
     child: AgentDescriptor,
     writers: Writers,
 ) -> Spawned:
-    check_restart(child, prepared.giver.area, writers)
+    check_restart(child, prepared.giver.area, prepared.giver.known, writers)
     run_id = await activate(tx, tree, child, prepared.request.prompt, parent_run_id=parent.run_id)
     return Spawned(child.id, run_id, "restarted")
 
@@ -131,9 +131,9 @@ async def _insert(
     return Spawned(agent_id, bell.run_id, "spawned", cwd if cwd != inherited else None)
 
 
-def check_restart(agent: AgentDescriptor, area: WorkArea, writers: Writers) -> None:
+def check_restart(agent: AgentDescriptor, area: WorkArea, known: CapabilityTools, writers: Writers) -> None:
     """Check that an agent that has ended may work again beside others. Raises `AgentSpawnError`."""
-    if may_write(agent.tools, agent.permission_mode):
+    if agent_may_write(agent, known):
         writers.check(area.at(agent.cwd), area)
 
 

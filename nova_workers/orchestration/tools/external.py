@@ -19,6 +19,7 @@ from nova_workers.contracts.http.orchestrations import MasterComplete, MasterToo
 from nova_workers.contracts.orchestration import (
     TASK_COMPLETE,
     AgentDescriptor,
+    CapabilityTools,
     OrchestrationLimits,
     OrchestrationPlace,
 )
@@ -35,7 +36,6 @@ from nova_workers.orchestration.actions import AgentActions
 from nova_workers.orchestration.matching import Match, interrupted, match
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.routing import complete_agent, deliver
-from nova_workers.orchestration.spawning.granting import CapabilityTools
 from nova_workers.orchestration.tools.children import child_tools
 from nova_workers.orchestration.tools.conversation import conversation_tools
 from nova_workers.orchestration.tools.experts import expert_tools

@@ -275,6 +275,9 @@ async def test_each_tool_that_writes_is_tested_here_and_may_be_run_again(hand: _
     own, of_trees = hand.writing_tools(of_trees=False), hand.writing_tools(of_trees=True)
     assert own - _WRITE_NOTHING - _EFFECTS_ELSEWHERE == set(_ARGUMENTS)
     assert of_trees - _WRITE_NOTHING - _EFFECTS_ELSEWHERE == set(_OF_AGENTS_OF_TREES)
+    effects = [each for tools in hand.registry.tool_effects().values() for each in (tools or {}).items()]
+    # Those of a tree are decided by the orchestration itself.
+    assert {tool for tool, effect in effects if effect == "writes-files"} == _EFFECTS_ELSEWHERE - {"run_bash"}
     once = {tool.name for each in hand.registry.discover() for tool in each.tools if not tool.idempotent}
     assert once == _EFFECTS_ELSEWHERE | _NOT_REPEATABLE
 

@@ -118,7 +118,7 @@ async def test_the_tools_of_a_worker_are_a_quarter_of_its_owners(tree: Forest) -
     infos = [info for info in registry.discover() if not info.injected and info.name != "orchestrations"]
     sizes = {tool.name: len(orjson.dumps(_on_the_wire(tool))) for info in infos for tool in info.tools}
     owner = AgentSpec(name="o", trust="unrestricted", capabilities={info.name: CapabilityGrant() for info in infos})
-    giver = Giver(owner, registry.tool_reads(), WorkArea("/files", "/files/orc_1"))
+    giver = Giver(owner, registry.tool_effects(), WorkArea("/files", "/files/orc_1"))
     worker = granted(giver, Asked("WORKER", None, CapabilityProfiles().WORKER))
     given = {tool for grant in worker.capabilities.values() for tool in grant.tools or ()}
     assert sum(sizes.values()) > 40_000

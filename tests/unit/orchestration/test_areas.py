@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
-from nova_workers.contracts.orchestration import AgentDescriptor
+from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools
 from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.spawning.areas import WorkArea, Writers, may_write, writers_beside
+from tests.requirements import proves
 
 OWN = WorkArea("/w/nova", "/w/nova/orc_1")
 """Of an agent whose only directory is its own."""
@@ -32,11 +33,12 @@ def agent(
     return AgentDescriptor(name=name, cwd=cwd, tools=tools, **fields)
 
 
+KNOWN: CapabilityTools = {"audio": {"audio_transcribe": "reads", "audio_speak": "writes-files"}, "browser": None}
 MASTER = agent("master", tools=("Read",), parent_id=None)
 
 
 def beside(*agents: AgentDescriptor, area: WorkArea = OWN) -> Writers:
-    return writers_beside([MASTER, *agents], area, MASTER)
+    return writers_beside([MASTER, *agents], area, KNOWN, MASTER)
 
 
 def place(writers: Writers, area: WorkArea = OWN, cwd: str | None = None, *, alone: bool = True) -> str | None:
@@ -111,9 +113,9 @@ def test_a_child_does_not_wait_for_agents_that_read_that_ended_or_that_are_above
         agent("ended", "/w/nova/a", state="FAILED"),
         agent("again", "/w/nova/a", state="COMPLETED"),
     ]
-    writers = writers_beside(agents, OWN, parent, agents[-1])
+    writers = writers_beside(agents, OWN, KNOWN, parent, agents[-1])
     assert writers.agents == []
-    assert [each.name for each, _ in writers_beside(agents, OWN, MASTER).agents] == ["p"]
+    assert [each.name for each, _ in writers_beside(agents, OWN, KNOWN, MASTER).agents] == ["p"]
 
 
 @pytest.mark.parametrize("tools", [("Write",), ("Read", "Edit"), ("Bash",), None])
@@ -122,3 +124,13 @@ def test_what_may_write(tools: tuple[str, ...] | None) -> None:
     assert not may_write(tools, "PLAN")
     assert not may_write(tools, "DELEGATE")
     assert not may_write(("Read", "Glob", "WebFetch"), "BYPASS")
+
+
+@proves("orchestration.directories")
+@pytest.mark.parametrize("tools", [None, ("audio_speak",)])
+def test_a_tool_of_a_capability_that_writes_files_makes_a_writer(tools: tuple[str, ...] | None) -> None:
+    speaks = agent("speaks", tools=("Read",), capabilities={"audio": tools})
+    assert [each.name for each, _ in beside(speaks).agents] == ["speaks"]
+    hears = agent("hears", tools=("Read",), capabilities={"audio": ("audio_transcribe",), "browser": None, "x": None})
+    plans = agent("plans", tools=("Read",), capabilities={"audio": tools}, permission_mode="PLAN")
+    assert beside(hears, plans).agents == []

@@ -14,14 +14,13 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.mcp.servers import HttpServer
 from nova_workers.contracts.native import NATIVE_TOOLS, RESERVED_NAMES, native_tools
-from nova_workers.contracts.orchestration import READ_TOOLS
+from nova_workers.contracts.orchestration import READ_TOOLS, CapabilityTools
 from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.config.values import CapabilityProfile, CapabilityProfiles
 from nova_workers.orchestration.spawning import granting
 from nova_workers.orchestration.spawning.areas import WorkArea
 from nova_workers.orchestration.spawning.granting import (
     Asked,
-    CapabilityTools,
     Giver,
     Granted,
     check_directory,
@@ -31,14 +30,15 @@ from nova_workers.orchestration.spawning.granting import (
     withheld,
 )
 from nova_workers.vocabulary import AgentRole, PermissionMode
+from tests.requirements import proves
 
 KNOWN: CapabilityTools = {
-    "notes": {"note_read": True, "note_list": True, "note_create": False, "note_delete": False},
-    "self": {"self_read": True, "self_set_instructions": False},
-    "triggers": {"trigger_list": True, "trigger_create": False},
+    "notes": {"note_read": "reads", "note_list": "reads", "note_create": "changes", "note_delete": "changes"},
+    "self": {"self_read": "reads", "self_set_instructions": "changes"},
+    "triggers": {"trigger_list": "reads", "trigger_create": "changes"},
     "browser": None,
     "mcp": None,
-    "orchestrations": {"start_orchestration": False, "list_orchestrations": True},
+    "orchestrations": {"start_orchestration": "changes", "list_orchestrations": "reads"},
 }
 PROFILES = CapabilityProfiles()
 _NAMES = sorted({*KNOWN, *(tool for tools in KNOWN.values() for tool in tools or ()), *RESERVED_NAMES, "no_such"})
@@ -257,3 +257,14 @@ def test_a_directory_is_one_where_the_parent_may_write_or_for_a_reader_one_that_
     else:
         with pytest.raises(AgentSpawnError, match="Give a name, which is below '/files/nova/a'"):
             check_directory(giver, asked, held)
+
+
+@proves("orchestration.directories")
+@pytest.mark.parametrize(
+    ("tools", "writes"), [(["Read", "audio_speak"], True), (["Read", "audio"], True), (["Read"], False)]
+)
+def test_a_child_with_a_tool_of_a_capability_that_writes_files_writes(tools: list[str], writes: bool) -> None:
+    parent = AgentSpec(name="p", trust="controlled", capabilities={"audio": CapabilityGrant()})
+    known: CapabilityTools = {"audio": {"audio_transcribe": "reads", "audio_speak": "writes-files"}}
+    child = granted(parent, "WORKER", tools, PROFILES.WORKER, known)
+    assert (child.native, child.writes) == (("Read",), writes)
