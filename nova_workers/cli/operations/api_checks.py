@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from nova_workers.cli.operations.author_checks import check_authors
 from nova_workers.cli.operations.findings import Finding, isolated
 from nova_workers.cli.operations.orchestration_checks import check_orchestrations
 from nova_workers.cli.target import Target
@@ -150,6 +151,7 @@ _CHECKS: tuple[tuple[str, frozenset[str], _Check], ...] = (
     ("model providers", frozenset({"operator"}), _check_providers),
     ("triggers", frozenset({"workspace"}), _check_triggers),
     ("work orders", frozenset({"secrets"}), _check_work_orders),
+    ("rights of authors", frozenset({"agents", "keys"}), check_authors),
     ("tools in orchestrations", frozenset({"runs", "agents"}), check_orchestrations),
 )
 """What is checked once the key is accepted: the name if it fails, the scopes that it needs, and how."""

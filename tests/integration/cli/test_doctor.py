@@ -11,6 +11,7 @@ import redis as sync_redis
 from redis.asyncio import Redis as AsyncRedis
 
 from nova_workers.cli.operations.api_checks import check_api, check_console
+from nova_workers.cli.operations.author_checks import check_authors
 from nova_workers.cli.operations.checks import check_broker
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.operations.orchestration_checks import check_orchestrations
@@ -21,7 +22,7 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.contracts.http.fleet import SandboxTrial
-from nova_workers.contracts.http.keys import Scope
+from nova_workers.contracts.http.keys import KeyCreate, Scope
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.triggers import TriggerCreate
@@ -66,6 +67,8 @@ def test_a_fleet_in_good_health_passes(nova: Nova) -> None:
     assert done.json["ok"] is True
     # Other tests have run orchestrations here, whose agents hold more than workers get.
     names = {finding["name"] for finding in done.json["findings"]} - {"tools in orchestrations"}
+    # And others have made keys and agents of many kinds.
+    names -= {"scope trust", "scope secrets"}
     # Where the machine of these tests is a container, its workers say that files of agents end with it.
     names = {name for name in names if not name.startswith("worker on ")}
     assert names == {
@@ -104,6 +107,24 @@ async def test_tools_that_workers_of_an_orchestration_do_not_get_are_listed_unti
         await client.orchestration_config.put(decided)
         assert await check_orchestrations(client) == []
         await client.orchestration_config.put(OrchestrationConfigPut(text=before.text, models_text=before.models_text))
+
+
+@proves("authors.checked")
+async def test_documents_that_keys_of_few_rights_cannot_change_are_listed(fleet: Fleet) -> None:
+    headers = {"X-Token": "${secret:TOKEN}"}
+    servers = {"search": {"type": "http", "url": "https://search.example.org/mcp", "headers": headers}}
+    async with NovaClient(fleet.api_url, fleet.api_key) as client:
+        before = {each.name for each in await check_authors(client)}
+        grants = {"mcp": CapabilityGrant(config={"servers": servers})}
+        await client.agents.create(AgentCreate(id="holder", name="Holder", engine="scripted", capabilities=grants))
+        narrow = await client.keys.create(KeyCreate(name="ci", scopes=["agents", "trust"]))
+        (found,) = [each for each in await check_authors(client) if each.name == "scope secrets"]
+        assert found.state == "ok"
+        assert "agent holder (the secret 'TOKEN')" in found.detail
+        assert "ci" in found.detail
+        await client.keys.revoke(narrow.id)
+        await client.agents.delete("holder")
+        assert {each.name for each in await check_authors(client)} == before
 
 
 @proves("ceilings.sandbox")
