@@ -12,6 +12,7 @@ from rich.text import Text
 from nova_workers.cli.terminal.output import money, printable, short
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import MessageView, RunView, ThreadView, TurnView
+from nova_workers.devstack.commands import FLOWER_MAX_TASKS
 from nova_workers.devstack.home import FLOWER_USER, StackState
 from nova_workers.errors import Unavailable
 
@@ -103,7 +104,7 @@ async def flower_tasks(url: str, password: str) -> list[FlowerTask]:
     query = {
         "draw": 1,
         "start": 0,
-        "length": 100,
+        "length": FLOWER_MAX_TASKS,
         "search[value]": "",
         "order[0][column]": 0,
         "order[0][dir]": "desc",
