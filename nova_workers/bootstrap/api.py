@@ -72,7 +72,7 @@ class ApiServices:
     settings: Settings
     clock: Clock
     database: Database
-    archive_database: Database
+    archive_work: Work
     """For exports and imports, which hold a connection for as long as a client takes to read or send."""
     schema: SchemaWatch
     redis: Redis
@@ -134,7 +134,7 @@ class ApiServices:
         if self.embeddings is not None:
             await self.embeddings.close()
         await self.redis.aclose()
-        await self.archive_database.close()
+        await self.archive_work.database.close()
         await self.database.close()
         self.tracing.close()
 
@@ -148,9 +148,9 @@ def build_api(settings: Settings) -> ApiServices:
     publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=clock)
     control = ControlChannel(redis)
     dispatcher = BrokerDispatcher(redis, metrics)
-    notifier = CancelApplier(database, control, publisher, dispatcher)
+    notifier = CancelApplier(Work(database, dispatcher), control, publisher)
     work = Work(database, dispatcher, notifier)
-    scheduled = Scheduled(database, dispatcher, publisher)
+    scheduled = Scheduled(work, publisher)
     embeddings = query_embeddings(settings.effects)
     capabilities = DeferredRegistry(
         partial(default_registry, database, settings, clock, embedder=embeddings, work=work)
@@ -169,8 +169,11 @@ def build_api(settings: Settings) -> ApiServices:
         settings=settings,
         clock=clock,
         database=database,
-        archive_database=Database(
-            settings.require_database_url(), pool_size=settings.api.archives, access="tenants", name="nova-api"
+        archive_work=Work(
+            Database(
+                settings.require_database_url(), pool_size=settings.api.archives, access="tenants", name="nova-api"
+            ),
+            dispatcher,
         ),
         schema=SchemaWatch(database),
         redis=redis,
@@ -182,10 +185,10 @@ def build_api(settings: Settings) -> ApiServices:
         work=work,
         canceller=Canceller(work),
         retrier=Retrier(work, redis),
-        waiting=Waiting(database, work),
+        waiting=Waiting(work),
         capabilities=capabilities,
         agents=Agents(database, capabilities, ceilings),
-        agent_moves=AgentMoves(database, dispatcher),
+        agent_moves=AgentMoves(work),
         away_servers=AwayServers(redis),
         prompt_previews=PromptPreviews(database, settings, capabilities),
         orchestration_configs=configs,
@@ -203,7 +206,7 @@ def build_api(settings: Settings) -> ApiServices:
         task_scheduler=TaskScheduler(work, settings.tasks),
         triggers=TriggerFirer(work, metrics, planner=starter),
         secrets=Secrets(database, vault),
-        webhooks=build_webhooks(database, settings),
+        webhooks=build_webhooks(work, settings),
         history=History(database, embeddings),
         embeddings=embeddings,
         metrics=metrics,

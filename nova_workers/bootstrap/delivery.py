@@ -9,6 +9,7 @@ from nova_workers.delivery.channels import WEBHOOKS, ChannelParts, ChannelRoutes
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.delivery.webhooks import WebhookChannel
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.outbound.requests import Outbound
 from nova_workers.outbound.rules import OutboundRules
@@ -37,7 +38,7 @@ def build_routes(database: Database, settings: Settings) -> ChannelRoutes:
         )
     )
     webhooks = WebhookChannel(
-        database, build_webhooks(database, settings), webhook_guard, max_body_bytes=delivery.max_body_bytes
+        database, build_webhooks(Work(database), settings), webhook_guard, max_body_bytes=delivery.max_body_bytes
     )
     wanted = {name for names in delivery.channels.values() for name in names} - {WEBHOOKS}
     # Other channels may call only the public internet, even if the operator allows webhooks more.

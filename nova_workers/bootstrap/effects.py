@@ -2,14 +2,13 @@
 
 from nova_workers.config import EffectSettings
 from nova_workers.contracts.engine import Engine
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.routing import RunEndEffect
 from nova_workers.effects.embeddings import EmbeddingEffect
 from nova_workers.effects.handler import Effect
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.effects.title import TitleEffect
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 
 __all__ = ["declare_effects"]
@@ -19,36 +18,34 @@ _SERVER_CALLS = 4
 
 
 def declare_effects(
-    database: Database,
+    work: Work,
     settings: EffectSettings,
     *,
     provider: EmbeddingProvider | None,
     engine: Engine,
     metrics: Metrics,
     routes: ChannelRoutes,
-    dispatcher: Dispatcher,
 ) -> tuple[Effect, ...]:
     """Return the effects of a run in the order of its chain. Nothing is started or connected.
 
     Deliveries come first, so that a webhook does not wait for a model.
 
     Args:
-        database: Of the ledger.
+        work: Rings for the deliveries of ended runs.
         settings: Batch size and provider of embeddings.
         provider: Computes vectors; closed by its effect.
         engine: Asks the model for titles.
         metrics: Counts what titles cost.
         routes: Which agents deliver to webhooks.
-        dispatcher: Rings for the deliveries of ended runs.
     """
     embeddings = EmbeddingEffect(
-        database,
+        work.database,
         provider,
         batch_size=settings.embedding_batch,
         at_once=_SERVER_CALLS if settings.embedding_provider == "openai" else 1,
     )
     return (
-        Effect("delivery", "has_listener", RunEndEffect(database, routes, dispatcher)),
+        Effect("delivery", "has_listener", RunEndEffect(work, routes)),
         Effect("embeddings", "succeeded", embeddings, prepares_all=True),
-        Effect("title", "untitled", TitleEffect(database, engine, metrics=metrics)),
+        Effect("title", "untitled", TitleEffect(work.database, engine, metrics=metrics)),
     )

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from nova_workers.config import Settings
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks
 
 __all__ = ["build_webhooks"]
 
 
-def build_webhooks(database: Database, settings: Settings) -> Webhooks:
+def build_webhooks(work: Work, settings: Settings) -> Webhooks:
     """Return the rules of webhooks."""
     vault = Vault.of(settings.secrets.texts())
-    return Webhooks(database, vault, allow_hosts=settings.delivery.webhook_allow_hosts)
+    return Webhooks(work, vault, allow_hosts=settings.delivery.webhook_allow_hosts)

@@ -203,24 +203,23 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
     locks = ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s)
     keeper = LeaseKeeper(database, locks, settings.runs, clock, metrics)
     control = ControlChannel(redis)
-    notifier = CancelApplier(database, control, publisher, dispatcher)
+    notifier = CancelApplier(Work(database, dispatcher), control, publisher)
+    work = Work(database, dispatcher, notifier)
     shell = find_shell(settings)
     engines = build_engines(settings, redis, clock, metrics, shell)
     # Shared by indexing and search: the local model is a process of 180 MB.
     provider = embedding_provider(settings.effects)
     routes = build_routes(database, settings)
     effects = declare_effects(
-        database,
+        work,
         settings.effects,
         provider=provider,
         engine=_default_engine(settings, engines),
         metrics=metrics,
         routes=routes,
-        dispatcher=dispatcher,
     )
     chooser = build_model_chooser(database, redis, settings)
-    work = Work(database, dispatcher, notifier)
-    holds = Holds(database, dispatcher, publisher, settings.runs, clock)
+    holds = Holds(work, publisher, settings.runs, clock)
     calls = CallTransactions(database, dispatcher, notifier)
     tools = DeferredToolServer(calls)
     starter = build_starter(calls.work, chooser, settings)
@@ -254,15 +253,14 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         holds=holds,
     )
     reconciler = Reconciler(
-        database,
+        work,
         redis,
-        dispatcher,
         settings.runs,
         metrics,
         locks=locks,
-        waiting=Waiting(database, work),
+        waiting=Waiting(work),
         cancels=notifier,
-        scheduled=Scheduled(database, dispatcher, publisher),
+        scheduled=Scheduled(work, publisher),
         holds=holds,
     )
     return WorkerServices(
@@ -310,8 +308,8 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
             metrics,
             clock=clock,
             also=(
-                TenantEnd(database, redis, notifier, settings.workspace_root).step,
-                AgentMoves(database, dispatcher).step,
+                TenantEnd(work, redis, settings.workspace_root).step,
+                AgentMoves(work).step,
             ),
         ),
         audit_seals=AuditSeals(database),

@@ -67,10 +67,6 @@ class CapabilityParts:
     orchestrations: OrchestrationControl | None = None
     """Starts orchestrations; None in a process that serves no tools."""
 
-    def ring_deliveries(self) -> None:
-        """Ring for deliveries that a tool added. Without a dispatcher, the next tick finds them."""
-        self.work.dispatcher.ring_deliveries()
-
 
 @dataclass(frozen=True, slots=True)
 class CapabilityContext:

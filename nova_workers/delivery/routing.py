@@ -4,7 +4,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from nova_workers.contracts.deliveries import DeliveryItem, NewDelivery
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.delivery.channels import WEBHOOKS, ChannelRoutes
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
@@ -12,6 +11,7 @@ from nova_workers.ledger.delivery.outbox import add_deliveries, take_unrouted
 from nova_workers.ledger.delivery.webhooks import Subscription, list_subscriptions
 from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.ledger.runs.ends import RunEnd, read_run_ends
+from nova_workers.ledger.work import Work
 
 __all__ = ["InboxRouter", "RunEndEffect"]
 
@@ -58,20 +58,19 @@ class RunEndEffect:
     batch_size = 100
     at_once = 2
 
-    def __init__(self, database: Database, routes: ChannelRoutes, dispatcher: Dispatcher) -> None:
-        self._database = database
+    def __init__(self, work: Work, routes: ChannelRoutes) -> None:
+        self._work = work
         self._routes = routes
-        self._dispatcher = dispatcher
 
     async def prepare(self, effects: Sequence[DueEffect]) -> None:
         """Do nothing: all of it is one transaction."""
 
     async def handle(self, effects: Sequence[DueEffect]) -> None:
         """Put the ends of these runs into the outbox. See `EffectHandler.handle`."""
-        async with self._database.transaction() as connection:
-            ends = await read_run_ends(connection, [effect.run_id for effect in effects])
-            await self._add_deliveries(connection, ends)
-        self._dispatcher.ring_deliveries()
+        async with self._work.begin() as tx:
+            ends = await read_run_ends(tx.connection, [effect.run_id for effect in effects])
+            await self._add_deliveries(tx.connection, ends)
+            tx.ring_deliveries()
 
     async def close(self) -> None:
         """Do nothing."""

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.http.wire import MAX_BULK_CANCEL
 from nova_workers.contracts.orchestration.events import TreeNews
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import CancelRequest
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.cancel import request_cancel
 from nova_workers.ledger.waits.release import find_awaited_children, find_stuck, release_waiting
+from nova_workers.ledger.work import Work
 from nova_workers.runs.control import ControlChannel
 from nova_workers.runs.parents import resolve_parents
 from nova_workers.streams.publisher import EventPublisher
@@ -25,13 +24,11 @@ __all__ = ["CancelApplier"]
 class CancelApplier:
     """Stops what was canceled, and ends what follows from it. Implements `contracts.ports.CancelNotifier`."""
 
-    def __init__(
-        self, database: Database, control: ControlChannel, publisher: EventPublisher, dispatcher: Dispatcher
-    ) -> None:
-        self._database = database
+    def __init__(self, work: Work, control: ControlChannel, publisher: EventPublisher) -> None:
+        """Take the channel to workers, and `work` without a notifier: this is it."""
+        self._work = work
         self._control = control
         self._publisher = publisher
-        self._dispatcher = dispatcher
 
     def announce_tree(self, news: TreeNews) -> None:
         """Publish what a transaction changed in an orchestration."""
@@ -55,7 +52,7 @@ class CancelApplier:
 
     async def release_stuck(self) -> int:
         """Release waiting runs whose cancellation was requested but not applied; return how many."""
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             stuck = await find_stuck(connection, limit=MAX_BULK_CANCEL)
         await self._release(stuck)
         return len(stuck)
@@ -66,25 +63,23 @@ class CancelApplier:
             return
         # The children first: after a crash the run still waits, and the reconciler finds it. A transaction of its own,
         # since a child's end locks its own rows before those of its parent.
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             children = await find_awaited_children(connection, run_ids)
             requests = [
                 request
                 for tenant_id, child_ids in children.items()
                 for request in await request_cancel(connection, tenant_id, child_ids)
             ]
-        async with self._database.transaction() as connection:
-            bells = await release_waiting(connection, run_ids)
-        self._dispatcher.ring_runs(bells)
+        async with self._work.begin() as tx:
+            tx.ring(await release_waiting(tx.connection, run_ids))
         if requests:
             await self.apply_requests(requests)
 
     async def _resolve_parents(self, run_ids: Sequence[str]) -> None:
         if not run_ids:
             return
-        async with self._database.transaction() as connection:
-            bells = await resolve_parents(connection, run_ids)
-        self._dispatcher.ring_runs(bells)
+        async with self._work.begin() as tx:
+            tx.ring(await resolve_parents(tx.connection, run_ids))
 
     def _announce(self, requests: Sequence[CancelRequest]) -> None:
         """End the streams of runs that were canceled while queued, and ring for the next run of each thread."""
@@ -94,6 +89,4 @@ class CancelApplier:
                 end = StreamEnd(run_id=run_id, final=True, status="canceled", stop_reason="aborted")
                 self._publisher.announce_end(run_id, end)
         # A canceled run may have blocked the next one; a run that had begun is ended by its next claim.
-        self._dispatcher.ring_runs(
-            [request.doorbell for request in requests if not request.running and not request.waiting]
-        )
+        self._work.ring([each.doorbell for each in requests if not each.running and not each.waiting])

@@ -21,13 +21,13 @@ from nova_workers.clock import Clock
 from nova_workers.config import RunSettings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import EngineError
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Claim, Doorbell
 from nova_workers.contracts.waits import HoldDetail, detail_of
 from nova_workers.errors import Unavailable
 from nova_workers.ledger import holds as ledger
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import Unusable
+from nova_workers.ledger.work import Work
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.vocabulary import OutageReason
@@ -96,16 +96,14 @@ class Holds:
 
     def __init__(
         self,
-        database: Database,
-        dispatcher: Dispatcher,
+        work: Work,
         publisher: EventPublisher,
         settings: RunSettings,
         clock: Clock,
         *,
         spread: Callable[[], float] = random.random,
     ) -> None:
-        self._database = database
-        self._dispatcher = dispatcher
+        self._work = work
         self._publisher = publisher
         self._settings = settings
         self._clock = clock
@@ -191,13 +189,13 @@ class Holds:
         """
         known = self._known.get(found.model_of)
         if known is None:
-            self._dispatcher.ring_runs([bell])
+            self._work.ring([bell])
             return
         pause_s = None if known.until_s is None else max(known.until_s - self._clock.monotonic_s(), _LEAST_PAUSE_S)
         if pause_s is None:
             await self._refuse_for_others(bell, found.run_id, known.detail)
             return
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             is_held = await ledger.hold_next(connection, found.run_id, known.detail, pause_s=pause_s)
         if is_held:
             self._publisher.hint([found.run_id])
@@ -205,7 +203,7 @@ class Holds:
         else:
             # Another worker had an answer, and released all; or the run is not there any more.
             self._known.pop(found.model_of, None)
-            self._dispatcher.ring_runs([bell])
+            self._work.ring([bell])
 
     async def _refuse_for_others(self, bell: Doorbell, run_id: str, detail: HoldDetail) -> None:
         """Leave a run to a worker that has the key, visibly."""
@@ -213,7 +211,7 @@ class Holds:
             self._refused.clear()
         self._refused[run_id] = count = self._refused.get(run_id, 0) + 1
         quiet_s = 0.0 if count <= _RINGS_ELSEWHERE else _QUIET_S
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             await ledger.hold_next(connection, run_id, detail, pause_s=None, quiet_s=quiet_s)
         if count == 1:
             self._publisher.hint([run_id])
@@ -252,15 +250,15 @@ class Holds:
             Unavailable: The database does not answer; the next pass finds them again.
         """
         settings = self._settings
-        async with self._database.connection() as connection:
+        async with self._work.begin_statement() as tx:
             bells = await ledger.release_due(
-                connection,
+                tx.connection,
                 interactive_s=settings.provider_patience_interactive_s,
                 background_s=settings.provider_patience_background_s,
                 probe_s=_PROBE_S,
                 all_now=all_now,
             )
-        self._dispatcher.ring_runs(bells)
+            tx.ring(bells)
         return len(bells)
 
     def begin(self) -> None:
@@ -318,7 +316,7 @@ class Holds:
     async def _write(self, write: Callable[[Connection], Awaitable[object]]) -> None:
         """Write what only saves work: without it the other runs meet the outage themselves."""
         try:
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 await write(connection)
         except Unavailable as error:
             _log.warning("hold.not_shared", error=error.message)
@@ -331,9 +329,9 @@ class Holds:
     async def _release(self, detail: HoldDetail) -> None:
         try:
             while True:
-                async with self._database.connection() as connection:
-                    bells = await ledger.release(connection, detail.provider, detail.model, limit=_RELEASED)
-                self._dispatcher.ring_runs(bells)
+                async with self._work.begin_statement() as tx:
+                    bells = await ledger.release(tx.connection, detail.provider, detail.model, limit=_RELEASED)
+                    tx.ring(bells)
                 if len(bells) < _RELEASED:
                     break
         except Unavailable as error:
@@ -344,7 +342,7 @@ class Holds:
     def _ring_later(self, bell: Doorbell) -> None:
         async def ring() -> None:
             await asyncio.sleep(_ELSEWHERE_S)
-            self._dispatcher.ring_runs([bell])
+            self._work.ring([bell])
 
         self._start(ring())
 

@@ -10,14 +10,13 @@ from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
 from nova_workers.config import RunSettings
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.keys import broker_queue
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import take_doorbells_under_caps
 from nova_workers.ledger.runs.leases import recover_expired, take_overdue_doorbells
 from nova_workers.ledger.runs.workers import recover_runs_of
 from nova_workers.ledger.upkeep import overdue as upkeep
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.holds import Holds
@@ -58,9 +57,8 @@ class Reconciler:
 
     def __init__(
         self,
-        database: Database,
+        work: Work,
         redis: Redis,
-        dispatcher: Dispatcher,
         settings: RunSettings,
         metrics: Metrics,
         *,
@@ -70,10 +68,9 @@ class Reconciler:
         scheduled: Scheduled,
         holds: Holds,
     ) -> None:
-        self._database = database
+        self._work = work
         self._locks = locks
         self._redis = redis
-        self._dispatcher = dispatcher
         self._waiting = waiting
         self._cancels = cancels
         self._scheduled = scheduled
@@ -91,10 +88,10 @@ class Reconciler:
         await self._scheduled.start_due()
         await self._holds.release_due()
         rerung = sum([await self._ring_again(queue) for queue in RUN_QUEUES])
-        async with self._database.connection() as connection:
-            effects_due = await upkeep.has_due_effects(connection)
-        if effects_due:
-            self._dispatcher.ring_effects()
+        async with self._work.begin_statement() as tx:
+            effects_due = await upkeep.has_due_effects(tx.connection)
+            if effects_due:
+                tx.ring_effects()
         # Last, so that a failure here does not prevent the recovery above.
         await self._cancels.release_stuck()
         await self._waiting.sweep()
@@ -110,14 +107,14 @@ class Reconciler:
             # With a backlog the slots are busy, and each free one serves any thread.
             if await self._waiting_in_broker(queue) < _FEW:
                 await self._ring_older(queue, _BROKEN_S)
-        self._dispatcher.ring_effects()
+        self._work.dispatcher.ring_effects()
 
     async def upkeep(self) -> int:
         """Delete expired idempotency keys in bounded batches and check every wait; return the number of keys."""
         await self._waiting.sweep(thorough=True)
         deleted = 0
         for _ in range(_KEY_BATCHES):
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 batch = await upkeep.delete_expired_keys(connection, limit=_KEYS)
             deleted += batch
             if batch < _KEYS:
@@ -134,7 +131,7 @@ class Reconciler:
         """
         recovered = 0
         while True:
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 bells = await recover_runs_of(connection, sorted(worker_ids), limit=_LIMIT)
             await self._ring_recovered(bells, why="its worker ended")
             recovered += len(bells)
@@ -144,7 +141,7 @@ class Reconciler:
         return recovered
 
     async def _recover(self) -> int:
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             bells = await recover_expired(connection, limit=_LIMIT)
         await self._ring_recovered(bells, why="its lease expired")
         return len(bells)
@@ -163,13 +160,13 @@ class Reconciler:
     async def _ring_older(self, queue: str, older_than_s: float) -> int:
         rung = 0
         for _ in range(_RINGS):
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 bells = await take_overdue_doorbells(connection, queue=queue, older_than_s=older_than_s, limit=_LIMIT)
             await self._ring(bells)
             rung += len(bells)
             if len(bells) < _LIMIT:
                 break
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             bells = await take_doorbells_under_caps(connection, queue=queue, older_than_s=older_than_s)
         await self._ring(bells)
         rung += len(bells)
@@ -188,7 +185,7 @@ class Reconciler:
             await self._locks.remove([bell.thread_id for bell in bells])
         except RedisError as error:
             _log.warning("lock.not_removed", threads=len(bells), error=str(error))
-        self._dispatcher.ring_runs(bells)
+        self._work.ring(bells)
 
     async def _waiting_in_broker(self, queue: str) -> int:
         try:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 import structlog
 
 from nova_workers.contracts.events import StreamEnd
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.errors import Unavailable
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.scheduled import promote_due
+from nova_workers.ledger.work import Work
 from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
 
@@ -28,9 +28,8 @@ _MOST_TIMERS = 1_000
 class Scheduled:
     """Queues scheduled runs when they are due. One object per process."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher, publisher: EventPublisher) -> None:
-        self._database = database
-        self._dispatcher = dispatcher
+    def __init__(self, work: Work, publisher: EventPublisher) -> None:
+        self._work = work
         self._publisher = publisher
         self._timers: set[asyncio.Task[None]] = set()
 
@@ -40,13 +39,13 @@ class Scheduled:
         Raises:
             Unavailable: The database does not answer; the next pass finds them again.
         """
-        async with self._database.connection() as connection:
-            promoted = await promote_due(connection, thread_id=thread_id, limit=_BATCH)
-        for each in promoted:
-            for run_id in each.joined:
-                end = StreamEnd(run_id=run_id, final=True, status="merged", merged_into=each.bell.run_id)
-                self._publisher.announce_end(run_id, end)
-        self._dispatcher.ring_runs([each.bell for each in promoted])
+        async with self._work.begin_statement() as tx:
+            promoted = await promote_due(tx.connection, thread_id=thread_id, limit=_BATCH)
+            for each in promoted:
+                for run_id in each.joined:
+                    end = StreamEnd(run_id=run_id, final=True, status="merged", merged_into=each.bell.run_id)
+                    tx.publish(partial(self._publisher.announce_end, run_id, end))
+            tx.ring(each.bell for each in promoted)
         return len(promoted)
 
     def start_after(self, thread_id: str, delay_s: float) -> None:

@@ -11,7 +11,7 @@ from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
 from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, Unavailable, missing
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.permissions import allow_always
 from nova_workers.ledger.runs.cancel import request_cancel, run_status
 from nova_workers.ledger.runs.reads import get_run
@@ -38,8 +38,7 @@ class _Changed(Exception):
 class Waiting:
     """Resolves the waits of runs. One object per process."""
 
-    def __init__(self, database: Database, work: Work) -> None:
-        self._database = database
+    def __init__(self, work: Work) -> None:
         self._work = work
 
     async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> RunView:
@@ -74,7 +73,7 @@ class Waiting:
         Raises:
             Unavailable: The database does not answer; the next pass finds them again.
         """
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             due = await ledger.find_due_waits(connection, limit=_BATCH)
             ended = await ledger.find_waits_of_ended_children(
                 connection, ended_within=None if thorough else _LOOK_BACK, limit=_BATCH
@@ -95,7 +94,7 @@ class Waiting:
             return None
 
     async def _find(self, tenant_id: str, run_id: str, wait_id: str | None) -> Wait:
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             waits = await ledger.find_wait(connection, tenant_id, run_id, wait_id)
             status = None if waits else await run_status(connection, tenant_id, run_id)
         if not waits:

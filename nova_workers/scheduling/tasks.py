@@ -125,7 +125,7 @@ class TaskScheduler:
             if settled.last is not None and settled.last.error:
                 reason += f"; the last one failed: {settled.last.error}"
             await self._park(connection, tenant_id, task, reason)
-            await _give_notice(connection, tenant_id, task, settled.last, reason)
+            await _give_notice(tx, tenant_id, task, settled.last, reason)
         elif reason := _waits(task):
             await self._park(connection, tenant_id, task, reason)
 
@@ -190,7 +190,7 @@ def _gone(task: TaskView) -> str:
 
 
 async def _give_notice(
-    connection: Connection, tenant_id: str, task: TaskView, last: schedule.Invocation | None, reason: str
+    tx: UnitOfWork, tenant_id: str, task: TaskView, last: schedule.Invocation | None, reason: str
 ) -> None:
     """Notify the person, as the last invocation."""
     if last is None:
@@ -201,7 +201,7 @@ async def _give_notice(
     )
     # One more than the run itself may send: this one is from the scheduler.
     await add_to_outbox(
-        connection,
+        tx,
         Sender(tenant_id, last.agent_id, last.thread_id, last.run_id),
         "notification",
         {"text": text, "task_id": task.id},

@@ -11,10 +11,9 @@ from typing import Final
 
 import structlog
 
-from nova_workers.contracts.ports import Dispatcher
 from nova_workers.errors import Unavailable
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fleet import Switch, first_queued_runs
+from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace import moves as ledger
 from nova_workers.ledger.workspace.renames import Rename, find_renames, is_moving
 from nova_workers.stopping import stop_tasks
@@ -36,15 +35,9 @@ _log = structlog.get_logger(__name__)
 class AgentMoves:
     """Moves rows of renamed agents. Any number of processes may move those of one agent."""
 
-    def __init__(self, database: Database, dispatcher: Dispatcher) -> None:
-        """Keep what is handed in.
-
-        Args:
-            database: Of the ledger.
-            dispatcher: Rings for runs that were queued meanwhile.
-        """
-        self._database = database
-        self._dispatcher = dispatcher
+    def __init__(self, work: Work) -> None:
+        """Keep what rings for runs that were queued meanwhile."""
+        self._work = work
         self._moving: dict[Rename, asyncio.Task[None]] = {}
 
     async def start(self, rename: Rename, *, patience_s: float) -> bool:
@@ -58,7 +51,7 @@ class AgentMoves:
             task = self._moving[rename] = asyncio.create_task(self._move(rename))
             task.add_done_callback(lambda _: self._moving.pop(rename, None))
         await asyncio.wait({task}, timeout=patience_s)
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             return not await is_moving(connection, rename.tenant_id, rename.to_id)
 
     async def close(self) -> None:
@@ -71,7 +64,7 @@ class AgentMoves:
         Raises:
             Unavailable: The database cannot be reached.
         """
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             renames = await find_renames(connection)
         return any([await self._batch(rename) for rename in renames])
 
@@ -81,7 +74,7 @@ class AgentMoves:
             while pauses_left:
                 if await self._batch(rename):
                     continue
-                async with self._database.connection() as connection:
+                async with self._work.database.connection() as connection:
                     if not await is_moving(connection, rename.tenant_id, rename.to_id):
                         return
                 pauses_left -= 1
@@ -93,13 +86,13 @@ class AgentMoves:
 
     async def _batch(self, rename: Rename) -> bool:
         """Move some rows, threads first. False where nothing is left, or all that is left is in use."""
-        async with self._database.transaction() as connection:
+        async with self._work.database.transaction() as connection:
             if await ledger.move_threads(connection, rename, threads=_THREADS, rows=_ROWS):
                 return True
             if await ledger.threads_left(connection, rename):
                 return False
         for column in ledger.SWEPT if rename.moving else ledger.LATE:
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 if await ledger.sweep(connection, rename, column, rows=_ROWS):
                     return True
         if rename.moving:
@@ -109,13 +102,12 @@ class AgentMoves:
     async def _finish(self, rename: Rename) -> None:
         passed = None
         while True:
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 passed = await ledger.sweep_usage(connection, rename, passed, rows=_USAGE_ROWS)
             if passed is None:
                 break
-        async with self._database.connection() as connection:
-            if not await ledger.finish_move(connection, rename):
+        async with self._work.begin_statement() as tx:
+            if not await ledger.finish_move(tx.connection, rename):
                 return
-            bells = await first_queued_runs(connection, Switch("agent", rename.tenant_id, rename.to_id))
-        self._dispatcher.ring_runs(bells)
+            tx.ring(await first_queued_runs(tx.connection, Switch("agent", rename.tenant_id, rename.to_id)))
         _log.info("agent.renamed", tenant_id=rename.tenant_id, former_id=rename.from_id, agent_id=rename.to_id)

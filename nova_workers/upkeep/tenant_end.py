@@ -15,12 +15,11 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.contracts.ports import CancelNotifier
 from nova_workers.keys import run_events
-from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.cancel import request_cancel, select_open
 from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.tenants import ending as ledger
+from nova_workers.ledger.work import Work
 
 __all__ = ["TenantEnd"]
 
@@ -35,18 +34,16 @@ _log = structlog.get_logger(__name__)
 class TenantEnd:
     """Deletes ended tenants step by step."""
 
-    def __init__(self, database: Database, redis: Redis, notifier: CancelNotifier, workspace_root: Path) -> None:
+    def __init__(self, work: Work, redis: Redis, workspace_root: Path) -> None:
         """Keep what is handed in.
 
         Args:
-            database: Of the ledger.
+            work: Cancels runs that are to stop.
             redis: Where live events are.
-            notifier: Tells workers of runs that are to stop.
             workspace_root: Where agents' directories are, a directory a tenant.
         """
-        self._database = database
+        self._work = work
         self._redis = redis
-        self._notifier = notifier
         self._workspace_root = workspace_root
 
     async def step(self) -> bool:
@@ -57,17 +54,17 @@ class TenantEnd:
         Raises:
             Unavailable: The database cannot be reached.
         """
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             ending = await ledger.ending_tenants(connection)
         steps = [await self._step_of(tenant_id) for tenant_id in ending]
         return any(steps)
 
     async def _step_of(self, tenant_id: str) -> bool:
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             open_runs = await select_open(connection, tenant_id, RunFilter(), limit=_RUNS)
         if open_runs:
             return await self._cancel(tenant_id, [run.id for run in open_runs])
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             threads = await ledger.purgeable_threads(connection, tenant_id, limit=_THREADS)
             if not threads and await ledger.has_threads(connection, tenant_id):
                 return False
@@ -76,26 +73,26 @@ class TenantEnd:
         return await self._sweep(tenant_id)
 
     async def _cancel(self, tenant_id: str, run_ids: list[str]) -> bool:
-        async with self._database.transaction() as connection:
-            requests = await request_cancel(connection, tenant_id, run_ids)
-        await self._notifier.apply_requests(requests)
+        async with self._work.begin() as tx:
+            requests = await request_cancel(tx.connection, tenant_id, run_ids)
+            tx.cancel(requests)
         return any(request.ended for request in requests)
 
     async def _give_to_purge(self, threads: list[str]) -> bool:
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             runs = await ledger.streamed_runs(connection, threads)
         try:
             for start in range(0, len(runs), _KEYS):
                 await self._redis.unlink(*map(run_events, runs[start : start + _KEYS]))
         except RedisError as error:
             _log.warning("tenant.events_kept", why=str(error), until="they expire")
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             await ledger.mark_threads(connection, threads)
         return True
 
     async def _sweep(self, tenant_id: str) -> bool:
         for table in ledger.SWEPT:
-            async with self._database.connection() as connection:
+            async with self._work.database.connection() as connection:
                 if await ledger.sweep(connection, tenant_id, table, limit=_ROWS) == _ROWS:
                     return True
         directory = self._workspace_root / tenant_id
@@ -104,7 +101,7 @@ class TenantEnd:
         except OSError as error:
             _log.warning("tenant.files_kept", tenant_id=tenant_id, directory=str(directory), why=str(error))
             return False
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             if await ledger.finish_end(connection, tenant_id):
                 _log.info("tenant.removed", tenant_id=tenant_id)
         return False

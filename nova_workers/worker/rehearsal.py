@@ -18,7 +18,7 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, TrustLevel, TurnListener
-from nova_workers.ledger.work import Silence, Work
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import unrecorded
 from nova_workers.orchestration.transitions import TreeTransitions
@@ -62,14 +62,15 @@ async def rehearse_turns(services: WorkerServices) -> None:
 
 
 def _executor(services: WorkerServices, ledger: RehearsalLedger) -> RunExecutor:
-    metrics, silence = Metrics(CollectorRegistry()), Silence()
+    metrics = Metrics(CollectorRegistry())
     settings = services.settings.model_copy(update={"default_engine": _Ready.name})
     locks = ThreadLocks(services.redis, ttl_s=settings.runs.lease_ttl_s)
     # It sends only while its task runs, and has none.
     publisher = EventPublisher(services.redis, flush_ms=settings.streams.flush_ms, clock=services.clock)
+    work = Work(ledger)
     return build_executor(
         settings,
-        Work(ledger, silence, silence),
+        work,
         services.redis,
         {_Ready.name: _Ready()},
         worker_id=services.worker_id,
@@ -82,7 +83,7 @@ def _executor(services: WorkerServices, ledger: RehearsalLedger) -> RunExecutor:
         tracing=services.tracing,
         orchestrated=TreeTransitions(),
         capabilities=services.capabilities,
-        holds=Holds(ledger, silence, publisher, settings.runs, services.clock),
+        holds=Holds(work, publisher, settings.runs, services.clock),
     )
 
 

@@ -7,8 +7,8 @@ agent from flooding the inbox or the disk.
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, Sender
 from nova_workers.errors import LimitExceeded
-from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.deliveries import add_delivery, lock_outbox_of_run, payloads_of_run
+from nova_workers.ledger.work import UnitOfWork, Work
 
 __all__ = ["MAX_NOTIFICATIONS_PER_RUN", "MAX_NOTIFICATION_CHARS", "add_to_outbox", "notify"]
 
@@ -17,11 +17,11 @@ MAX_NOTIFICATION_CHARS = 4_000
 """Fits into one message of the usual messengers."""
 
 
-async def notify(database: Database, sender: Sender, text: str) -> bool:
+async def notify(work: Work, sender: Sender, text: str) -> bool:
     """Notify the person. The same text is sent once per run.
 
     Args:
-        database: The ledger.
+        work: Begins the unit of work.
         sender: The run that notifies.
         text: At most `MAX_NOTIFICATION_CHARS`, and storable.
 
@@ -31,14 +31,14 @@ async def notify(database: Database, sender: Sender, text: str) -> bool:
     Raises:
         LimitExceeded: The run has sent its maximum of notifications.
     """
-    async with database.transaction() as connection:
+    async with work.begin() as tx:
         return await add_to_outbox(
-            connection, sender, "notification", {"text": text}, same="text", at_most=MAX_NOTIFICATIONS_PER_RUN
+            tx, sender, "notification", {"text": text}, same="text", at_most=MAX_NOTIFICATIONS_PER_RUN
         )
 
 
 async def add_to_outbox(
-    connection: Connection,
+    tx: UnitOfWork,
     sender: Sender,
     kind: DeliveryKind,
     payload: JsonObject,
@@ -46,10 +46,10 @@ async def add_to_outbox(
     same: str,
     at_most: int,
 ) -> bool:
-    """Add a delivery to the outbox in the caller's transaction.
+    """Add a delivery to the outbox in the caller's unit of work, and ring for it.
 
     Args:
-        connection: In a transaction.
+        tx: The unit of work.
         sender: The run that sends it.
         kind: Its kind.
         payload: Its content.
@@ -62,8 +62,8 @@ async def add_to_outbox(
     Raises:
         LimitExceeded: The run has added its maximum of this kind.
     """
-    await lock_outbox_of_run(connection, sender.run_id)
-    before = await payloads_of_run(connection, sender, kind)
+    await lock_outbox_of_run(tx.connection, sender.run_id)
+    before = await payloads_of_run(tx.connection, sender, kind)
     if any(given.get(same) == payload[same] for given in before.values()):
         return False
     if len(before) >= at_most:
@@ -72,5 +72,6 @@ async def add_to_outbox(
             "note or into your answer.",
             limit=at_most,
         )
-    await add_delivery(connection, sender, kind, payload, target=INBOX)
+    await add_delivery(tx.connection, sender, kind, payload, target=INBOX)
+    tx.ring_deliveries()
     return True

@@ -11,6 +11,7 @@ from nova_workers.errors import NotFound, missing
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery import sent_files as ledger
 from nova_workers.ledger.delivery.deliveries import lock_outbox_of_run, withdraw
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.deliveries import add_to_outbox
 
 __all__ = [
@@ -81,13 +82,14 @@ def media_type_of(name: str) -> str:
     return _TYPES.get(PurePosixPath(name).suffix.lower(), _BINARY)
 
 
-async def send_file(database: Database, sender: Sender, file: OutgoingFile) -> SentFileView:
+async def send_file(work: Work, sender: Sender, file: OutgoingFile) -> SentFileView:
     """Store a file and add it to the outbox, both or neither. A run sends the same file once.
 
     Raises:
         LimitExceeded: The run has sent its maximum of files.
     """
-    async with database.transaction() as connection:
+    async with work.begin() as tx:
+        connection = tx.connection
         await lock_outbox_of_run(connection, sender.run_id)
         known = await ledger.find_same_file(
             connection, sender, name=file.name, caption=file.caption, content=file.content
@@ -104,7 +106,7 @@ async def send_file(database: Database, sender: Sender, file: OutgoingFile) -> S
         )
         shown = sent.model_dump(include={"name", "media_type", "size_bytes", "caption"})
         payload = {"file_id": sent.id, **shown}
-        await add_to_outbox(connection, sender, "file", payload, same="file_id", at_most=MAX_FILES_PER_RUN)
+        await add_to_outbox(tx, sender, "file", payload, same="file_id", at_most=MAX_FILES_PER_RUN)
         return sent
 
 

@@ -13,6 +13,7 @@ from nova_workers.contracts.http.notes import MAX_NOTE_CHARS, NoteView
 from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, VersionMismatch, missing
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.deliveries import withdraw
+from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace import notes as ledger
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.workspace.deliveries import add_to_outbox
@@ -109,7 +110,7 @@ async def get_note(database: Database, tenant_id: str, note_id: str, *, reader: 
 
 
 async def change_note(
-    database: Database,
+    work: Work,
     tenant_id: str,
     note_id: str,
     change: NoteChange,
@@ -120,7 +121,7 @@ async def change_note(
     """Change a note atomically. No concurrent change is lost.
 
     Args:
-        database: The ledger.
+        work: Begins the unit of work.
         tenant_id: The tenant.
         note_id: Id of the note.
         change: What to change.
@@ -134,7 +135,8 @@ async def change_note(
         InvalidInput: The passage does not occur exactly once.
         LimitExceeded: The result would be too long, or the run has shared its maximum of notes.
     """
-    async with database.transaction() as connection:
+    async with work.begin() as tx:
+        connection = tx.connection
         note = await _own(connection, tenant_id, note_id, None if sender is None else sender.agent_id)
         if known is not None and known != note.updated_at:
             raise VersionMismatch(
@@ -149,7 +151,7 @@ async def change_note(
             await withdraw(connection, tenant_id, note.agent_id, "note", field="note_id", named=note.id)
         if changed.shared and not note.shared and sender is not None:
             payload = {"note_id": note.id, "title": changed.title}
-            await add_to_outbox(connection, sender, "note", payload, same="note_id", at_most=_MAX_SHARED_PER_RUN)
+            await add_to_outbox(tx, sender, "note", payload, same="note_id", at_most=_MAX_SHARED_PER_RUN)
         return await ledger.write_note(connection, tenant_id, changed)
 
 

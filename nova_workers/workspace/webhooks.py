@@ -14,13 +14,14 @@ from nova_workers.contracts.http.secrets import SecretRotation
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookSecret, WebhookView
 from nova_workers.errors import Conflict, Forbidden, InvalidInput
 from nova_workers.ids import new_id
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.delivery import webhook_secrets
 from nova_workers.ledger.delivery import webhooks as ledger
 from nova_workers.ledger.delivery.deliveries import get_delivery, replay_delivery
 from nova_workers.ledger.delivery.outbox import add_deliveries
 from nova_workers.ledger.delivery.webhook_secrets import Endpoint, SecretColumns
 from nova_workers.ledger.delivery.webhooks import NewWebhook
+from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.agents import get_agent
 from nova_workers.observability.addresses import bare_address
 from nova_workers.workspace.standard_webhooks import new_secret
@@ -38,15 +39,15 @@ _TEST_WORDS = "This is a test. Nothing happened."
 class Webhooks:
     """The rules of webhooks, for changes and for sending."""
 
-    def __init__(self, database: Database, vault: Vault, *, allow_hosts: Collection[str] = ()) -> None:
+    def __init__(self, work: Work, vault: Vault, *, allow_hosts: Collection[str] = ()) -> None:
         """Keep the dependencies.
 
         Args:
-            database: The ledger.
+            work: Begins units of work.
             vault: Encrypts and decrypts their secrets.
             allow_hosts: ``host`` or ``host:port`` that the operator allows, which need neither be public nor use TLS.
         """
-        self._database = database
+        self._work = work
         self._vault = vault
         self._allow_hosts = frozenset(allow_hosts)
 
@@ -71,7 +72,7 @@ class Webhooks:
         sealed = self._seal(tenant_id, webhook_id, secret)
         new = NewWebhook(given.url, given.description, given.kinds, given.agent_id, given.enabled)
         _check_audit(new, may_audit=may_audit)
-        async with self._database.transaction() as connection:
+        async with self._work.database.transaction() as connection:
             await _require_agent(connection, tenant_id, given.agent_id)
             view = await ledger.create_webhook(
                 connection, tenant_id, webhook_id, new, ciphertext=sealed.secret, key_id=sealed.key_id
@@ -95,7 +96,8 @@ class Webhooks:
                 raise InvalidInput(f"{name}: it cannot be null; leave it out to keep what it is.", field=name)
         if "url" in changes:
             self.check_url(changes["url"])
-        async with self._database.transaction() as connection:
+        async with self._work.begin() as tx:
+            connection = tx.connection
             present = await ledger.get_webhook(connection, tenant_id, webhook_id, lock=True)
             await _require_agent(connection, tenant_id, changes.get("agent_id"))
             new = NewWebhook(**(present.model_dump(include=set(NewWebhook.__slots__)) | changes))
@@ -103,6 +105,9 @@ class Webhooks:
             _check_may_audit(present.kinds, may_audit=may_audit)
             _check_audit(new, may_audit=may_audit)
             forgive = changes.get("enabled") is True
+            if forgive:
+                # Deliveries that waited while it was disabled.
+                tx.ring_deliveries()
             return await ledger.update_webhook(connection, tenant_id, webhook_id, new, forgive=forgive)
 
     async def delete(self, tenant_id: str, webhook_id: str, *, may_audit: bool = False) -> None:
@@ -112,7 +117,7 @@ class Webhooks:
             Forbidden: It receives the audit log, which the author may not read.
             NotFound: There is no such webhook.
         """
-        async with self._database.transaction() as connection:
+        async with self._work.database.transaction() as connection:
             present = await ledger.get_webhook(connection, tenant_id, webhook_id, lock=True)
             _check_may_audit(present.kinds, may_audit=may_audit)
             await ledger.delete_webhook(connection, tenant_id, webhook_id)
@@ -132,7 +137,7 @@ class Webhooks:
             Conflict: There is no master key, or a grace is given and the old secret cannot be decrypted.
         """
         secret = new_secret()
-        async with self._database.transaction() as connection:
+        async with self._work.database.transaction() as connection:
             endpoint = await webhook_secrets.lock_endpoint(connection, tenant_id, webhook_id)
             _check_may_audit(endpoint.kinds, may_audit=may_audit)
             # Under the master key of the new secret: the row has one key id for both.
@@ -151,11 +156,13 @@ class Webhooks:
             Conflict: It is disabled.
         """
         delivery_id = new_id("dlv")
-        async with self._database.transaction() as connection:
+        async with self._work.begin() as tx:
+            connection = tx.connection
             await self._require_enabled(connection, tenant_id, webhook_id)
             payload = {"text": _TEST_WORDS}
             new = NewDelivery(delivery_id, tenant_id, "test", webhook_id, payload, webhook_id=webhook_id)
             await add_deliveries(connection, [new])
+            tx.ring_deliveries()
             return await get_delivery(connection, tenant_id, delivery_id)
 
     async def replay(self, tenant_id: str, delivery_id: str, *, may_audit: bool = False) -> DeliveryView:
@@ -166,11 +173,13 @@ class Webhooks:
             NotFound: There is no such delivery.
             Conflict: It is in the inbox, still pending, or its webhook is disabled or deleted.
         """
-        async with self._database.transaction() as connection:
+        async with self._work.begin() as tx:
+            connection = tx.connection
             delivery = await get_delivery(connection, tenant_id, delivery_id)
             _check_may_audit((delivery.kind,), may_audit=may_audit)
             if delivery.webhook_id is not None:
                 await self._require_enabled(connection, tenant_id, delivery.webhook_id)
+            tx.ring_deliveries()
             return await replay_delivery(connection, tenant_id, delivery)
 
     def keys(self, endpoint: Endpoint) -> tuple[str, ...]:
@@ -194,7 +203,7 @@ class Webhooks:
         rotated = unreadable = 0
         after = ""
         while True:
-            async with self._database.transaction() as connection:
+            async with self._work.database.transaction() as connection:
                 found = await webhook_secrets.lock_under_other_keys(connection, current, after=after, limit=_BATCH)
                 for endpoint in found:
                     if await self._reseal(connection, endpoint):
@@ -204,7 +213,7 @@ class Webhooks:
             if not found:
                 break
             after = found[-1].id
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             remaining = await webhook_secrets.count_under_other_keys(connection, current)
         return SecretRotation(key_id=current, rotated=rotated, remaining=remaining, unreadable=unreadable)
 

@@ -54,7 +54,7 @@ async def export_workspace(caller: WorkspaceCaller, state: State) -> Response:
             async with services.database.connection() as connection:
                 asked = {"secrets": caller.may("secrets")}
                 await record_act(connection, "archive.exported", "archive", caller.tenant_id, asked)
-        lines = export_archive(services.archive_database, caller.tenant_id, with_secrets=caller.may("secrets"))
+        lines = export_archive(services.archive_work.database, caller.tenant_id, with_secrets=caller.may("secrets"))
         # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
         first = await anext(lines)
         return ArchiveResponse(first, lines, held=held.pop_all(), settings=services.settings.api)
@@ -103,8 +103,8 @@ async def import_workspace(
         check_steers(rights, holdings_of(spec, grants), field="skills", what=f"the agent {agent_id!r}")
 
     with state.archives.hold(caller.tenant_id):
-        result, waits = await import_archive(
-            services.archive_database,
+        return await import_archive(
+            services.archive_work,
             caller.tenant_id,
             _lines(received(request, services.settings.api)),
             merge=merge,
@@ -112,9 +112,6 @@ async def import_workspace(
             check_steers=check_skills_of,
             with_effects=services.settings.effects.enabled,
         )
-    if waits:
-        services.dispatcher.ring_effects()
-    return result
 
 
 def _need_all(caller: Caller) -> None:

@@ -85,9 +85,7 @@ async def get_one_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller,
 @router.post("/deliveries/{delivery_id}/replay", status_code=202, responses=problems(404, 409))
 async def replay_delivery(delivery_id: DeliveryIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
     """Send a delivery again that was delivered or has failed. It keeps its id, by which receivers identify it."""
-    delivery = await state.services.webhooks.replay(caller.tenant_id, delivery_id, may_audit=caller.may("keys"))
-    state.services.dispatcher.ring_deliveries()
-    return delivery
+    return await state.services.webhooks.replay(caller.tenant_id, delivery_id, may_audit=caller.may("keys"))
 
 
 @router.post("/deliveries/{delivery_id}/close", responses=problems(404, 409), name="close_delivery")

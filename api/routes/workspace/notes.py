@@ -74,7 +74,7 @@ async def get_note(note_id: NoteIdPath, caller: WorkspaceCaller, state: State) -
 async def patch_note(note_id: NoteIdPath, body: NotePatch, caller: WorkspaceCaller, state: State) -> NoteView:
     """Change the given fields. A note that is no longer shared is removed from the outbox."""
     change = NoteChange(title=body.title, content=body.content, shared=body.shared, pinned=body.pinned)
-    return await notes.change_note(state.services.database, caller.tenant_id, note_id, change, known=body.updated_at)
+    return await notes.change_note(state.services.work, caller.tenant_id, note_id, change, known=body.updated_at)
 
 
 @router.delete("/{note_id}", status_code=204, responses=problems(404))

@@ -48,11 +48,7 @@ async def patch_webhook(
     webhook_id: WebhookIdPath, body: WebhookPatch, caller: WorkspaceCaller, state: State
 ) -> WebhookView:
     """Change the given fields. Null clears agent_id. Enabling a webhook resets its failures."""
-    view = await state.services.webhooks.patch(caller.tenant_id, webhook_id, body, may_audit=caller.may("keys"))
-    if body.enabled:
-        # Deliveries that waited while it was disabled.
-        state.services.dispatcher.ring_deliveries()
-    return view
+    return await state.services.webhooks.patch(caller.tenant_id, webhook_id, body, may_audit=caller.may("keys"))
 
 
 @router.delete("/{webhook_id}", status_code=204, responses=problems(404))
@@ -74,6 +70,4 @@ async def rotate_secret(
 @router.post("/{webhook_id}/test", status_code=202, responses=problems(404, 409))
 async def test_webhook(webhook_id: WebhookIdPath, caller: WorkspaceCaller, state: State) -> DeliveryView:
     """Send a webhook a test delivery without content. The returned delivery will have the outcome."""
-    delivery = await state.services.webhooks.test(caller.tenant_id, webhook_id)
-    state.services.dispatcher.ring_deliveries()
-    return delivery
+    return await state.services.webhooks.test(caller.tenant_id, webhook_id)

@@ -68,8 +68,7 @@ class _FileTools:
         except ValueError as error:
             raise ToolFailure(f"{error}; give one as name, such as report.md") from error
         sender = Sender(context.tenant_id, context.agent_id, context.thread_id, context.run_id)
-        sent = await send_file(self._parts.database, sender, OutgoingFile(name, content, given.caption))
-        self._parts.ring_deliveries()
+        sent = await send_file(self._parts.work, sender, OutgoingFile(name, content, given.caption))
         return f"Sent {sent.name} ({sent.size_bytes} bytes) as {sent.id}."
 
     def _read(self, context: CapabilityContext, path: str) -> bytes:

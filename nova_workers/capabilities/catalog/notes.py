@@ -89,7 +89,7 @@ class _NoteTools:
 
     def __init__(self, parts: CapabilityParts) -> None:
         self._database = parts.database
-        self._ring_deliveries = parts.ring_deliveries
+        self._work = parts.work
 
     def declare(self) -> tuple[ToolDeclaration[Any], ...]:
         return (
@@ -188,7 +188,6 @@ class _NoteTools:
 
     async def _share(self, context: CapabilityContext, given: _Share) -> str:
         note = await self._change(context, given.note_id, NoteChange(shared=given.shared))
-        self._ring_deliveries()
         return f"{note.id} is shared." if note.shared else f"{note.id} is not shared any more."
 
     async def _pin(self, context: CapabilityContext, given: _Pin) -> str:
@@ -201,7 +200,7 @@ class _NoteTools:
 
     async def _change(self, context: CapabilityContext, note_id: str, change: NoteChange) -> NoteSummary:
         sender = Sender(context.tenant_id, context.agent_id, context.thread_id, context.run_id)
-        return await notes.change_note(self._database, context.tenant_id, note_id, change, sender=sender)
+        return await notes.change_note(self._work, context.tenant_id, note_id, change, sender=sender)
 
 
 def _line(note: NoteSummary) -> str:

@@ -39,8 +39,7 @@ def capability(parts: CapabilityParts) -> Capability:
 
     async def notify_user(context: CapabilityContext, given: _Notify) -> str:
         sender = Sender(context.tenant_id, context.agent_id, context.thread_id, context.run_id)
-        new = await notify(parts.database, sender, given.message)
-        parts.ring_deliveries()
+        new = await notify(parts.work, sender, given.message)
         return "The user will get it." if new else "You have said that already; it was not sent again."
 
     tool = ToolDeclaration(

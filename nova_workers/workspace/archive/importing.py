@@ -14,8 +14,9 @@ from nova_workers.contracts.skills import MAX_FILES, MAX_SKILL_BYTES
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive import writing as ledger
 from nova_workers.ledger.archive.tables import KeptTable, load_tables
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.keepalive import kept_awake
+from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.skills import load_skills, specs_with_skills
 from nova_workers.workspace.archive.rows import MAX_TASK_ID, AgentChecks, checked_row
 from nova_workers.workspace.skill_format import check_files
@@ -163,7 +164,7 @@ class _Importer:
 
 
 async def import_archive(
-    database: Database,
+    work: Work,
     tenant_id: str,
     lines: AsyncIterator[tuple[Any, int]],
     *,
@@ -171,7 +172,7 @@ async def import_archive(
     agents: AgentChecks,
     check_steers: Callable[[str, AgentSpec], None],
     with_effects: bool,
-) -> tuple[ImportResult, bool]:
+) -> ImportResult:
     """Import an archive in one transaction: whole, or not at all.
 
     Args:
@@ -182,14 +183,15 @@ async def import_archive(
         with_effects: Queue the effects of imported runs.
 
     Returns:
-        The numbers of written rows, and whether effects are queued.
+        The numbers of written rows.
 
     Raises:
         InvalidInput: A row cannot be imported; the message names the line.
         Forbidden: The author lacks a right of an agent of the archive, or of one whose skills it writes.
         Conflict: A row exists already.
     """
-    async with database.transaction() as connection:
+    async with work.begin() as tx:
+        connection = tx.connection
         tables = await load_tables(connection)
         importer = _Importer(
             connection,
@@ -205,5 +207,6 @@ async def import_archive(
                 async with in_use:
                     await importer.take(record, chars)
         result = await importer.finish()
-        waits = with_effects and await ledger.end_import(connection, tenant_id)
-    return result, waits
+        if with_effects and await ledger.end_import(connection, tenant_id):
+            tx.ring_effects()
+    return result

@@ -1,13 +1,12 @@
 """How long an agent with a past is paused while it is renamed."""
 
 import time
-from collections.abc import Sequence
 
 from nova_workers.capabilities.registry import CapabilityRegistry
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.agents import create_agent
 from nova_workers.upkeep.agent_moves import AgentMoves
 from nova_workers.workspace.agents.ceilings import CeilingRules
@@ -44,17 +43,6 @@ _FILL = (
 )
 
 
-class _NoDoorbells:
-    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
-        """Nothing is queued."""
-
-    def ring_effects(self) -> None:
-        """Nothing is due."""
-
-    def ring_deliveries(self) -> None:
-        """Nothing is due."""
-
-
 async def measure_rename(bench: Bench) -> Result:
     """Rename an agent with a thread, a run and two indexed messages for each of many runs."""
     runs = bench.sizes.renamed_runs
@@ -67,7 +55,7 @@ async def measure_rename(bench: Bench) -> Result:
                 _TENANT, _OLD, _NEW, actor=PERSON
             )
             begun_s = time.perf_counter() - began_s
-            assert await AgentMoves(database, _NoDoorbells()).start(rename, patience_s=_PATIENCE_S)
+            assert await AgentMoves(Work(database)).start(rename, patience_s=_PATIENCE_S)
             took_s = time.perf_counter() - began_s
         finally:
             await database.close()

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
@@ -12,7 +11,6 @@ from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
-from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
@@ -42,19 +40,6 @@ SELECT 'trg_' || lpad(n::text, 26, '0'), :tenant_id, 'agent-' || n % :agents::in
        now() + :due_in_s::float8 * interval '1 second', now() + :due_in_s::float8 * interval '1 second'
   FROM generate_series(1, :count::int) n
 """
-
-
-class _Silence:
-    """Rings nothing: only the firing is measured."""
-
-    def ring_runs(self, bells: Sequence[Doorbell]) -> None:
-        """Do nothing."""
-
-    def ring_effects(self) -> None:
-        """Do nothing."""
-
-    def ring_deliveries(self) -> None:
-        """Do nothing."""
 
 
 async def measure_triggers(bench: Bench) -> Result:
@@ -94,10 +79,10 @@ async def measure_triggers(bench: Bench) -> Result:
 
 
 def _ticker(database: Database, redis: Redis) -> TriggerTicker:
-    settings, metrics, silence = Settings(), Metrics(CollectorRegistry()), _Silence()
+    settings, metrics = Settings(), Metrics(CollectorRegistry())
     publisher = EventPublisher(redis, flush_ms=20, clock=SystemClock())
-    notifier = CancelApplier(database, ControlChannel(redis), publisher, silence)
-    work = Work(database, silence, notifier)
+    notifier = CancelApplier(Work(database), ControlChannel(redis), publisher)
+    work = Work(database, notifier=notifier)
     planner = build_starter(work, build_model_chooser(database, redis, settings), settings)
     return build_trigger_ticker(work, settings, metrics, planner=planner)
 

@@ -11,6 +11,7 @@ from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.notes import MAX_NOTES_PER_AGENT, NoteChange, change_note
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
@@ -173,7 +174,7 @@ async def test_concurrent_changes_of_a_note_are_all_kept(database: Database) -> 
     note_id = await _written(caller, content="")
     await asyncio.gather(
         *(caller.call("note_update", note_id=note_id, append=f"line {number}") for number in range(8)),
-        change_note(database, "ten_1", note_id, NoteChange(title="By a person")),
+        change_note(Work(database), "ten_1", note_id, NoteChange(title="By a person")),
     )
     row = await database.fetchrow("SELECT title, content FROM notes WHERE id = :note_id", note_id=note_id)
     assert row is not None

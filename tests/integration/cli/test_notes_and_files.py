@@ -8,6 +8,7 @@ import pytest
 from nova_workers.contracts.deliveries import Sender, SentFileView
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.files import OutgoingFile, send_file
 from tests.support.processes.command_line import Nova
@@ -25,8 +26,8 @@ def sent(fleet: Fleet) -> SentFileView:
         # A run of its own: what a run has sent already is not sent again, also after a person closed it.
         sender = Sender(fleet.tenant_id or "", "nova", "thr_cli", new_id("run"))
         try:
-            await notify(database, sender, "The report\x1b[2J is ready")
-            return await send_file(database, sender, OutgoingFile("report.bin", CONTENT, "For you"))
+            await notify(Work(database), sender, "The report\x1b[2J is ready")
+            return await send_file(Work(database), sender, OutgoingFile("report.bin", CONTENT, "For you"))
         finally:
             await database.close()
 

@@ -13,6 +13,7 @@ from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.engine import EngineError, ToolCall
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.files import OutgoingFile, send_file
 from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
@@ -239,10 +240,13 @@ async def test_what_an_agent_sent_and_what_the_agent_that_it_asked_cost_is_at_th
     )
     run_id = await console.api.run(thread, "Draw it")
     sender = Sender(console.api.tenant.id, "nova", thread, run_id)
-    plot = await send_file(worker.database, sender, OutgoingFile("plot.png", image, "The <b>plot</b>"))
-    page = await send_file(worker.database, sender, OutgoingFile("page.svg", b"<svg onload='x'/>", None))
+    work = Work(worker.database)
+    plot = await send_file(work, sender, OutgoingFile("plot.png", image, "The <b>plot</b>"))
+    page = await send_file(work, sender, OutgoingFile("page.svg", b"<svg onload='x'/>", None))
     theirs = await send_file(
-        worker.database, Sender(other_tenant.id, "nova", thread, run_id), OutgoingFile("secret.txt", b"theirs", None)
+        Work(worker.database),
+        Sender(other_tenant.id, "nova", thread, run_id),
+        OutgoingFile("secret.txt", b"theirs", None),
     )
     turn = await worker.claim(thread)
     said = f"Sent plot.png as {plot.id}, page.svg as {page.id} and {theirs.id}."

@@ -21,6 +21,7 @@ from nova_workers.delivery.routing import InboxRouter
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.settings import ensure_tenant
+from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.agents import seed_defaults
 from nova_workers.observability.metrics import Metrics
 from nova_workers.workspace.deliveries import notify
@@ -37,7 +38,7 @@ class DeliveryHarness:
         self.settings = settings
         self.receiver = inbox
         self.tenant_id = "ten_post"
-        self.webhooks = build_webhooks(database, settings)
+        self.webhooks = build_webhooks(Work(database), settings)
         self.sender = self.another()
 
     def another(
@@ -66,7 +67,7 @@ class DeliveryHarness:
 
     async def say(self, text: str = "Hello", *, run_id: str = "run_1", agent_id: str = "nova") -> None:
         """Notify the user, as an agent does."""
-        await notify(self.database, Sender(self.tenant_id, agent_id, "thr_1", run_id), text)
+        await notify(Work(self.database), Sender(self.tenant_id, agent_id, "thr_1", run_id), text)
 
     async def route(self, routes: ChannelRoutes | None = None) -> None:
         """Route the inbox to channels, and send nothing."""

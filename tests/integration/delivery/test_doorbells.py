@@ -52,6 +52,6 @@ async def test_a_tool_rings_for_its_delivery(
 
 async def test_the_end_of_a_run_rings(deliveries: DeliveryHarness) -> None:
     bells = Doorbells()
-    effect = RunEndEffect(deliveries.database, build_routes(deliveries.database, deliveries.settings), bells)
+    effect = RunEndEffect(Work(deliveries.database, bells), build_routes(deliveries.database, deliveries.settings))
     await effect.handle([DueEffect("eff_1", deliveries.tenant_id, "run_1", "thr_1", "delivery", 1)])
     assert bells.deliveries_rung == 1

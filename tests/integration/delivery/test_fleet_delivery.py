@@ -12,6 +12,7 @@ from nova_workers.config import Settings
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.deliveries import notify
 from tests.integration.delivery.conftest import MASTER_KEY
 from tests.requirements import proves
@@ -59,7 +60,7 @@ async def test_a_fleet_delivers_notifications_and_ends_of_runs_and_retries(
 
         # Without a doorbell: the tick finds it. It fails, and is tried again when its time has come.
         receiving.answers["/hook"] = lambda before: 500 if before == 3 else 204
-        await notify(database, Sender(fleet.tenant_id or "", "nova", run.thread_id, run.id), "Once more")
+        await notify(Work(database), Sender(fleet.tenant_id or "", "nova", run.thread_id, run.id), "Once more")
         await until(lambda: len(receiving.got) == 4)
         sent = "UPDATE deliveries SET due_at = now() WHERE status = 'pending' AND error IS NOT NULL RETURNING id"
         await until(lambda: database.fetchval(sent))

@@ -15,6 +15,7 @@ from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFo
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.delivery.webhook_secrets import fetch_endpoint
 from nova_workers.ledger.overview.audit import get_audit_chain
+from nova_workers.ledger.work import Work
 from nova_workers.outbound.requests import Outbound
 from nova_workers.outbound.rules import OutboundRules
 from nova_workers.upkeep.audit_seals import AuditSeals
@@ -119,7 +120,7 @@ async def test_a_webhook_gets_only_the_kinds_that_it_subscribed_to(deliveries: D
 async def test_a_webhook_gets_nothing_of_another_tenant(deliveries: DeliveryHarness) -> None:
     made = await deliveries.webhook()
     await deliveries.database.execute("INSERT INTO tenants (id, name) VALUES ('ten_b', 'b')")
-    await notify(deliveries.database, Sender("ten_b", "nova", "thr_2", "run_2"), "a secret")
+    await notify(Work(deliveries.database), Sender("ten_b", "nova", "thr_2", "run_2"), "a secret")
     await deliveries.sender.run_due()
     assert deliveries.receiver.got == []
     for act in (
@@ -188,7 +189,7 @@ async def test_a_secret_is_encrypted_and_decrypted_in_its_own_row_only(deliverie
 
 @proves("webhooks.at-rest")
 async def test_without_a_master_key_a_webhook_is_refused_with_the_reason(deliveries: DeliveryHarness) -> None:
-    keyless = Webhooks(deliveries.database, Vault([]), allow_hosts=(deliveries.receiver.host,))
+    keyless = Webhooks(Work(deliveries.database), Vault([]), allow_hosts=(deliveries.receiver.host,))
     with pytest.raises(Conflict, match="NOVA_SECRETS__KEYS"):
         await keyless.create(deliveries.tenant_id, WebhookCreate(url=deliveries.receiver.url()))
     assert await deliveries.database.fetchval("SELECT count(*) FROM webhooks") == 0
@@ -199,9 +200,9 @@ async def test_webhooks_are_encrypted_under_a_new_master_key_and_still_sign(deli
     made = await deliveries.webhook()
     rotated = await deliveries.webhooks.rotate(deliveries.tenant_id, made.webhook.id, grace_s=3600)
     old, new = ("k1", bytes(range(32))), ("k2", bytes(range(1, 33)))
-    done = await Webhooks(deliveries.database, Vault([new, old])).reseal()
+    done = await Webhooks(Work(deliveries.database), Vault([new, old])).reseal()
     assert (done.key_id, done.rotated, done.remaining, done.unreadable) == ("k2", 1, 0, 0)
-    alone = Webhooks(deliveries.database, Vault([new]))
+    alone = Webhooks(Work(deliveries.database), Vault([new]))
     async with deliveries.database.connection() as connection:
         endpoint = await fetch_endpoint(connection, deliveries.tenant_id, made.webhook.id)
     assert endpoint is not None

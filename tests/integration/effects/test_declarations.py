@@ -9,23 +9,22 @@ from nova_workers.delivery.routing import RunEndEffect
 from nova_workers.effects.embeddings import EmbeddingEffect
 from nova_workers.effects.title import TitleEffect
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.vocabulary import EffectKind
 from tests.integration.effects.test_title_effect import FixedAnswer
-from tests.support.harness.workers import Doorbells
 
 
 def test_every_kind_of_effect_is_declared_once_and_deliveries_come_first(
     database: Database, settings: Settings, metrics: Metrics
 ) -> None:
     effects = declare_effects(
-        database,
+        Work(database),
         settings.effects,
         provider=None,
         engine=FixedAnswer("A title."),
         metrics=metrics,
         routes=build_routes(database, settings),
-        dispatcher=Doorbells(),
     )
     assert tuple(effect.kind for effect in effects) == get_args(EffectKind)
     assert [(effect.applies, type(effect.handler)) for effect in effects] == [

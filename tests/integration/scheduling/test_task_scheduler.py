@@ -172,6 +172,7 @@ async def test_a_task_without_progress_is_parked_with_a_notice(task_harness: Tas
     assert await task_harness.work() == 1
     parked = await task_harness.get(task)
     assert (parked.parked_reason, parked.work_at) == ("3 runs in a row changed nothing", None)
+    assert task_harness.harness.bells.deliveries_rung == 1
     assert await task_harness.notices() == [
         f"Task {task.id} (Tidy up) is parked: 3 runs in a row changed nothing. Work stops until it is changed, "
         f"or started with `nova tasks run {task.id}`."

@@ -6,6 +6,7 @@ from nova_workers.capabilities.discovery import default_registry
 from nova_workers.clock import SystemClock
 from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.renames import Rename
 from nova_workers.upkeep.agent_moves import AgentMoves
 from nova_workers.workspace.agents.ceilings import CeilingRules
@@ -24,12 +25,12 @@ async def begin_rename(harness: Harness, old: str, new: str, *, database: Databa
 
 async def move_all(harness: Harness, *, database: Database | None = None) -> None:
     """Move all that can move now, as the ticks of a process that has only the ledger."""
-    moves = AgentMoves(database or harness.database, harness.bells)
+    moves = AgentMoves(Work(database or harness.database, harness.bells))
     while await moves.step():
         pass
 
 
 async def rename(harness: Harness, old: str, new: str) -> None:
     """Rename an agent, whole."""
-    moves = AgentMoves(harness.database, harness.bells)
+    moves = AgentMoves(harness.work)
     assert await moves.start(await begin_rename(harness, old, new), patience_s=10)

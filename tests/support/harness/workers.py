@@ -107,14 +107,15 @@ class Worker:
         self.publisher = EventPublisher(self.redis, flush_ms=harness.settings.streams.flush_ms, clock=clock)
         self._control = ControlChannel(self.redis)
         # With the publisher of the runs, as in a process: the events of a run come before what they change in a tree.
-        notifier = CancelApplier(database, self._control, self.publisher, harness.bells)
+        notifier = CancelApplier(Work(database, harness.bells), self._control, self.publisher)
+        work = Work(database, harness.bells, notifier)
         calls = CallTransactions(database, harness.bells, notifier)
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
-        self.holds = _UntimedHolds(database, harness.bells, self.publisher, runs, clock, spread=lambda: 0.5)
+        self.holds = _UntimedHolds(work, self.publisher, runs, clock, spread=lambda: 0.5)
         self.executor = build_executor(
             harness.settings,
-            Work(database, harness.bells, notifier),
+            work,
             self.redis,
             harness.engines,
             worker_id=name,
@@ -224,24 +225,23 @@ class Harness:
         self.metrics = Metrics(CollectorRegistry())
         self.publisher = EventPublisher(redis, flush_ms=settings.streams.flush_ms, clock=SystemClock())
         control = ControlChannel(redis)
-        self.notifier = CancelApplier(database, control, self.publisher, self.bells)
+        self.notifier = CancelApplier(Work(database, self.bells), control, self.publisher)
         self.work = Work(database, self.bells, self.notifier)
         self.canceller = Canceller(self.work)
         self.retrier = Retrier(self.work, redis)
-        self.scheduled = Scheduled(database, self.bells, self.publisher)
+        self.scheduled = Scheduled(self.work, self.publisher)
         self.submitter = Submitter(self.work, self.scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s)
-        self.waiting = Waiting(database, self.work)
+        self.waiting = Waiting(self.work)
         self.reconciler = Reconciler(
-            database,
+            self.work,
             redis,
-            self.bells,
             settings.runs,
             self.metrics,
             locks=ThreadLocks(redis, ttl_s=settings.runs.lease_ttl_s),
             waiting=self.waiting,
             cancels=self.notifier,
             scheduled=self.scheduled,
-            holds=Holds(database, self.bells, self.publisher, settings.runs, SystemClock()),
+            holds=Holds(self.work, self.publisher, settings.runs, SystemClock()),
         )
         self.orchestrations = Orchestrations(
             database,

@@ -42,7 +42,7 @@ async def harness(database: Database, redis: Redis, settings: Settings) -> Async
 
 def _retention(harness: Harness, root: Path) -> Retention:
     settings = RetentionSettings.model_validate({"every_s": 60, "busy": 1})
-    end = TenantEnd(harness.database, harness.redis, harness.notifier, root)
+    end = TenantEnd(harness.work, harness.redis, root)
     metrics = Metrics(CollectorRegistry())
     return Retention(harness.database, settings, metrics, clock=SystemClock(), also=(end.step,))
 

@@ -7,6 +7,7 @@ import pytest
 from nova_workers.contracts.deliveries import Sender, SentFileView
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery.deliveries import add_delivery
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.files import OutgoingFile, file_name, media_type_of, send_file
 from tests.integration.api.conftest import Api
@@ -19,11 +20,11 @@ def _sender(api: Api, agent_id: str = "nova", run_id: str = "run_1", thread_id: 
 
 
 async def _file(api: Api, database: Database, name: str = "a.txt", content: bytes = b"x", **who: str) -> SentFileView:
-    return await send_file(database, _sender(api, **who), OutgoingFile(file_name(name), content, None))
+    return await send_file(Work(database), _sender(api, **who), OutgoingFile(file_name(name), content, None))
 
 
 async def test_the_inbox_shows_deliveries_newest_first(api: Api, database: Database) -> None:
-    await notify(database, _sender(api), "Done")
+    await notify(Work(database), _sender(api), "Done")
     file = await _file(api, database, agent_id="agent-builder")
     page = (await api.http.get("/v1/deliveries")).json()
     assert [(item["kind"], item["status"], item["target"]) for item in page["items"]] == [
@@ -47,7 +48,7 @@ async def test_the_inbox_shows_deliveries_newest_first(api: Api, database: Datab
 
 
 async def test_a_person_closes_items_that_need_no_answer(api: Api, database: Database, other_tenant: Tenant) -> None:
-    await notify(database, _sender(api), "Done")
+    await notify(Work(database), _sender(api), "Done")
     async with database.transaction() as connection:
         question_id = await add_delivery(connection, _sender(api), "question", {"wait_id": "wait_1"}, target="user")
         copy_id = await add_delivery(connection, _sender(api), "notification", {"text": "Done"}, target="telegram")

@@ -7,6 +7,7 @@ import pytest
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.workspace.notes import MAX_NOTES_PER_AGENT, NoteChange, change_note, create_note
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant, make_tenant
@@ -50,7 +51,7 @@ async def test_a_note_that_a_person_unshares_or_deletes_leaves_the_outbox(api: A
         await create_note(database, api.tenant.id, "nova", title=title, content="") for title in ("a", "b", "c")
     ]
     for note in (kept, unshared, deleted):
-        await change_note(database, api.tenant.id, note.id, NoteChange(shared=True), sender=sender)
+        await change_note(Work(database), api.tenant.id, note.id, NoteChange(shared=True), sender=sender)
     await api.http.patch(f"/v1/notes/{unshared.id}", json={"shared": False})
     await api.http.delete(f"/v1/notes/{deleted.id}")
     page = (await api.http.get("/v1/deliveries", params={"kind": "note"})).json()

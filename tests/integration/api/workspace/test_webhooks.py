@@ -18,13 +18,13 @@ from nova_workers.delivery.sender import DeliverySender
 from nova_workers.effects.handler import Effect
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
 from nova_workers.observability.metrics import Metrics
 from nova_workers.observability.tracing import Tracing
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.delivery.conftest import delivery_settings, receiving
 from tests.requirements import proves
-from tests.support.harness.workers import Doorbells
 from tests.support.servers.webhook_receiver import Receiver, signed_by
 from tests.support.waiting import until
 
@@ -64,7 +64,7 @@ def effects(database: Database, delivery_settings: Settings) -> EffectRunner:
             Effect(
                 "delivery",
                 "has_listener",
-                RunEndEffect(database, build_routes(database, delivery_settings), Doorbells()),
+                RunEndEffect(Work(database), build_routes(database, delivery_settings)),
             )
         ],
         clock=SystemClock(),

@@ -92,7 +92,7 @@ async def test_a_rename_whose_process_died_is_finished_by_ticks_and_threads_move
     fresh = await harness.submit("hello", agent_id=NEW)
     worker = harness.worker()
     batches = 0
-    while await AgentMoves(harness.database, harness.bells).step():
+    while await AgentMoves(harness.work).step():
         batches += 1
         ids = await _ids_of_threads(harness)
         assert {len(of_thread) for of_thread in ids.values()} == {1}
@@ -109,7 +109,7 @@ async def test_a_rename_whose_process_died_is_finished_by_ticks_and_threads_move
 @proves("agents.rename-resumed")
 async def test_a_canceled_move_leaves_the_rest_to_the_tick(harness: Harness) -> None:
     await _seed_threads(harness)
-    moves = AgentMoves(harness.database, harness.bells)
+    moves = AgentMoves(harness.work)
     done = await moves.start(await begin_rename(harness, AGENT, NEW), patience_s=0)
     await moves.close()
     assert not done

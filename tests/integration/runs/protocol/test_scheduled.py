@@ -14,6 +14,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.cancel import edit_queued, withdraw_queued_of_agent
 from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.threads.records import delete_thread
+from nova_workers.ledger.work import Work
 from nova_workers.runs.scheduled import Scheduled
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
@@ -177,7 +178,7 @@ async def test_each_message_is_said_once_if_the_process_that_starts_it_dies(harn
     await _pass_time(harness)
     faults = FaultInjector()
     faults.plan(fault, "promote")
-    dying = Scheduled(FaultInjectingDatabase(harness.database, faults), harness.bells, harness.publisher)
+    dying = Scheduled(Work(FaultInjectingDatabase(harness.database, faults), harness.bells), harness.publisher)
     with pytest.raises((Crashed, Unavailable)):
         await dying.start_due()
     await harness.database.execute("UPDATE runs SET rang_at = rang_at - interval '1 hour' WHERE status = 'queued'")

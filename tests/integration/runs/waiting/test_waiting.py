@@ -584,7 +584,7 @@ async def _begin_escalation(fleet: Harness, *, hold: str = "") -> tuple[Accepted
     faults = FaultInjector()
     faults.hold(hold)
     database = FaultInjectingDatabase(fleet.database, faults)
-    return run, faults, Waiting(database, _work(fleet, database))
+    return run, faults, Waiting(_work(fleet, database))
 
 
 async def _resume_approved_call(fleet: Harness, worker: Worker) -> Accepted:
@@ -649,11 +649,11 @@ def _dying(fleet: Harness, fault: Fault, statement: str, nth: int = 1) -> tuple[
     faults.plan(fault, statement, nth=nth)
     database = FaultInjectingDatabase(fleet.database, faults)
     work = _work(fleet, database)
-    return Canceller(work), Waiting(database, work)
+    return Canceller(work), Waiting(work)
 
 
 def _work(fleet: Harness, database: FaultInjectingDatabase) -> Work:
-    notifier = CancelApplier(database, ControlChannel(fleet.redis), fleet.publisher, fleet.bells)
+    notifier = CancelApplier(Work(database, fleet.bells), ControlChannel(fleet.redis), fleet.publisher)
     return Work(database, fleet.bells, notifier)
 
 
