@@ -22,6 +22,7 @@ TESTS = [
     if path.name != "test_named_sql.py" and not APART.intersection(path.parts)
 ]
 SQL = re.compile(r"\b(SELECT|INSERT INTO|UPDATE|DELETE FROM|WHERE|VALUES)\b")
+PARAMETER = re.compile(r"\$[1-9]")
 METHODS = {"fetch", "fetchrow", "fetchval", "execute", "rows"}
 CALL = re.compile(rf"\.({'|'.join(sorted(METHODS))})\(\s*[A-Z_]")
 """What every file with such a call has: parsing each file of the source takes a second in each process of tests."""
@@ -34,7 +35,10 @@ def _docstrings(tree: ast.Module) -> set[ast.AST]:
 
 
 def _positional(path: Path) -> Iterator[str]:
-    tree = ast.parse(path.read_text())
+    source = path.read_text()
+    if not PARAMETER.search(source):
+        return
+    tree = ast.parse(source)
     docstrings = _docstrings(tree)
     for node in ast.walk(tree):
         match node:
@@ -46,7 +50,7 @@ def _positional(path: Path) -> Iterator[str]:
                 )
             case _:
                 continue
-        found = re.search(r"\$[1-9]", text)
+        found = PARAMETER.search(text)
         if found and (path not in TESTS or SQL.search(text)):
             yield f"{path.relative_to(ROOT)}:{node.lineno}: {found[0]}"
 

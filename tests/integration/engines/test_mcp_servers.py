@@ -55,6 +55,12 @@ CHILD = StdioMcpServer(
 )
 MISBEHAVING = StdioMcpServer(sys.executable, ("-m", "tests.support.servers.mcp_misbehaving_server"), cwd=os.getcwd())
 PID: Json = {"name": "pid"}
+_BY_THE_LIBRARY = """
+from mcp.server.mcpserver import MCPServer
+server = MCPServer("library")
+server.tool(name="greet", description="Greet.")(lambda name: f"Hello {name}")
+server.run("stdio")
+"""
 
 _NONSENSE = """
 import json, sys
@@ -126,6 +132,12 @@ async def test_turns_share_a_child_process_that_ends_with_the_engine() -> None:
     assert await asyncio.gather(*(play.pid(CHILD) for _ in range(5))) == [pid] * 5
     await play.engine.close()
     assert not is_alive(pid)
+
+
+async def test_a_server_of_the_official_library_is_called(play: Player) -> None:
+    server = StdioMcpServer(sys.executable, ("-c", _BY_THE_LIBRARY))
+    result = await play({"library": server}, {"name": "greet", "input": {"name": "world"}})
+    assert _said(result) == "Hello world"
 
 
 @pytest.mark.parametrize(

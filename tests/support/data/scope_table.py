@@ -6,6 +6,7 @@ Write it anew with ``python -m tests.support.data.scope_table``.
 import ast
 import inspect
 from collections.abc import Iterator
+from functools import cache
 from types import ModuleType
 from typing import Any, Final, get_args
 
@@ -70,9 +71,15 @@ def _compared(route: APIRoute) -> list[str]:
     return sorted(set(_compared_by(route.endpoint.__name__, module, set())))
 
 
+@cache
+def _functions(module: ModuleType) -> dict[str, ast.FunctionDef | ast.AsyncFunctionDef]:
+    parsed = ast.parse(inspect.getsource(module))
+    return {node.name: node for node in parsed.body if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)}
+
+
 def _compared_by(name: str, module: ModuleType, seen: set[str]) -> Iterator[str]:
     """Yield the scopes that a function compares, and those that functions of its module do for it."""
-    functions = {node.name: node for node in ast.parse(inspect.getsource(module)).body if isinstance(node, _FUNCTION)}
+    functions = _functions(module)
     if name in seen or name not in functions:
         return
     seen.add(name)
@@ -87,9 +94,6 @@ def _compared_by(name: str, module: ModuleType, seen: set[str]) -> Iterator[str]
             yield from named or {_BY_FIELD}
         elif isinstance(node, ast.Name):
             yield from _compared_by(node.id, module, seen)
-
-
-_FUNCTION: Final = (ast.FunctionDef, ast.AsyncFunctionDef)
 
 
 if __name__ == "__main__":

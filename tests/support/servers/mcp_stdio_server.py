@@ -1,66 +1,84 @@
-"""An MCP server as a child process, for the tests: echoes, reports its pid and its progress, or dies."""
+"""An MCP server as a child process, for the tests: echoes, reports its pid and its progress, hangs, or dies.
 
-import asyncio
+It is written in bare JSON-RPC: importing the library's server takes each child most of a second of CPU.
+"""
+
+import json
 import os
 import sys
+from collections.abc import Callable
 from typing import Any
 
-from mcp.server.mcpserver import Context, MCPServer
+Json = dict[str, Any]
 
-server = MCPServer("child")
+_NOTHING: Json = {"type": "object", "properties": {}}
+_TEXT: Json = {"type": "object", "properties": {"text": {"type": "string"}}, "required": ["text"]}
+_hanging: dict[str | int, str] = {}
 _canceled: list[str] = []
 
 
-@server.tool()
-def echo(text: str) -> str:
-    """Return the text."""
-    return f"{os.environ.get('GREETING', '')}{text}"
+def send(message: Json) -> None:
+    """Write a message."""
+    print(json.dumps({"jsonrpc": "2.0", **message}), flush=True)
 
 
-@server.tool()
-def pid() -> str:
-    """Return the process id."""
-    return str(os.getpid())
-
-
-@server.tool()
 def complain() -> str:
     """Write to stderr."""
-    sys.stderr.write(f"no good: {os.environ.get('GREETING')}\n")
-    sys.stderr.flush()
+    print(f"no good: {os.environ.get('GREETING')}", file=sys.stderr, flush=True)
     return "said"
 
 
-@server.tool()
-def die() -> str:
-    """End without an answer."""
-    os._exit(1)
-
-
-@server.tool()
-async def count(ctx: Context[Any]) -> str:
+def count(progress_token: str | int | None) -> str:
     """Report progress."""
     for number in (1, 2, 3):
-        await ctx.report_progress(number, 3, f"at {number}")
+        report = {"progressToken": progress_token, "progress": number, "total": 3, "message": f"at {number}"}
+        send({"method": "notifications/progress", "params": report})
     return "counted"
 
 
-@server.tool()
-async def hang() -> str:
-    """Never answer; record a cancellation."""
-    try:
-        await asyncio.sleep(60)
-    except asyncio.CancelledError:
-        _canceled.append("hang")
-        raise
-    return "late"
+# A tool's schema, and its text from the parameters of a call.
+TOOLS: dict[str, tuple[Json, Callable[[Json], str]]] = {
+    "echo": (_TEXT, lambda called: f"{os.environ.get('GREETING', '')}{called['arguments']['text']}"),
+    "pid": (_NOTHING, lambda _: str(os.getpid())),
+    "complain": (_NOTHING, lambda _: complain()),
+    "die": (_NOTHING, lambda _: os._exit(1)),
+    "count": (_NOTHING, lambda called: count(called.get("_meta", {}).get("progressToken"))),
+    "canceled": (_NOTHING, lambda _: ",".join(_canceled)),
+}
 
 
-@server.tool()
-def canceled() -> str:
-    """Return the canceled calls."""
-    return ",".join(_canceled)
+def result(method: str, params: Json) -> Json | None:
+    """Return the result of a request; None for an unknown method."""
+    match method:
+        case "initialize":
+            about = {"capabilities": {"tools": {}}, "serverInfo": {"name": "child", "version": "1"}}
+            return {"protocolVersion": params["protocolVersion"], **about}
+        case "ping":
+            return {}
+        case "tools/list":
+            schemas = {name: schema for name, (schema, _) in TOOLS.items()} | {"hang": _NOTHING}
+            return {"tools": [{"name": name, "inputSchema": schema} for name, schema in schemas.items()]}
+        case "tools/call":
+            _, call = TOOLS[params["name"]]
+            return {"content": [{"type": "text", "text": call(params)}]}
+        case _:
+            return None
+
+
+def main() -> None:
+    """Serve on standard input and output."""
+    for line in sys.stdin:
+        message = json.loads(line)
+        method, params = message.get("method"), message.get("params") or {}
+        if method == "notifications/cancelled" and params.get("requestId") in _hanging:
+            _canceled.append(_hanging.pop(params["requestId"]))
+        elif method == "tools/call" and params["name"] == "hang":
+            _hanging[message["id"]] = "hang"
+        elif method is not None and "id" in message:
+            found = result(method, params)
+            answer = {"error": {"code": -32601, "message": "no"}} if found is None else {"result": found}
+            send({"id": message["id"], **answer})
 
 
 if __name__ == "__main__":
-    server.run("stdio")
+    main()
