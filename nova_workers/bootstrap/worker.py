@@ -57,7 +57,7 @@ from nova_workers.runs.holds import Holds
 from nova_workers.runs.lost_workers import LostWorkers
 from nova_workers.runs.recover import Reconciler
 from nova_workers.runs.scheduled import Scheduled
-from nova_workers.runs.suspects import ForkServer, SuspectRuns
+from nova_workers.runs.suspects import ForkServer, SuspectRuns, taking_from
 from nova_workers.runs.waiting import Waiting
 from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.shell_sandbox import SandboxKind
@@ -233,7 +233,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
         embedder=provider,
     )
     fork_server = ForkServer(modules=partial(_modules_of_turns, settings, engines))
-    suspects = SuspectRuns(fork_server.start, dispatcher, metrics)
+    suspects = SuspectRuns(fork_server.start, taking_from(database), dispatcher, metrics)
     executor = build_executor(
         settings,
         work,

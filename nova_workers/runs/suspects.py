@@ -10,7 +10,7 @@ import asyncio
 import socket
 import sys
 from asyncio.subprocess import Process
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Sequence
 from functools import partial
 from typing import Final, Protocol
 
@@ -19,9 +19,21 @@ import structlog
 
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
+from nova_workers.errors import Unavailable
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.runs.fairness import NextSuspects, take_suspects
 from nova_workers.observability.metrics import Metrics
 
-__all__ = ["MAKE_WAY", "MOST_CHILDREN", "ForkServer", "SingleRun", "SingleRunProcess", "SuspectRuns"]
+__all__ = [
+    "MAKE_WAY",
+    "MOST_CHILDREN",
+    "ForkServer",
+    "SingleRun",
+    "SingleRunProcess",
+    "SuspectRuns",
+    "TakeSuspects",
+    "taking_from",
+]
 
 _log = structlog.get_logger(__name__)
 
@@ -35,8 +47,18 @@ MAKE_WAY: Final = b"make way\n"
 _PROGRAM: Final = ("-m", "nova_workers.devstack.run_module", "nova_workers.worker.single_run")
 """By name, as whatever starts processes of the fleet: it is above this room."""
 
+_START_S: Final = 5.0
+"""From the reservation of a run to its claim. A child that takes longer may meet another worker's, and one of the two
+finds nothing; a run whose worker ends meanwhile is rung for that much later."""
+
+_ASK_AGAIN_S: Final = 0.5
+
 _IDLE_S: Final = 60.0
 """A fleet that recovers has suspects for minutes, one after another; afterwards it has none for weeks."""
+
+
+TakeSuspects = Callable[[Collection[str], int], Awaitable[NextSuspects]]
+"""Reserves the suspects that go next: of these threads, at most so many. Raises `Unavailable`."""
 
 
 class SingleRun(Protocol):
@@ -191,16 +213,28 @@ class ForkServer:
 class SuspectRuns:
     """Executes suspect runs, at most `MOST_CHILDREN` at a time; the doorbells of further ones wait here, in no slot.
 
-    If this process ends, the reconciler rings for them again, as for any queued run.
+    Each worker gets the doorbells of most suspects, since the reconciler rings again for those that wait. So whenever a
+    child may start, the ledger decides: what another worker executes by then is dropped, and of the rest the run that
+    goes next is reserved for the child. If this process ends, the reconciler rings again, as for any queued run.
     """
 
     def __init__(
-        self, start: Callable[[Doorbell], Awaitable[SingleRun]], dispatcher: Dispatcher, metrics: Metrics
+        self,
+        start: Callable[[Doorbell], Awaitable[SingleRun]],
+        take: TakeSuspects,
+        dispatcher: Dispatcher,
+        metrics: Metrics,
     ) -> None:
         self._start = start
+        self._take = take
         self._dispatcher = dispatcher
         self._metrics = metrics
         self._waiting: dict[str, Doorbell] = {}
+        self._asked: dict[str, Doorbell] = {}
+        """Doorbells about which the ledger is asked."""
+        self._again: dict[str, Doorbell] = {}
+        """Doorbells that came while their thread had a child."""
+        self._choosing: asyncio.Task[None] | None = None
         self._tasks: dict[str, asyncio.Task[None]] = {}
         self._children: dict[str, SingleRun] = {}
         self._draining = False
@@ -208,7 +242,7 @@ class SuspectRuns:
     @property
     def thread_ids(self) -> frozenset[str]:
         """Threads whose next run executes in a child, or waits for one."""
-        return frozenset(self._waiting) | frozenset(self._tasks)
+        return frozenset((*self._waiting, *self._asked, *self._tasks))
 
     @property
     def executing(self) -> int:
@@ -219,17 +253,20 @@ class SuspectRuns:
         """Execute the next run of a thread in a child, as soon as there may be another one. Returns at once."""
         if self._draining:
             self._dispatcher.ring_runs([bell])
-            return
-        if bell.thread_id in self._tasks:
-            # Its child takes the run. A child that just ended without it is seen to end before others may recover it.
-            return
-        self._waiting.setdefault(bell.thread_id, bell)
-        self._begin()
+        elif bell.thread_id in self._tasks:
+            # The child may have ended its run already, and this doorbell be of the next one.
+            self._again[bell.thread_id] = bell
+        else:
+            self._waiting.setdefault(bell.thread_id, bell)
+            self._begin()
 
     def drain(self) -> None:
         """Start no more children, drain those that there are, and pass on the doorbells that wait."""
         self._draining = True
-        self._dispatcher.ring_runs([*self._waiting.values()])
+        if self._choosing is not None:
+            self._choosing.cancel()
+        self._dispatcher.ring_runs([*self._asked.values(), *self._waiting.values()])
+        self._asked.clear()
         self._waiting.clear()
         for child in self._children.values():
             child.drain()
@@ -240,18 +277,55 @@ class SuspectRuns:
             await asyncio.wait(self._tasks.values())
 
     def _begin(self) -> None:
-        for thread_id in [*self._waiting][: MOST_CHILDREN - len(self._tasks)]:
-            task = asyncio.create_task(self._execute(self._waiting.pop(thread_id)), name="single_run")
-            self._tasks[thread_id] = task
-            task.add_done_callback(partial(self._on_end, thread_id))
-        if self._waiting:
+        if not self._waiting:
+            return
+        if len(self._tasks) >= MOST_CHILDREN:
             for child in self._children.values():
                 child.make_way()
+        elif self._choosing is None:
+            self._choosing = asyncio.create_task(self._choose(), name="suspects")
+            self._choosing.add_done_callback(self._on_chosen)
+
+    async def _choose(self) -> None:
+        """Start children for the suspects that go next, as long as there may be more of both."""
+        is_away = False
+        while self._waiting and (free := MOST_CHILDREN - len(self._tasks)) > 0:
+            self._asked, self._waiting = self._waiting, {}
+            try:
+                next_ones = await self._take([*self._asked], free)
+                is_away = False
+            except Unavailable as error:
+                if not is_away:
+                    _log.warning("suspect.waits", outage="postgres", suspects=len(self._asked), error=str(error))
+                is_away = True
+                next_ones = NextSuspects(waiting=frozenset(self._asked))
+            # A doorbell that came meanwhile is asked about again: its thread may have changed since the answer.
+            still = {thread_id: bell for thread_id, bell in self._asked.items() if thread_id in next_ones.waiting}
+            self._waiting = {**still, **self._waiting}
+            self._asked = {}
+            for bell in next_ones.taken:
+                task = asyncio.create_task(self._execute(bell), name="single_run")
+                self._tasks[bell.thread_id] = task
+                task.add_done_callback(partial(self._on_end, bell.thread_id))
+            if still and not next_ones.taken:
+                await asyncio.sleep(_ASK_AGAIN_S)
+
+    def _on_chosen(self, task: asyncio.Task[None]) -> None:
+        self._choosing = None
+        if not task.cancelled() and (error := task.exception()) is not None:
+            # For the reconciler, which rings again.
+            _log.error("suspect.not_chosen", suspects=len(self._asked), exc_info=error)
+            self._asked.clear()
+        if not self._draining:
+            self._begin()
 
     def _on_end(self, thread_id: str, _task: asyncio.Task[None]) -> None:
         self._children.pop(thread_id, None)
         del self._tasks[thread_id]
-        self._begin()
+        if (bell := self._again.pop(thread_id, None)) is not None:
+            self.execute(bell)
+        elif not self._draining:
+            self._begin()
 
     async def _execute(self, bell: Doorbell) -> None:
         try:
@@ -270,3 +344,13 @@ class SuspectRuns:
         self._metrics.suspects.labels("ended" if code == 0 else "lost").inc()
         if code != 0:
             _log.warning("suspect.lost", run_id=bell.run_id, thread_id=bell.thread_id, exit_code=code)
+
+
+def taking_from(database: Database) -> TakeSuspects:
+    """Return what reserves suspects in the ledger."""
+
+    async def take(thread_ids: Collection[str], most: int) -> NextSuspects:
+        async with database.connection() as connection:
+            return await take_suspects(connection, thread_ids, most=most, start_s=_START_S)
+
+    return take

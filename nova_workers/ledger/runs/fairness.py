@@ -14,7 +14,14 @@ from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Doorbell, Wo
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import ANY_LOSSES, PAUSED, TENANT_POOL
 
-__all__ = ["Entitled", "Served", "find_entitled", "take_doorbells_under_caps"]
+__all__ = [
+    "Entitled",
+    "NextSuspects",
+    "Served",
+    "find_entitled",
+    "take_doorbells_under_caps",
+    "take_suspects",
+]
 
 _FRONT = 256
 """Runs of an agent whose threads are looked up one by one, and its most doorbells in a pass of the reconciler."""
@@ -165,6 +172,53 @@ RETURNING r.id, r.thread_id, r.queue
 """
 
 
+# Of threads whose doorbells reported a suspect, those whose next run is one that a process could claim now; and the
+# first of them, which are reserved for the processes that are about to start. Until such a process claims its run,
+# `rang_at` is in the future: no other worker starts one for it, and the reconciler does not ring. Runs that ended a
+# process of their own come last, since most suspects were only beside such a run; of the others the oldest is first, in
+# whatever order their doorbells came. What another transaction has locked is left to the next call.
+_SUSPECTS = f"""
+WITH due AS MATERIALIZED (
+    SELECT next.id, next.thread_id, next.queue, next.losses, next.created_at
+      FROM unnest(:thread_ids::text[]) AS w(thread_id)
+     CROSS JOIN LATERAL (
+           SELECT r.id, r.thread_id, r.queue, r.losses, r.created_at, r.rang_at
+             FROM runs r
+            WHERE r.thread_id = w.thread_id AND r.status = 'queued' AND NOT {PAUSED}
+            ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+            LIMIT 1) next
+     WHERE next.losses >= :shared_losses AND next.rang_at <= now()
+       AND (SELECT t.active_run_id IS NULL FROM threads t WHERE t.id = w.thread_id)
+), taken AS (
+    SELECT r.id
+      FROM runs r
+     WHERE r.id IN (SELECT d.id FROM due d) AND r.status = 'queued' AND r.rang_at <= now()
+     ORDER BY r.losses > :shared_losses, r.created_at, r.id
+     LIMIT :most
+       FOR UPDATE OF r SKIP LOCKED
+), reserved AS (
+    UPDATE runs r SET rang_at = now() + :start FROM taken WHERE r.id = taken.id
+)
+SELECT d.id, d.thread_id, d.queue, taken.id IS NOT NULL AS taken
+  FROM due d LEFT JOIN taken ON taken.id = d.id
+ ORDER BY d.losses > :shared_losses, d.created_at, d.id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class NextSuspects:
+    """What to do with the doorbells of suspects.
+
+    Attributes:
+        taken: Reserved: start a process for each, in this order.
+        waiting: Threads whose suspects wait for a later call. A suspect of any other thread is ended, held back, or
+            another worker's.
+    """
+
+    taken: tuple[Doorbell, ...] = ()
+    waiting: frozenset[str] = frozenset()
+
+
 @dataclass(frozen=True, slots=True)
 class Served:
     """What this process has served so far.
@@ -264,3 +318,25 @@ async def take_doorbells_under_caps(connection: Connection, *, queue: str, older
         older_than=timedelta(seconds=older_than_s),
     )
     return [Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows]
+
+
+async def take_suspects(
+    connection: Connection, thread_ids: Collection[str], *, most: int, start_s: float
+) -> NextSuspects:
+    """Reserve the suspects that go next, of threads whose doorbells reported one.
+
+    Args:
+        most: How many processes may start.
+        start_s: How long a reservation lasts: the time from here to the claim.
+    """
+    rows = await connection.fetch(
+        _SUSPECTS,
+        thread_ids=list(thread_ids),
+        shared_losses=SHARED_LOSSES,
+        most=most,
+        start=timedelta(seconds=start_s),
+    )
+    return NextSuspects(
+        tuple(Doorbell(row["id"], row["thread_id"], row["queue"]) for row in rows if row["taken"]),
+        frozenset(row["thread_id"] for row in rows if not row["taken"]),
+    )

@@ -11,10 +11,11 @@ from nova_workers.contracts.runs import SHARED_LOSSES, Accepted, Claim, Doorbell
 from nova_workers.contracts.waits import Answer
 from nova_workers.keys import broker_queue
 from nova_workers.ledger.runs.claim import Suspect, claim_next
+from nova_workers.ledger.runs.fairness import NextSuspects, take_suspects
 from nova_workers.ledger.runs.fleet import Switch, pause
 from nova_workers.ledger.runs.queued import count_queued
 from nova_workers.ledger.runs.reads import get_run
-from nova_workers.runs.suspects import SuspectRuns
+from nova_workers.runs.suspects import SuspectRuns, taking_from
 from tests.requirements import proves
 from tests.support.harness.invariants import check_settled, thread_state
 from tests.support.harness.planned_engine import plan
@@ -29,7 +30,7 @@ class _Children:
         self.workers: list[Worker] = []
         self.run_ids: list[str] = []
         self.tasks: list[asyncio.Task[None]] = []
-        self.suspects = SuspectRuns(self.start, harness.bells, harness.metrics)
+        self.suspects = SuspectRuns(self.start, taking_from(harness.database), harness.bells, harness.metrics)
 
     async def start(self, bell: Doorbell) -> _Child:
         self.run_ids.append(bell.run_id)
@@ -178,6 +179,53 @@ async def test_on_a_busy_fleet_the_doorbell_of_a_suspect_starts_its_child_and_se
     await harness.engine.reached("alone0")
     await harness.engine.reached("alone1")
     assert children.run_ids == [run.run_id for run in suspects[:2]]
+
+
+@proves("recover.suspect")
+async def test_two_workers_with_the_same_doorbells_start_one_child_a_suspect(harness: Harness, children: _Children):
+    runs = [await _suspect(harness) for _ in range(4)]
+    bells = harness.bells.take()
+    other = _Children(harness)
+    try:
+        # The second worker gets them in another order.
+        for worker, order in ((children.worker(), bells), (other.worker(), bells[::-1])):
+            for bell in order:
+                await worker.answer(bell)
+        for run in runs:
+            await harness.until(run.run_id, "succeeded")
+        assert sorted(children.run_ids + other.run_ids) == sorted(run.run_id for run in runs)
+    finally:
+        await other.end()
+
+
+@proves("recover.suspect")
+async def test_the_oldest_suspect_goes_first_and_one_that_died_alone_goes_last(harness: Harness):
+    died, old, middle, young, healthy, paused = [await _suspect(harness) for _ in range(6)]
+    await _lose(harness, died, SHARED_LOSSES + 1)
+    await _lose(harness, healthy, 0)
+    await harness.database.execute("UPDATE runs SET agent_id = 'scripted' WHERE id = :id", id=paused.run_id)
+    async with harness.database.connection() as connection:
+        await pause(connection, Switch("agent", harness.tenant_id, "scripted"), reason=None)
+    threads = [run.thread_id for run in (young, healthy, died, paused, middle, old)]
+
+    async def take(most: int) -> NextSuspects:
+        async with harness.database.connection() as connection:
+            return await take_suspects(connection, threads, most=most, start_s=5)
+
+    first = await take(2)
+    assert [bell.run_id for bell in first.taken] == [old.run_id, middle.run_id]
+    assert first.waiting == {young.thread_id, died.thread_id}
+    # What is reserved is not rung for, nor taken again.
+    await harness.database.execute("UPDATE runs SET rang_at = now() - interval '1 hour' WHERE rang_at <= now()")
+    harness.bells.take()
+    await harness.reconciler.reconcile()
+    assert {bell.run_id for bell in harness.bells.take()} == {young.run_id, died.run_id, healthy.run_id}
+    second = await take(2)
+    assert [bell.run_id for bell in second.taken] == [young.run_id, died.run_id]
+    assert await take(2) == NextSuspects()
+    # A reservation ends by itself.
+    await harness.database.execute("UPDATE runs SET rang_at = now()")
+    assert [bell.run_id for bell in (await take(1)).taken] == [old.run_id]
 
 
 @proves("recover.cleared")
