@@ -23,7 +23,9 @@ _LONGEST_PAUSE_S = 2.0
 T = TypeVar("T")
 
 
-async def persist(database: Database, abort: AbortSignal, write: Callable[[Connection], Awaitable[T]]) -> T:
+async def persist(
+    database: Database, abort: AbortSignal, write: Callable[[Connection], Awaitable[T]], *, transaction: bool = False
+) -> T:
     """Retry a fenced write, or a read, while the database is unavailable, until the lease is lost.
 
     A write must be idempotent: an attempt may have been committed although its reply was lost.
@@ -31,14 +33,15 @@ async def persist(database: Database, abort: AbortSignal, write: Callable[[Conne
     Args:
         database: The database.
         abort: Aborted with reason `lost` when the lease is lost.
-        write: One statement.
+        write: One statement, or several with `transaction`.
+        transaction: Run the statements in one transaction.
 
     Raises:
         RunLost: Another claim holds the run, or the lease was lost.
     """
 
     async def attempt() -> T:
-        async with database.connection() as connection:
+        async with database.transaction() if transaction else database.connection() as connection:
             return await write(connection)
 
     return await _repeat(abort, attempt)
