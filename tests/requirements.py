@@ -131,6 +131,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "budgets.spent": "A run whose tenant, agent or trigger has spent its day's budget fails, and no model is called.",
     "budgets.rest": "The rest of the day's budgets bounds what a turn may cost.",
     "budgets.ceiling": "An operator's ceiling counts the last 24 hours, whatever time zone the tenant has.",
+    "budgets.reserved": "No runs together exceed a budget that they share: each model call is reserved in it first.",
     "budgets.day": "The day of a budget is one of the tenant's time zone.",
     # Redis
     "redis.wipe": "Wiping Redis at any moment loses no run and no message.",

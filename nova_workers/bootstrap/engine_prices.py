@@ -5,7 +5,7 @@ from __future__ import annotations
 from nova_workers.bootstrap.openai import openai_catalog
 from nova_workers.bootstrap.pricing import model_price
 from nova_workers.config import Settings
-from nova_workers.contracts.ports import TokenPrice
+from nova_workers.contracts.usage import TokenPrice
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.prices import PriceList
 from nova_workers.errors import EngineFailure

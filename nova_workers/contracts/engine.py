@@ -33,7 +33,7 @@ from nova_workers.contracts.steps import (
     ToolCall,
     ToolCallStatus,
 )
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import Allowance, TokenUsage
 from nova_workers.errors import EngineErrorKind, EngineFailure, Outage
 from nova_workers.vocabulary import CompactionTrigger, Limit, StopReason, TrustLevel
 
@@ -199,6 +199,8 @@ class EngineOptions:
     model call; the turn then ends normally, with ``max_tokens``."""
     cost_budget_usd: float | None = None
     """Limit of the turn's cost, likewise. With a model of unknown price the turn fails before its first call."""
+    allowance: Allowance | None = None
+    """Budgets that the turn shares with others: each model call is reserved before it is made. None: there are none."""
     spent: TokenUsage = field(default_factory=TokenUsage)
     """Usage of earlier attempts of this turn. It counts against the budgets and is not in the result's usage."""
     max_tool_output_chars: int = 100_000

@@ -5,7 +5,7 @@ Above the seam: `runs`, `worker` and `api` implement these. Below it: capabiliti
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple, Protocol
+from typing import Protocol
 
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.deliveries import DeliveryItem
@@ -14,6 +14,7 @@ from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import Origin
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest, Doorbell
+from nova_workers.contracts.usage import TokenPrice
 
 __all__ = [
     "CancelNotifier",
@@ -26,7 +27,6 @@ __all__ = [
     "OrchestrationControl",
     "ShellOutcome",
     "ShellRunner",
-    "TokenPrice",
     "WebFetcher",
 ]
 
@@ -124,13 +124,6 @@ class ModelWindows(Protocol):
     def context_tokens(self, engine: str, model: str) -> int:
         """Return the context window in tokens of an engine's model, given by alias or id; a default if unknown."""
         ...
-
-
-class TokenPrice(NamedTuple):
-    """US dollars for one token that a model reads, and for one that it produces."""
-
-    input_usd: float
-    output_usd: float
 
 
 class ModelPrices(Protocol):

@@ -8,8 +8,7 @@ from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo
 
-from nova_workers.contracts.ports import TokenPrice
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import TokenPrice, TokenUsage
 from nova_workers.engines import bounds
 
 __all__ = ["ModelPrice", "PriceList", "listed_provider"]

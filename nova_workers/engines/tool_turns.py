@@ -186,6 +186,7 @@ def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:
         reasoning_timeout_s=options.reasoning_timeout_s,
         tool_timeout_s=options.tool_timeout_s,
         fallback_models=options.fallback_models,
+        allowance=None if options.allowance is None else options.allowance.nested(),
         conversation=options.conversation,
         run_id=options.run_id,
     )

@@ -12,8 +12,8 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import Message, storable_json, text_block
 from nova_workers.contracts.engine import Engine, EngineOptions, EngineResult, TurnListener
 from nova_workers.contracts.orders import ModelChoice, canonical_json
-from nova_workers.contracts.ports import ModelPrices, TokenPrice
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.ports import ModelPrices
+from nova_workers.contracts.usage import Allowance, TokenPrice, TokenUsage, most_tokens
 from nova_workers.errors import Outage, RunLost
 from nova_workers.json_schemas import InvalidSchema, JsonSchema, json_in
 from nova_workers.ledger.database import Database
@@ -26,9 +26,6 @@ __all__ = ["Answer", "PartCaller", "reason_of_outage"]
 
 _TRIES: Final = 2
 """The first answer, and one correction."""
-_ASCII_BYTES_PER_TOKEN: Final = 2
-"""Of estimated input: English has four, JSON three, and hashes two. Of other texts each byte counts as a token, since
-tokenizers have no token for less; of scripts that are rare in their data they do make that many."""
 _OVERHEAD_TOKENS: Final = 100
 _MAX_PROBLEM_CHARS: Final = 1_000
 _NO_MODEL: Final = "The fleet has no model of this role with a known price that the tenant's ceilings permit."
@@ -81,6 +78,7 @@ class PartCaller:
         max_tokens: int,
         run_id: str,
         abort: AbortSignal,
+        allowance: Allowance | None = None,
     ) -> Answer:
         """Return the answer of the first model that gives one.
 
@@ -96,7 +94,7 @@ class PartCaller:
             spent = Spent(TokenUsage(**part.usage), TokenUsage())
             problem = f"The schema of the answer is not accepted: {error.why}"[:_MAX_PROBLEM_CHARS]
             return Answer("ajv_failed", spent=spent, failure=problem)
-        call = _PartCall(self._database, part, prompt, schema, max_tokens, run_id, abort)
+        call = _PartCall(self._database, part, prompt, schema, max_tokens, run_id, abort, allowance)
         answer = call.ended("router_failed", failure=_NO_MODEL)
         outages: list[Outage] = []
         for choice in choices:
@@ -124,6 +122,7 @@ class _PartCall:
         max_tokens: int,
         run_id: str,
         abort: AbortSignal,
+        allowance: Allowance | None,
     ) -> None:
         self._database = database
         self._part = part
@@ -132,6 +131,7 @@ class _PartCall:
         self._max_tokens = max_tokens
         self._run_id = run_id
         self._abort = abort
+        self._allowance = allowance
         self._calls = part.calls
         self._usage = TokenUsage(**part.usage)
         self._last_call = TokenUsage()
@@ -178,7 +178,7 @@ class _PartCall:
         prompt = self._prompt
         sent = [prompt.system, message, orjson.dumps(prompt.schema).decode()]
         sent += [str(block.get("text", "")) for past in history for block in past.content]
-        input_tokens = sum(map(_most_tokens, sent)) + _OVERHEAD_TOKENS
+        input_tokens = sum(map(most_tokens, sent)) + _OVERHEAD_TOKENS
         grant = await persist(
             self._database,
             self._abort,
@@ -212,6 +212,7 @@ class _PartCall:
             native_tools=(),
             output_schema=self._prompt.schema,
             history=history,
+            allowance=self._allowance,
             conversation=self._run_id,
             run_id=self._run_id,
         )
@@ -241,13 +242,6 @@ class _PartCall:
 def reason_of_outage(outage: OutageReason) -> WorkStopReason:
     """Return the stop reason of a part that waited for its model provider until its time was over."""
     return "rate_limited" if outage == "rate_limit" else "provider_failed"
-
-
-def _most_tokens(text: str) -> int:
-    """Return how many tokens a text has at most. Parts send nothing but text: no images or documents."""
-    encoded = text.encode("utf-8", "surrogatepass")
-    ascii_bytes = sum(byte < 0x80 for byte in encoded)
-    return len(encoded) - ascii_bytes + -(-ascii_bytes // _ASCII_BYTES_PER_TOKEN)
 
 
 def _failure(result: EngineResult) -> tuple[WorkStopReason, str] | None:

@@ -100,7 +100,7 @@ class WorkOrderEngine:
     ) -> EngineResult:
         """Execute the part of a run. See `nova_workers.contracts.engine.Engine.run`."""
         try:
-            return await self._execute(options.run_id or "", callbacks or TurnListener(), abort or AbortSignal())
+            return await self._execute(options, callbacks or TurnListener(), abort or AbortSignal())
         except Exception as error:
             if isinstance(error, NovaError) and not isinstance(error, Unstorable):
                 raise
@@ -112,13 +112,14 @@ class WorkOrderEngine:
     async def close(self) -> None:
         """Do nothing: the owner of the other engines closes them."""
 
-    async def _execute(self, run_id: str, listener: TurnListener, signal: AbortSignal) -> EngineResult:
+    async def _execute(self, options: EngineOptions, listener: TurnListener, signal: AbortSignal) -> EngineResult:
+        run_id = options.run_id or ""
         part = await persist(self._database, signal, lambda c: begin_part(c, run_id))
         if part is None:
             stored = await persist(self._database, signal, lambda c: stored_part(c, run_id))
             return await _reported(stored, listener)
         seal = self._keys.open(part.tenant_id, part.order_id, part.data_key_id, part.data_key)
-        answer = await self._answer(part, seal, run_id, signal)
+        answer = await self._answer(part, seal, options, signal)
         if answer.aborted or answer.outage is not None:
             # The part goes on in another attempt.
             await persist(self._database, signal, lambda c: _settle(c, part, answer))
@@ -130,7 +131,7 @@ class WorkOrderEngine:
         stored = await persist(self._database, signal, lambda c: stored_part(c, run_id))
         return await _reported(stored, listener)
 
-    async def _answer(self, part: BegunPart, seal: OrderSeal, run_id: str, abort: AbortSignal) -> Answer:
+    async def _answer(self, part: BegunPart, seal: OrderSeal, options: EngineOptions, abort: AbortSignal) -> Answer:
         """Call the part's models. Within, log lines and spans have fingerprints in place of texts."""
         spans = _without_spans() if self._spans_have_content else nullcontext()
         with sealing(seal.fingerprint), spans:
@@ -148,8 +149,9 @@ class WorkOrderEngine:
                     prompt,
                     [choice for choice in choices if self._rules.permits_engine(part.ceilings, choice.engine)],
                     max_tokens=role.max_output_tokens,
-                    run_id=run_id,
+                    run_id=options.run_id or "",
                     abort=abort,
+                    allowance=options.allowance,
                 )
             except RunLost:
                 raise

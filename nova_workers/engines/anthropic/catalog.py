@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from anthropic.types.beta import BetaUsage
 
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import TokenPrice, TokenUsage
 from nova_workers.engines import bounds
 from nova_workers.engines.prices import ModelPrice, PriceList
 
@@ -35,6 +35,10 @@ class Prices:
             reasoning_tokens=bounds.count(getattr(usage.output_tokens_details, "thinking_tokens", None)),
         )
         return self._list.priced(tokens, (model,) if asked is None else (model, asked), searches)
+
+    def per_token(self, model: str) -> TokenPrice | None:
+        """Return what a token costs at most; None if no price is known."""
+        return self._list.per_token(model)
 
     def knows(self, model: str) -> bool:
         """Return whether the model has a price."""

@@ -174,7 +174,9 @@ class AnthropicEngine:
             history=len(options.history),
             has_temperature=options.temperature is not None,
         )
-        return ResilientResponder(provider, models, self._resilience, conversation=options.conversation)
+        return ResilientResponder(
+            provider, models, self._resilience, conversation=options.conversation, allowance=options.allowance
+        )
 
     def _unpriced(self, options: EngineOptions) -> EngineError | None:
         """Return an error for a cost budget that cannot be enforced, before anything is spent."""

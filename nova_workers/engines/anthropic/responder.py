@@ -9,6 +9,7 @@ import structlog
 from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
 from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.usage import CallBound
 from nova_workers.engines.anthropic.accumulator import Accumulator
 from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.anthropic.credentials import Clients
@@ -170,6 +171,12 @@ class AnthropicResponder:
         """See `Provider.estimate_tokens`."""
         fixed = next(iter(self._requests.values()), None) or await self._fixed("")
         return self._estimate.of(ask.messages, (fixed.get("system"), fixed.get("tools")))
+
+    async def bound(self, ask: Ask, model: str) -> CallBound:
+        """See `Provider.bound`. What the provider's own tools read and cost is not known before."""
+        fixed = await self._fixed(model)
+        read_tokens = self._estimate.at_most(ask.messages, (fixed.get("system"), fixed.get("tools")))
+        return CallBound(model, read_tokens, fixed["max_tokens"], 0, self._reading.prices.per_token(model))
 
     def limits(self, model: str) -> ModelLimits:
         """See `Provider.limits`."""

@@ -194,9 +194,14 @@ class Launcher:
             command.append("--allow-dangerously-skip-permissions")
         return tuple(command)
 
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of a response, without a cap."""
+        return self._options.max_tokens or self._settings.max_tokens
+
     def _variables(self, profile: Profile, cap: int | None) -> dict[str, str]:
         settings, options = self._settings, self._options
-        most = options.max_tokens or settings.max_tokens
+        most = self.max_tokens
         tool_timeout_ms = str(round(options.tool_timeout_s * 1000))
         variables = {
             "API_TIMEOUT_MS": str(round(settings.request_timeout_s * 1000)),

@@ -106,7 +106,9 @@ class ClaudeTurn:
             history=len(options.history),
         )
         models = [self._launcher.model, *map(self._launcher.resolve, options.fallback_models)]
-        responder = ResilientResponder(behind, models, shared.resilience, conversation=options.conversation)
+        responder = ResilientResponder(
+            behind, models, shared.resilience, conversation=options.conversation, allowance=options.allowance
+        )
         limit = options.max_tool_output_chars
         tools = ClaudeTools(self._tools, self._own, self._gate, lambda: behind.running, limit)
         # Suspend the program at once, whatever the turn is doing.
@@ -138,6 +140,11 @@ class ClaudeTurn:
             self._holds_slot = True
         await self._tools.connect()
         return await self._opener.open(messages, route, history=history, missing=self._tools.missing)
+
+    @property
+    def max_tokens(self) -> int:
+        """See `nova_workers.engines.claude_agent.responder.Opener`."""
+        return self._launcher.max_tokens
 
     @property
     def sent(self) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from typing import Protocol
 
 from nova_workers.contracts.content import JsonObject, Message, text_block, text_of
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import CallBound, TokenUsage
 from nova_workers.engines import bounds
 from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.anthropic_probe import Profile
@@ -42,6 +42,11 @@ class Opener(Protocol):
     @property
     def sent(self) -> tuple[str, ...]:
         """The tools that the program sends to the provider, by our names, in its order."""
+        ...
+
+    @property
+    def max_tokens(self) -> int:
+        """Most tokens of a response, without a cap."""
         ...
 
     async def open(self, messages: Sequence[Message], route: Route, *, history: int) -> Conversation:
@@ -140,6 +145,11 @@ class ClaudeProvider:
     async def estimate_tokens(self, ask: Ask) -> int:
         """See `Provider.estimate_tokens`. What the program puts before the conversation is reckoned with a constant."""
         return _OWN_TOKENS + self._estimate.of(ask.messages, ())
+
+    async def bound(self, ask: Ask, model: str) -> CallBound:
+        """See `Provider.bound`. Of calls that the program makes beside the turn's nothing is known before."""
+        read_tokens = _OWN_TOKENS + self._estimate.at_most(ask.messages, ())
+        return CallBound(model, read_tokens, self._opener.max_tokens, 0, self._prices.per_token(model))
 
     def limits(self, model: str) -> ModelLimits:
         """See `Provider.limits`."""

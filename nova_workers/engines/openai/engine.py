@@ -138,7 +138,13 @@ class OpenAIEngine:
         self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
     ) -> ResilientResponder:
         provider = OpenAIResponder(self._clients, self._catalog, tools, options, self._reading, refused=self._refused)
-        return ResilientResponder(provider, self._models(options), self._resilience, conversation=options.conversation)
+        return ResilientResponder(
+            provider,
+            self._models(options),
+            self._resilience,
+            conversation=options.conversation,
+            allowance=options.allowance,
+        )
 
     def _models(self, options: EngineOptions) -> list[str]:
         fallbacks = options.fallback_models if self._fallbacks is None else self._fallbacks

@@ -8,7 +8,7 @@ import structlog
 
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import CallBound, TokenUsage
 from nova_workers.engines.left_out_options import RefusedOptions, note_of
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Catalog, Target
@@ -162,6 +162,14 @@ class OpenAIResponder:
             tools = (await self._tools.connect()).values()
             return self._estimate.of(ask.messages, (self._options.system_prompt, _schemas(tools)))
         return self._estimate.of(ask.messages, (turn.instructions, _schemas(turn.tools)))
+
+    async def bound(self, ask: Ask, model: str) -> CallBound:
+        """See `Provider.bound`."""
+        target = self._catalog.target(model)
+        turn = await self._turn(target)
+        read_tokens = self._estimate.at_most(ask.messages, (turn.instructions, _schemas(turn.tools)))
+        price = self._catalog.prices(target).per_token(target.model)
+        return CallBound(model, read_tokens, turn.max_tokens(None), 0, price)
 
     def limits(self, model: str) -> ModelLimits:
         """See `Provider.limits`."""

@@ -142,7 +142,11 @@ class _Programs:
         # Fallbacks of the fleet that are another vendor's are none of this program's.
         names = (options.model or _DEFAULT_MODEL, *self._shared.settings.fallbacks)
         return ResilientResponder(
-            provider, [models.id(name) for name in names], self._resilience, conversation=options.conversation
+            provider,
+            [models.id(name) for name in names],
+            self._resilience,
+            conversation=options.conversation,
+            allowance=options.allowance,
         )
 
     def freeze(self) -> None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import TokenPrice, TokenUsage
 from nova_workers.engines.models import ALIASES
 from nova_workers.engines.prices import ModelPrice, PriceList
 from nova_workers.engines.resilience import ModelLimits
@@ -63,6 +63,10 @@ class ProgramModels:
     def priced(self, tokens: TokenUsage, model: str) -> TokenUsage:
         """Return `tokens` with their cost."""
         return self._prices.priced(tokens, (model,))
+
+    def per_token(self, model: str) -> TokenPrice | None:
+        """Return what a token costs at most; None if no price is known."""
+        return self._prices.per_token(model)
 
     def has_price(self, model: str) -> bool:
         """Return whether the model has a price."""

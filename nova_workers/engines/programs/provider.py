@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import EngineOptions
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import CallBound, TokenUsage
 from nova_workers.engines.programs.counting import ProgramCount
 from nova_workers.engines.programs.failures import forbidden_tool, no_key, program_ended, reported, silent
 from nova_workers.engines.programs.frames import BridgeCall, Ended, Failed, Finished, Forbidden
@@ -43,6 +43,8 @@ With 0.03 s a busy machine made two steps of one response now and then, whose ca
 """
 _ANNOUNCE_S = 1.0
 """Longest wait for the program to write what it said before a call that came through the bridge."""
+_EXPECTED_TOKENS = 8_192
+"""Of a response, for budgets: the limit of the other engines."""
 _LOW_TOKENS, _MEDIUM_TOKENS = 4_096, 16_384
 """Thinking budgets up to which low and medium effort are asked for: programs take no budget in tokens."""
 
@@ -112,6 +114,13 @@ class ProgramProvider:
         """See `Provider.estimate_tokens`."""
         schemas = [tool.input_schema for tool in (await self._tools.connect()).values()]
         return self._estimate.of(ask.messages, (self._options.system_prompt, schemas))
+
+    async def bound(self, ask: Ask, model: str) -> CallBound:
+        """See `Provider.bound`. No program takes a limit of a response: the agent's is expected, or a usual one."""
+        schemas = [tool.input_schema for tool in (await self._tools.connect()).values()]
+        read_tokens = self._estimate.at_most(ask.messages, (self._options.system_prompt, schemas))
+        produced = self._options.max_tokens or _EXPECTED_TOKENS
+        return CallBound(model, read_tokens, produced, 0, self._shared.models.per_token(model))
 
     def limits(self, model: str) -> ModelLimits:
         """See `Provider.limits`."""

@@ -18,12 +18,12 @@ import asyncio
 import secrets
 from collections.abc import AsyncGenerator, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 
 import structlog
 
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import Allowance, Reservation, TokenUsage
 from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Failure, Health
 from nova_workers.engines.resilience.limiter import Grant
 from nova_workers.engines.resilience.seam import AttemptFailed, Cause, Provider, Route
@@ -57,7 +57,8 @@ _RETRIES_BEFORE_FALLBACK = 2
 _RECHECK_WAIT_S = 5.0
 """During a longer wait for a key or a model, a call checks this often whether it still has to wait."""
 _SMALLEST_ANSWER_TOKENS = 1_024
-"""A model whose window leaves less than this for the answer is not used as a fallback."""
+"""A model whose window leaves less than this for the answer is not used as a fallback, nor is one called whose cost
+leaves less."""
 
 
 @dataclass(slots=True)
@@ -75,11 +76,35 @@ class _Patience:
     """Whether the reader knows of a pause."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Permit:
+    """Permission for one attempt: of the rate limit, and of the budgets that the turn shares."""
+
+    grant: Grant
+    reservation: Reservation | None = None
+
+    async def settle(self, usage: TokenUsage) -> None:
+        self.grant.settle(usage)
+        if self.reservation is not None:
+            await self.reservation.settle(usage)
+
+    def drop(self, usage: TokenUsage) -> None:
+        """End a reservation that is not settled, since the attempt was stopped."""
+        if self.reservation is not None:
+            self.reservation.drop(usage)
+
+
 class ResilientResponder:
     """Implements the turn's `Responder` over a `Provider`. One per turn."""
 
     def __init__(
-        self, provider: Provider, models: Sequence[str], resilience: Resilience, *, conversation: str | None
+        self,
+        provider: Provider,
+        models: Sequence[str],
+        resilience: Resilience,
+        *,
+        conversation: str | None,
+        allowance: Allowance | None = None,
     ) -> None:
         """Set up the responder.
 
@@ -88,12 +113,14 @@ class ResilientResponder:
             models: Its model, followed by the fallbacks.
             resilience: The process's shared state.
             conversation: The opaque id of the turn's conversation; None: the turn is a conversation of its own.
+            allowance: In which each attempt is reserved; None: in none.
         """
         self._provider = provider
         self._models = list(dict.fromkeys(models))
         self._shared = resilience
         self._policy = resilience.policy
         self._conversation = conversation or secrets.token_hex(8)
+        self._allowance = allowance
         self._fell_back = False
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
@@ -101,10 +128,10 @@ class ResilientResponder:
         patience = _Patience()
         while True:
             try:
-                async with self._admitted(self._models[0], ask, draft, patience) as (route, grant):
+                async with self._admitted(self._models[0], ask, draft, patience) as (route, permit):
                     response = await self._provider.attempt(route, ask, draft)
                     draft.begin()
-                    grant.settle(response.usage)
+                    await permit.settle(response.usage)
                     return response
             except AttemptFailed as failure:
                 helps = draft.restartable and self._another_model_helps(failure)
@@ -117,7 +144,7 @@ class ResilientResponder:
     @asynccontextmanager
     async def _admitted(
         self, model: str, ask: Ask, draft: Draft, patience: _Patience
-    ) -> AsyncGenerator[tuple[Route, Grant]]:
+    ) -> AsyncGenerator[tuple[Route, _Permit]]:
         """Wait until the block may make one attempt. Suppresses its failure if the attempt is to be repeated.
 
         Raises:
@@ -128,27 +155,29 @@ class ResilientResponder:
             call = Call(model, self._conversation, health.breaker == "probe", patience.retries > 0)
             with self._shared.admitted(call):
                 started_s = self._shared.clock()
-                route, grant = await self._grant(model, profiles, ask)
+                route, permit = await self._permit(model, profiles, ask, draft)
                 waited_long = self._shared.clock() - started_s > _RECHECK_AFTER_S
                 # A probe would only find its own probe there.
                 if waited_long and not call.is_probe and not await self._is_open(route):
                     # The key or the model became unavailable while the call waited.
-                    grant.settle(TokenUsage())
+                    await permit.settle(TokenUsage())
                     continue
                 # Not earlier: if no new attempt follows, the text that the reader saw stays valid.
                 draft.restart()
                 # A model that begins to answer works, however long the answer takes.
                 draft.when_begun(partial(self._shared.answered, call))
                 try:
-                    yield route, grant
+                    yield route, permit
                 except EngineFailure as failure:
-                    grant.settle(draft.usage)
+                    await permit.settle(draft.usage)
                     if not isinstance(failure, AttemptFailed):
                         raise
                     failed = failure
                     await self._learn(route, failure, call, patience)
                 else:
                     return
+                finally:
+                    permit.drop(draft.usage)
             await self._pause(route, failed, patience, ask, draft)
             return
 
@@ -212,6 +241,24 @@ class ResilientResponder:
             model if failure.cause in _OF_ONE_MODEL else None,
             failure.retry_after_s,
         )
+
+    async def _permit(self, model: str, profiles: list[str], ask: Ask, draft: Draft) -> tuple[Route, _Permit]:
+        """Wait for the rate limit, and then for the budgets that the turn shares."""
+        route, grant = await self._grant(model, profiles, ask)
+        if self._allowance is None:
+            return route, _Permit(grant)
+        bound = await self._provider.bound(ask, model)
+        wanted = bound.output_tokens if route.max_tokens is None else min(bound.output_tokens, route.max_tokens)
+        bound = replace(bound, output_tokens=wanted, least_output_tokens=min(wanted, _SMALLEST_ANSWER_TOKENS))
+        try:
+            reservation = await self._allowance.reserve(bound)
+        except BaseException:
+            grant.settle(TokenUsage())
+            raise
+        draft.limit = reservation.limit
+        if reservation.limit is not None:
+            route = replace(route, max_tokens=reservation.output_tokens)
+        return route, _Permit(grant, reservation)
 
     async def _grant(self, model: str, profiles: list[str], ask: Ask) -> tuple[Route, Grant]:
         limiter = self._shared.limiter

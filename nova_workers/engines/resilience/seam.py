@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from nova_workers.contracts.usage import CallBound
 from nova_workers.engines import bounds
 from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.errors import EngineErrorKind, EngineFailure
@@ -93,6 +94,10 @@ class Provider(Protocol):
 
     async def estimate_tokens(self, ask: Ask) -> int:
         """Return an estimate of the tokens that the model reads for `ask`."""
+        ...
+
+    async def bound(self, ask: Ask, model: str) -> CallBound:
+        """Return what an attempt uses at most, as far as that is known before it. The least answer is not set."""
         ...
 
     def limits(self, model: str) -> ModelLimits:

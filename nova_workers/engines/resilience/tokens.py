@@ -5,11 +5,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova_workers.contracts.content import Message, media_tokens
+from nova_workers.contracts.usage import most_tokens
 
 __all__ = ["CHARS_A_TOKEN", "TokenEstimate"]
 
 CHARS_A_TOKEN = 3.5
 """English prose has about 4, code and JSON about 3."""
+_BLOCK_TOKENS = 8
+"""What a provider adds to a message or a block at most, such as its role."""
 
 
 class TokenEstimate:
@@ -39,6 +42,25 @@ class TokenEstimate:
         if not tokens:
             tokens = round(len(json.dumps(fixed, ensure_ascii=False)) / CHARS_A_TOKEN)
         return tokens + sum(_tokens(list(message.content)) for message in messages[self._known_messages :])
+
+    def at_most(self, messages: Sequence[Message], fixed: Any) -> int:
+        """Return how many tokens the model reads at most, as far as texts decide it. See `of`."""
+        tokens = self._known_tokens or most_tokens(json.dumps(fixed, ensure_ascii=False))
+        fresh = messages[self._known_messages :]
+        return tokens + sum(_BLOCK_TOKENS + _most_tokens(list(message.content)) for message in fresh)
+
+
+def _most_tokens(value: Any) -> int:
+    match value:
+        case str():
+            return most_tokens(value) + 1
+        case list():
+            return sum(_most_tokens(part) for part in value)
+        case dict():
+            media = media_tokens(value)
+            return _BLOCK_TOKENS + sum(_most_tokens(part) for part in value.values()) if media is None else media
+        case _:
+            return 4
 
 
 def _tokens(value: Any) -> int:

@@ -75,7 +75,7 @@ class ScriptedEngine:
             else None
         )
         tools = PlayerTools(responses or (), toolbox)
-        responder = Echo() if responses is None else Player(responses, options.run_id or "local")
+        responder = Echo() if responses is None else Player(responses, options.run_id or "local", options.allowance)
         try:
             with Interruption(abort, options.timeout_s) as interruption:
                 # Only the message can contain a script, and an echo repeats the user's text.

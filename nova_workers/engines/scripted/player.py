@@ -8,7 +8,7 @@ import orjson
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import ToolCall
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import Allowance, CallBound, TokenPrice, TokenUsage
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.scripted.script import ScriptedResponse, ScriptedTool, ScriptItem
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
@@ -40,14 +40,28 @@ class Echo:
 class Player:
     """A model that follows a script."""
 
-    def __init__(self, responses: tuple[ScriptedResponse, ...], call_prefix: str) -> None:
+    def __init__(self, responses: tuple[ScriptedResponse, ...], call_prefix: str, allowance: Allowance | None) -> None:
         self._responses = responses
         self._call_prefix = call_prefix
+        self._allowance = allowance
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
         """Return the response for this step; after the script's end, a closing message."""
         draft.model = MODEL
-        items = self._responses[ask.step] if ask.step < len(self._responses) else (ScriptItem(say="Done."),)
+        items = self._items(ask)
+        used = next((item.usage.value() for item in reversed(items) if item.usage), None)
+        if used is None or self._allowance is None:
+            return await self._respond(ask, draft, items, used)
+        reservation = await self._allowance.reserve(_bound(used))
+        try:
+            return await self._respond(ask, draft, items, used)
+        finally:
+            reservation.drop(used)
+
+    def _items(self, ask: Ask) -> ScriptedResponse:
+        return self._responses[ask.step] if ask.step < len(self._responses) else (ScriptItem(say="Done."),)
+
+    async def _respond(self, ask: Ask, draft: Draft, items: ScriptedResponse, used: TokenUsage | None) -> Response:
         steered = _steered(ask)
         if steered:
             await _stream_text(draft, steered, 0.0)
@@ -69,8 +83,7 @@ class Player:
             }
             for at, tool in enumerate(tools)
         ]
-        usage = next((item.usage.value() for item in reversed(items) if item.usage), None) or _usage(ask, draft)
-        return Response(tuple(blocks), "tools" if tools else "end", usage, MODEL)
+        return Response(tuple(blocks), "tools" if tools else "end", used or _usage(ask, draft), MODEL)
 
     async def _play(self, item: ScriptItem, draft: Draft, thoughts: list[str]) -> None:
         if item.think:
@@ -162,3 +175,10 @@ def _last_user_text(ask: Ask) -> str:
 def _usage(ask: Ask, draft: Draft) -> TokenUsage:
     """Estimate four characters per token, the average of English."""
     return TokenUsage(input_tokens=len(_last_user_text(ask)) // 4 + 1, output_tokens=len(draft.text) // 4 + 1)
+
+
+def _bound(used: TokenUsage) -> CallBound:
+    """Return what a response uses at most whose script states its usage: the same."""
+    usd_per_token = None if used.cost_usd is None else used.cost_usd / max(used.total_tokens, 1)
+    price = None if usd_per_token is None else TokenPrice(usd_per_token, usd_per_token)
+    return CallBound(MODEL, used.total_tokens - used.output_tokens, used.output_tokens, used.output_tokens, price)

@@ -142,7 +142,7 @@ class Turn:
                         await self._report_tools()
                     if self._refusals is not None:
                         await self._leave_out(self._refusals.accept())
-                    reason = await self._process_response(response, draft.extra_usage)
+                    reason = await self._process_response(response, draft)
                 finally:
                     await self._runner.drop_eager()
             reason = reason or self._limit_stop_reason()
@@ -151,7 +151,12 @@ class Turn:
             self._tally.limit = "time" if self._interruption.out_of_time else None
             await self._report_partial_step()
         except EngineFailure as failure:
-            reason, error = "error", EngineError.of(failure)
+            if failure.kind == "budget_exceeded" and self._index > 0:
+                # As if the budget had been reached with the step before, whose text is the answer.
+                self._tally.limit = "tokens" if failure.fields.get("limit") == "tokens" else "cost"
+                reason = self._limit_stop_reason()
+            else:
+                reason, error = "error", EngineError.of(failure)
             await self._report_partial_step()
         except asyncio.CancelledError:
             # This stops a subagent: its result is dropped, and the parent turn counts its usage.
@@ -249,7 +254,7 @@ class Turn:
             return None
         return asyncio.get_running_loop().call_later(THINKING_DELAY_S, self._listener.on_thinking)
 
-    async def _process_response(self, response: Response, extra_usage: TokenUsage) -> StopReason | None:
+    async def _process_response(self, response: Response, draft: Draft) -> StopReason | None:
         admitted = admit(response, self.conversation)
         if admitted.amended:
             _log.warning("model_response_amended", step=self._index, rejected=dict(admitted.rejected))
@@ -258,11 +263,13 @@ class Turn:
             step = await open_step(self._index, admitted, self._tools.is_idempotent, first_sequence=self._sequence)
         self._sequence += len(step.calls)
         self._step, self._draft = step, None
-        step.tool_usage = extra_usage
-        self._use(response.usage + extra_usage)
+        step.tool_usage = draft.extra_usage
+        self._use(response.usage + draft.extra_usage)
         self._tally.model = step.model or self._tally.model
         self._report_text(step)
         ending = response.ending
+        if ending == "max_tokens":
+            self._tally.limit = draft.limit
         if step.calls:
             await self._runner.authorize(step)
             await self._listener.on_tool_calls(step.before_tools())

@@ -15,6 +15,7 @@ from nova_workers.contracts.engine import ToolCall, TurnListener
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
 from nova_workers.errors import EngineFailure, Outage
+from nova_workers.vocabulary import Limit
 
 __all__ = [
     "Ask",
@@ -76,6 +77,7 @@ class Draft:
         "_pieces",
         "_reasoned",
         "extra_usage",
+        "limit",
         "model",
         "usage",
     )
@@ -102,6 +104,8 @@ class Draft:
         """Usage besides the response: by attempts that broke off, and by other work of the provider for it. It counts
         against budgets, but is no measure of the conversation's length."""
         self.model: str | None = None
+        self.limit: Limit | None = None
+        """The budget that lets the response be no longer, where the turn itself would permit more."""
 
     @property
     def text(self) -> str:

@@ -8,7 +8,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.ledger.database import Connection
 
-__all__ = ["Report", "close_tree", "find_report", "list_open", "tree_spending"]
+__all__ = ["Report", "close_tree", "find_report", "list_open", "tree_shared", "tree_spending"]
 
 _CLOSE = "UPDATE orchestrations SET finished_at = now() WHERE id = :id AND finished_at IS NULL"
 _REOPEN = """
@@ -34,6 +34,18 @@ SELECT COALESCE(sum(t.input_tokens + t.output_tokens + t.cache_read_tokens + t.c
        COALESCE(sum(t.cost_usd), 0)::float8 AS cost_usd
   FROM orchestration_agents a JOIN turns t ON t.thread_id = a.thread_id
  WHERE a.orchestration_id = :orchestration_id AND t.id IS DISTINCT FROM :except_turn_id
+"""
+
+# The same, and what other runs of the tree have reserved for model calls.
+_SHARED = f"""
+SELECT spent.*, held.*
+  FROM ({_SPENDING}) spent,
+       (SELECT COALESCE(sum(t.reserved_tokens), 0)::bigint AS reserved_tokens,
+               COALESCE(sum(t.reserved_usd), 0)::float8 AS reserved_usd
+          FROM orchestration_agents a
+          JOIN runs r ON r.thread_id = a.thread_id AND r.status = 'running'
+          JOIN turns t ON t.id = r.turn_id AND t.reserved_fence = r.fence
+         WHERE a.orchestration_id = :orchestration_id AND r.id <> :except_run_id) held
 """
 
 
@@ -68,3 +80,15 @@ async def tree_spending(
     """Return what all agents of an orchestration have used, as far as it is committed."""
     row = await connection.fetchrow(_SPENDING, orchestration_id=orchestration_id, except_turn_id=except_turn_id)
     return TreeSpending(0, 0.0) if row is None else TreeSpending(row["tokens"], row["cost_usd"])
+
+
+async def tree_shared(
+    connection: Connection, orchestration_id: str, *, except_run_id: str
+) -> tuple[TreeSpending, TreeSpending]:
+    """Return what all agents of an orchestration have used, and what runs but one have reserved for model calls."""
+    row = await connection.fetchrow(
+        _SHARED, orchestration_id=orchestration_id, except_turn_id=None, except_run_id=except_run_id
+    )
+    if row is None:
+        return TreeSpending(0, 0.0), TreeSpending(0, 0.0)
+    return TreeSpending(row["tokens"], row["cost_usd"]), TreeSpending(row["reserved_tokens"], row["reserved_usd"])

@@ -2,18 +2,38 @@
 
 A day of a tenant's own budgets is a calendar day in its time zone. The ceiling of an operator counts the last 24 hours,
 so that a tenant begins no new day by another time zone.
+
+What runs share is reserved before each model call, in the row of the run's turn (`reserve`): the most that the call may
+cost, and what the turn has used since its last commit. The commit of the usage clears it. It counts only while the
+claim that wrote it has the run, so the end of a claim releases it, however the claim ended.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Literal
 
 from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
+from nova_workers.contracts.runs import Claim
+from nova_workers.errors import RunLost
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import DUE_RUNS, sql_list
+from nova_workers.ledger.runs.filters import IS_RUNNING
+from nova_workers.vocabulary import DUE_RUNS, Limit, sql_list
 
-__all__ = ["SpentToday", "report_budgets", "spent_today"]
+__all__ = [
+    "BudgetKind",
+    "SharedBudget",
+    "SpentToday",
+    "lock_budgets",
+    "report_budgets",
+    "reserve",
+    "shared_budgets",
+    "spent_today",
+]
+
+BudgetKind = Literal["ceiling", "tenant", "agent", "trigger", "orchestration"]
 
 # The database's clock and time zones decide when a day begins.
 _DAY = """
@@ -29,7 +49,10 @@ SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
 # or queued since before today has used nothing today, so it is left out. The turn's cost is a scalar subquery: as a
 # join with queued runs the planner may scan every turn.
 _BEGUN = f"""
-SELECT r.agent_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd,
+SELECT r.id, r.agent_id, r.trigger_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd,
+       CASE WHEN r.status = 'running'
+            THEN (SELECT t.reserved_usd FROM turns t WHERE t.id = r.turn_id AND t.reserved_fence = r.fence)
+        END AS reserved_usd,
        r.status = 'running' OR r.queued_at >= day.since AS today
   FROM day, runs r
  WHERE r.tenant_id = :tenant_id AND r.status IN {sql_list(DUE_RUNS)} AND r.turn_id IS NOT NULL
@@ -81,6 +104,43 @@ SELECT day.resets_at, day.timezone,
            AS trigger_usd,
        CASE WHEN :of_ceiling THEN ({_OF_24_HOURS}) END::float8 AS ceiling_usd
   FROM day
+"""
+
+# One lock per tenant, until the transaction ends: of two calls that are reserved at once, the second counts the first.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('nova budgets ' || :tenant_id, 0))"
+
+
+def _reserved(of: str = "true") -> str:
+    return f"(SELECT COALESCE(sum(b.reserved_usd), 0) FROM begun b WHERE b.id <> :run_id AND {of})"
+
+
+# The budgets of a run whose limit is given. Spent is what the ledger has, of this run too; reserved is that of others.
+_SHARED = f"""
+WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
+SELECT kind, most_usd, spent_usd::float8, reserved_usd::float8, day.resets_at, day.timezone
+  FROM day
+ CROSS JOIN LATERAL (
+       SELECT 'ceiling' AS kind, :ceiling_usd::float8 AS most_usd, ({_OF_24_HOURS}) AS spent_usd,
+              {_reserved()} AS reserved_usd
+        WHERE :ceiling_usd::float8 IS NOT NULL
+       UNION ALL
+       SELECT 'tenant', :tenant_usd::float8, ({_OF_ALL}), {_reserved()} WHERE :tenant_usd::float8 IS NOT NULL
+       UNION ALL
+       SELECT 'agent', :agent_usd::float8, ({_of_agent(":agent_id")}), {_reserved("b.agent_id = :agent_id")}
+        WHERE :agent_usd::float8 IS NOT NULL
+       UNION ALL
+       SELECT 'trigger', :trigger_usd::float8, ({_of_trigger(":trigger_id")}),
+              {_reserved("b.trigger_id = :trigger_id")}
+        WHERE :trigger_usd::float8 IS NOT NULL) budgets
+"""
+
+# Idempotent: it writes the whole reservation of the turn.
+_RESERVE = f"""
+UPDATE turns t
+   SET reserved_usd = :usd::float8::numeric, reserved_tokens = :tokens, reserved_fence = r.fence
+  FROM runs r
+ WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND t.id = r.turn_id
+RETURNING t.id
 """
 
 # All budgets that are set: the tenant's first, then the operator's ceiling, then those of agents and triggers by id.
@@ -157,6 +217,69 @@ async def spent_today(
         row["trigger_usd"],
         row["ceiling_usd"],
     )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBudget:
+    """A budget of several runs, in US dollars, or in tokens if it is an orchestration's of tokens.
+
+    Attributes:
+        spent: What the ledger has.
+        reserved: By open calls of other runs.
+        resets_at: When its next day begins, in `timezone`; None of one without days.
+    """
+
+    kind: BudgetKind
+    most: float
+    spent: float
+    reserved: float
+    resets_at: datetime | None = None
+    timezone: str = "UTC"
+    in_tokens: bool = False
+
+    @property
+    def limit(self) -> Limit:
+        """The limit that it is to a turn."""
+        return "tokens" if self.in_tokens else "cost"
+
+
+async def lock_budgets(connection: Connection, tenant_id: str) -> None:
+    """Serialize the reservations of a tenant until the transaction ends. Read the budgets in a later statement."""
+    await connection.execute(_LOCK, tenant_id=tenant_id)
+
+
+async def shared_budgets(connection: Connection, claim: Claim) -> Sequence[SharedBudget]:
+    """Return the budgets of a day that a claimed run shares with others, as they are now."""
+    budgets = claim.budgets
+    rows = await connection.fetch(
+        _SHARED,
+        tenant_id=claim.tenant_id,
+        run_id=claim.run_id,
+        except_run_id=None,
+        ceiling_usd=budgets.ceiling_usd,
+        tenant_usd=budgets.tenant_usd,
+        agent_usd=budgets.agent_usd,
+        agent_id=claim.agent_id,
+        trigger_usd=budgets.trigger_usd,
+        trigger_id=claim.trigger_id,
+    )
+    return [
+        SharedBudget(
+            row["kind"], row["most_usd"], row["spent_usd"], row["reserved_usd"], row["resets_at"], row["timezone"]
+        )
+        for row in rows
+    ]
+
+
+async def reserve(connection: Connection, claim: Claim, *, usd: float, tokens: int) -> None:
+    """Set what a claimed run reserves: for its open calls, and for what it has used since its last commit.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    row = await connection.fetchval(_RESERVE, run_id=claim.run_id, fence=claim.fence, usd=usd, tokens=tokens)
+    if row is None:
+        raise RunLost(f"Run {claim.run_id!r} is no longer held; no call is reserved.", run_id=claim.run_id)
 
 
 async def report_budgets(connection: Connection, tenant_id: str) -> BudgetsView:

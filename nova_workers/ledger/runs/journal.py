@@ -54,7 +54,7 @@ WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
            reasoning_tokens = t.reasoning_tokens + :reasoning_tokens,
            cost_usd = CASE WHEN t.steps = 0 AND t.cost_usd IS NULL THEN :cost_usd::float8::numeric
                            ELSE t.cost_usd + :cost_usd::float8::numeric END,
-           model = COALESCE(:model, t.model)
+           model = COALESCE(:model, t.model), reserved_usd = NULL, reserved_tokens = NULL
       FROM mine, uncounted
      WHERE t.id = mine.turn_id AND uncounted.times = 1
 )

@@ -82,8 +82,9 @@ uncounted AS MATERIALIZED (
 """
 
 # A response's usage is counted once. The model usage of its tools is known when the step ends. Before the first step, a
-# failed attempt may have recorded the cost of a response that was cut.
+# failed attempt may have recorded the cost of a response that was cut. What was reserved for the calls ends with it.
 ADD_USAGE = """
+reserved_usd = NULL, reserved_tokens = NULL,
 input_tokens = t.input_tokens + uncounted.times * :input_tokens + :tool_input_tokens,
 output_tokens = t.output_tokens + uncounted.times * :output_tokens + :tool_output_tokens,
 cache_read_tokens = t.cache_read_tokens + uncounted.times * :cache_read_tokens + :tool_cache_read_tokens,

@@ -9,15 +9,16 @@ from zoneinfo import ZoneInfo
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.usage import CallBound, TokenPrice
 from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.open_trees import tree_spending
-from nova_workers.ledger.runs.budgets import SpentToday, spent_today
+from nova_workers.ledger.runs.budgets import SharedBudget, SpentToday, spent_today
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.tree_budget import TreeBudget, is_master, may_sum_up
 
-__all__ = ["within_budgets"]
+__all__ = ["refused_call", "within_budgets"]
 
 
 async def within_budgets(
@@ -28,7 +29,8 @@ async def within_budgets(
     The master of an orchestration has the whole rest of its tree: its turn is stopped between two steps, and may then
     sum up. A turn that continues from a journal is warned of the tree's budget, as after its last step.
 
-    Runs that begin at the same time see the same rest, so together they may exceed it, each by less than the rest.
+    Runs that begin at the same time see the same rest. Each of their calls is reserved in it (`TurnAllowance`), so that
+    together they do not exceed it.
 
     Raises:
         EngineFailure: A budget is spent; the message names it and when it resets.
@@ -63,6 +65,58 @@ async def within_budgets(
         rests.append(usd - spent.cost_usd)
     left_tokens = None if tokens is None else tokens - spent.tokens
     return replace(claim, left_usd=min(rests, default=None), left_tokens=left_tokens)
+
+
+def refused_call(claim: Claim, bound: CallBound, budget: SharedBudget) -> EngineFailure:
+    """Return the error of a model call that a budget does not afford."""
+    price = bound.price or TokenPrice(0.0, 0.0)
+    least_usd = bound.input_tokens * price.input_usd + bound.least_output_tokens * price.output_usd
+    call = (
+        f"The next call of model {bound.model!r} reads up to {bound.input_tokens:,} tokens and needs at least "
+        f"{bound.least_output_tokens:,} for the answer"
+    )
+    call += "." if budget.in_tokens else f", which may cost ${least_usd:.4f}."
+    return EngineFailure(
+        f"{_state_of(claim, budget)} {call} The model was not called. {_remedy(budget)}",
+        kind="budget_exceeded",
+        retryable=False,
+        limit=budget.limit,
+        spent=budget.spent,
+        most=budget.most,
+    )
+
+
+def _state_of(claim: Claim, budget: SharedBudget) -> str:
+    if budget.in_tokens:
+        return f"The orchestration has used {budget.spent:,.0f} of its {budget.most:,.0f} tokens."
+    spent = f"${budget.spent:.4f}"
+    match budget.kind:
+        case "ceiling":
+            return f"The tenant has spent {spent} in the last 24 hours, and its operator permits ${budget.most:.4f}."
+        case "orchestration":
+            return f"The orchestration has spent {spent} of its ${budget.most:.4f}."
+        case "tenant":
+            owner = "the tenant"
+        case "agent":
+            owner = f"agent {claim.agent_id!r}"
+        case "trigger":
+            owner = f"trigger {claim.trigger_id!r}"
+    return f"Of today's budget of {owner}, {spent} of ${budget.most:.4f} is spent."
+
+
+def _remedy(budget: SharedBudget) -> str:
+    match budget.kind:
+        case "ceiling":
+            return "Send the message again later, or ask the operator for a higher ceiling."
+        case "orchestration":
+            return "Start another orchestration with a larger budget."
+        case _:
+            return f"It resets at {_reset(budget)}; or raise max_cost_usd_per_day and send the message again."
+
+
+def _reset(day: SharedBudget | SpentToday) -> str:
+    assert day.resets_at is not None  # noqa: S101 - a budget of a day
+    return f"{day.resets_at.astimezone(ZoneInfo(day.timezone)):%Y-%m-%d %H:%M} ({day.timezone})"
 
 
 async def _left_today(database: Database, claim: Claim, abort: AbortSignal) -> list[float]:
@@ -101,11 +155,9 @@ async def _left_today(database: Database, claim: Claim, abort: AbortSignal) -> l
 
 
 def _refusal(owner: str, most_usd: float, used_usd: float, spent: SpentToday) -> EngineFailure:
-    resets_at = spent.resets_at.astimezone(ZoneInfo(spent.timezone))
     return EngineFailure(
         f"Today's budget of {owner} is spent: ${used_usd:.4f} of ${most_usd:.4f}. The model was not called. It resets "
-        f"at {resets_at:%Y-%m-%d %H:%M} ({spent.timezone}); or raise max_cost_usd_per_day and send the message "
-        "again.",
+        f"at {_reset(spent)}; or raise max_cost_usd_per_day and send the message again.",
         kind="budget_exceeded",
         retryable=False,
         spent_usd=used_usd,

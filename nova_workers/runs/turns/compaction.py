@@ -27,6 +27,7 @@ from nova_workers.ledger.runs.resume import Journal
 from nova_workers.ledger.threads.compaction import commit_compaction
 from nova_workers.ledger.threads.history import HistoryTurn
 from nova_workers.runs.persist import persist
+from nova_workers.runs.turns.allowance import TurnAllowance
 from nova_workers.runs.turns.assembly import as_past, past_turns
 from nova_workers.streams.publisher import RunEvents
 from nova_workers.threads.lease import HeldRun
@@ -88,6 +89,7 @@ class Compactor:
         trigger: CompactionTrigger,
         timeout_s: float | None,
         events: RunEvents,
+        allowance: TurnAllowance | None,
     ) -> str | None:
         """Replace older turns, and if needed the first steps of the running turn, by a summary.
 
@@ -100,6 +102,7 @@ class Compactor:
             trigger: The reason for compaction.
             timeout_s: The rest of the run's time limit, if any.
             events: Receives the start and end events.
+            allowance: Of the turn, for the calls of the model.
 
         Returns:
             The compaction turn, which is the new parent of the running turn; None if there is nothing to summarize.
@@ -128,7 +131,7 @@ class Compactor:
             # The message that the steps respond to.
             query = HistoryTurn(claim.turn_id, False, (Message("user", claim.content),), event=claim.event)
             older = [*turns, as_past(query), *older[len(turns) :]]
-        text, usage, result = await self._summarize(run, engine, older, timeout_s)
+        text, usage, result = await self._summarize(run, engine, older, timeout_s, allowance)
         of = _OF_STEPS if through_step >= 0 else "Of the conversation before this point:"
         summary = f"<summary>\n{of}\n\n{text}\n</summary>"
         summary_tokens = result.usage.tokens.output_tokens or len(summary) // CHARS_PER_TOKEN
@@ -150,6 +153,8 @@ class Compactor:
         )
         turn_id = new_id("turn")
         await persist(self._database, run.abort, lambda c: commit_compaction(c, claim, turn_id, record, usage))
+        if allowance is not None:
+            allowance.committed()
         events.emit(live.Compaction(phase="end", tokens_before=record.tokens_before, tokens_after=record.tokens_after))
         _log.info("run.compacted", turns=record.turns_summarized, tokens_before=record.tokens_before, trigger=trigger)
         return turn_id
@@ -159,7 +164,12 @@ class Compactor:
         return min(self._windows.context_tokens(engine.name, model), self._settings.max_context_tokens)
 
     async def _summarize(
-        self, run: HeldRun, engine: Engine, turns: Sequence[HistoryTurn], timeout_s: float | None
+        self,
+        run: HeldRun,
+        engine: Engine,
+        turns: Sequence[HistoryTurn],
+        timeout_s: float | None,
+        allowance: TurnAllowance | None,
     ) -> tuple[str, TokenUsage, EngineResult]:
         """Return the summary of turns, in several passes if they exceed the summary model's window."""
         model = self._settings.compaction_model
@@ -174,6 +184,7 @@ class Compactor:
                     model=model,
                     max_turns=1,
                     timeout_s=timeout_s,
+                    allowance=allowance,
                     conversation=run.claim.thread_id,
                     run_id=run.claim.run_id,
                 ),

@@ -35,6 +35,7 @@ from nova_workers.ledger.runs.leases import is_held
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.observability.redaction import hide
 from nova_workers.runs.persist import persist
+from nova_workers.runs.turns.allowance import TurnAllowance
 from nova_workers.runs.turns.away_servers import AwayServers
 from nova_workers.runs.turns.facts import PermissionsUsed, turn_facts
 from nova_workers.runs.turns.subagent_events import SubagentEvents
@@ -90,6 +91,8 @@ class TurnRecorder(TurnListener):
         place = run.claim.place
         self.budget = None if place is None or not place.limits.has_budget else TreeBudget(run.claim, place)
         """Of the orchestration that the run's agent is part of."""
+        self.allowance: TurnAllowance | None = None
+        """Of the budgets that the run shares with others."""
         self._summary: str | None = None
         """The result with which the agent of an orchestration declared its task complete."""
         self.first_token_at: datetime | None = None
@@ -286,6 +289,12 @@ class TurnRecorder(TurnListener):
             )
 
         await persist(self._database, self._run.abort, write)
+        self._note_commit()
+
+    def _note_commit(self) -> None:
+        """The ledger has the usage of every call so far, in place of what was reserved for them."""
+        if self.allowance is not None:
+            self.allowance.committed()
 
     def _note_response(self) -> None:
         if not self.has_answered:
@@ -407,6 +416,7 @@ class TurnRecorder(TurnListener):
             return absorbed
 
         absorbed = await persist(self._database, self._run.abort, write)
+        self._note_commit()
         if clears:
             self._run.clear()
         self._events.emit(live.Usage.of(spent))

@@ -28,6 +28,7 @@ from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.failures import is_outage
 from nova_workers.runs.orchestrated import OrchestratedRuns
 from nova_workers.runs.persist import persist_work
+from nova_workers.runs.turns.allowance import TurnAllowance
 from nova_workers.runs.turns.assembly import TurnAssembler
 from nova_workers.runs.turns.budgets import within_budgets
 from nova_workers.runs.turns.compaction import Compactor
@@ -113,6 +114,7 @@ class TurnRunner:
         try:
             engine = self._assembler.engine(claim)
             claim = await within_budgets(self._work.database, claim, run.abort, recorder.journal(), recorder.budget)
+            recorder.allowance = TurnAllowance.of(self._work.database, claim, run.abort)
             if claim.last_call is not None and recorder.budget is not None:
                 recorder.budget.begin_last_call(claim.last_call)
             result = await self._run_engine(run, claim, engine, recorder, events, time_left)
@@ -242,6 +244,7 @@ class TurnRunner:
             trigger=trigger,
             timeout_s=time_left.seconds(),
             events=events,
+            allowance=recorder.allowance,
         )
         if turn_id is None:
             return claim
@@ -259,6 +262,7 @@ class TurnRunner:
         recorder.announce_ended()
         journal = restore_open_calls(recorder.journal(), redactor)
         options = await self._assembler.options(claim, journal, run.abort, timeout_s=time_left.seconds())
+        options = replace(options, allowance=recorder.allowance)
         if listener is not recorder and options.sessions is not None:
             options = replace(options, sessions=RedactedSessions(options.sessions, redactor))
         recorder.note_options(options)

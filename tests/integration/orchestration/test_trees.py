@@ -11,6 +11,7 @@ from nova_workers.errors import Unavailable
 from nova_workers.ledger.orchestrations.budgets import take_last_call
 from nova_workers.ledger.orchestrations.messages import messages_of
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
+from tests.requirements import proves
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
 
@@ -348,6 +349,22 @@ async def test_the_token_budget_holds_for_the_whole_tree(forest: Forest) -> None
     master, child = await forest.agents(started)
     assert (child.state, child.error_code) == ("FAILED", "limit_tokens")
     assert (master.state, master.summary) == ("COMPLETED", "The rest is missing."), "The master may sum up."
+
+
+@proves("budgets.reserved")
+async def test_agents_side_by_side_do_not_exceed_the_budget_of_their_tree(forest: Forest) -> None:
+    slow = {"say": "x", "sleep_s": 0.1, "usage": {"input_tokens": 800, "output_tokens": 100}, "tool": {"name": "look"}}
+    started = await forest.start(
+        {"tool": [spawn(slow, slow, name=f"child {at}")["tool"] for at in range(4)]},
+        complete("done"),
+        limits=OrchestrationLimits(token_budget=3_500),
+    )
+    await forest.settle(workers=2)
+    master, *children = await forest.agents(started)
+    used = await forest.harness.database.fetchval("SELECT sum(input_tokens + output_tokens) FROM turns WHERE steps > 0")
+    assert len(children) == 4
+    assert used <= 3_500
+    assert master.summary == "done"
 
 
 USED = {"say": "x", "usage": {"input_tokens": 800, "output_tokens": 100}, "tool": {"name": "look"}}

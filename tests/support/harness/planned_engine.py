@@ -18,7 +18,7 @@ import orjson
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
 from nova_workers.contracts.engine import EngineOptions, EngineResult, ToolCall, TrustLevel, TurnListener
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import Allowance, CallBound, TokenPrice, TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
 from nova_workers.errors import EngineFailure, Outage, ToolFailure
@@ -28,6 +28,8 @@ __all__ = ["USAGE", "Execution", "ModelCall", "PlannedEngine", "plan"]
 
 USAGE = TokenUsage(input_tokens=10, output_tokens=3, cost_usd=0.25)
 """The usage of each response."""
+_BOUND = CallBound("planned-1", 10, 3, 3, TokenPrice(0.01, 0.05))
+"""What a response uses at most: the same."""
 
 
 class ModelCall(NamedTuple):
@@ -104,7 +106,11 @@ class PlannedEngine:
         tools = _Tools(self, options.run_id or "")
         with Interruption(abort, options.timeout_s) as interruption:
             turn = Turn(
-                _Model(self, script, options.run_id or ""), tools, options, callbacks or TurnListener(), interruption
+                _Model(self, script, options.run_id or "", options.allowance),
+                tools,
+                options,
+                callbacks or TurnListener(),
+                interruption,
             )
             return await turn.play(content, provider=self.name)
 
@@ -128,13 +134,25 @@ def _read(text: str) -> dict[str, Any]:
 
 
 class _Model:
-    def __init__(self, engine: PlannedEngine, script: dict[str, Any], run_id: str) -> None:
+    def __init__(self, engine: PlannedEngine, script: dict[str, Any], run_id: str, allowance: Allowance | None) -> None:
         self._engine = engine
+        self._allowance = allowance
         self._steps: list[list[str]] = script["steps"]
         self._doors: dict[str, str] = script["doors"]
         self._run_id = run_id
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:
+        if self._allowance is None:
+            return await self._answer(ask, draft)
+        reservation = await self._allowance.reserve(_BOUND)
+        try:
+            response = await self._answer(ask, draft)
+            await reservation.settle(response.usage)
+            return response
+        finally:
+            reservation.drop(TokenUsage())
+
+    async def _answer(self, ask: Ask, draft: Draft) -> Response:
         self._engine.model_calls.append(
             ModelCall(self._run_id, ask.step, tuple(_words(message) for message in ask.messages))
         )
