@@ -16,6 +16,7 @@ from tests.support.processes.fork_server import fork_server
 from tests.support.processes.inspection import descendants, wait_until_gone
 
 _TESTS = """
+import os
 import sys
 from pathlib import Path
 
@@ -24,8 +25,12 @@ from tests.support.processes import preloaded
 # They need none.
 preloaded._MODULES = ()
 arguments = ["0", "--bind", "127.0.0.1"]
+log = preloaded.stream_of(Path(sys.argv[1]))
+streams = (os.devnull, log, log)
 for _ in range(2):
-    process = preloaded.PreloadedProcess("http.server", arguments, env={}, log=Path(sys.argv[1]), cwd=Path.cwd())
+    log = preloaded.stream_of(Path(sys.argv[1]))
+    streams = (os.devnull, log, log)
+    process = preloaded.PreloadedProcess("http.server", arguments, env={}, streams=streams, cwd=Path.cwd())
     print(process.pid, flush=True)
 sys.stdin.read()
 """

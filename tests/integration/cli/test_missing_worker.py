@@ -1,9 +1,6 @@
 """A fleet without a worker: a command that waits for a run reports it once."""
 
 import asyncio
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +8,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.contracts.events import StreamEnd, StreamStart
+from tests.support.processes.command_line import Nova
 from tests.support.servers.api_stub import all_frames, api_stub, run_view, says
 
 LACKS = "no worker is alive for the queue 'interactive': start one with `nova worker`"
@@ -37,15 +35,10 @@ async def test_a_waiting_command_reports_once_that_no_worker_is_alive(tmp_path: 
         server.on("GET", "/v1/runs/run_1", says(run_view(waiting_for=LACKS)))
         server.on("GET", "/v1/runs/run_1/events", events)
         server.on("GET", "/v1/runs/run_1/wait", result)
-        command = [sys.executable, "-m", "nova_workers.cli", "send", "hi", *([] if option is None else [option])]
-        env = {"NOVA_HOME": str(tmp_path), "NOVA_API_URL": server.url, "NOVA_API_KEY": "k"}
-        process = await asyncio.create_subprocess_exec(
-            *command, env={**os.environ, **env}, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-        )
-        assert process.stderr is not None
-        async with asyncio.timeout(60):
-            assert LACKS in (await process.stderr.readline()).decode()
+        nova = Nova({"NOVA_HOME": str(tmp_path), "NOVA_API_URL": server.url, "NOVA_API_KEY": "k"})
+        with nova.child("send", "hi", *([] if option is None else [option])) as child:
+            await asyncio.to_thread(child.notes, LACKS)
             noted.set()
-            out, rest = await process.communicate()
-    assert process.returncode == 0
-    assert LACKS not in (out + rest).decode()
+            done = await asyncio.to_thread(child.done)
+    assert done.code == 0
+    assert (done.out + done.err).count(LACKS) == 1

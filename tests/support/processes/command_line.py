@@ -1,4 +1,4 @@
-"""The `nova` command in tests: inside the test process where that is enough, as a child where signals matter."""
+"""The `nova` command in tests: inside the test process where that is enough, as a process where signals matter."""
 
 import contextlib
 import io
@@ -11,10 +11,13 @@ import time
 from collections.abc import Callable, Generator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import IO, Any
+from io import FileIO
+from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from nova_workers.cli.app import main
+from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
 __all__ = ["Child", "Done", "Nova", "wait_for"]
 
@@ -72,40 +75,32 @@ class Nova:
         return done
 
     @contextmanager
-    def child(self, *arguments: str, stdin: int = subprocess.DEVNULL, **env: str) -> Generator["Child"]:
-        """Start a command as a process of its own, which ends with the block."""
-        process = subprocess.Popen(
-            [sys.executable, "-m", "nova_workers.cli", *arguments],
-            env={**os.environ, **self.env, **env},
-            stdin=stdin,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            preexec_fn=_restore_interrupts,  # noqa: PLW1509 - it only sets what a signal does
-        )
-        try:
-            yield Child(process)
-        finally:
-            process.kill()
-            process.wait()
-            for stream in (process.stdout, process.stderr):
-                if stream is not None:
-                    stream.close()
-
-
-def _restore_interrupts() -> None:
-    """Restore the handler of Ctrl-C, which a shell disables for background jobs and their children."""
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    def child(
+        self, *arguments: str, stdin: int = subprocess.DEVNULL, program: str = "nova_workers.cli", **env: str
+    ) -> Generator["Child"]:
+        """Start a command as a process of its own, with its modules imported, which ends with the block."""
+        out, err = os.pipe(), os.pipe()
+        streams = (stream_of(stdin), stream_of(out[1]), stream_of(err[1]))
+        with open(out[0], "rb", buffering=0) as stdout, open(err[0], "rb", buffering=0) as stderr:
+            process = PreloadedProcess(
+                program, arguments, env={**os.environ, **self.env, **env}, streams=streams, cwd=Path.cwd()
+            )
+            try:
+                yield Child(process, stdout, stderr)
+            finally:
+                process.kill()
+                process.wait()
+                for _, end in (out, err):
+                    os.close(end)
 
 
 class Child:
     """A running command."""
 
-    def __init__(self, process: subprocess.Popen[bytes]) -> None:
+    def __init__(self, process: PreloadedProcess, stdout: FileIO, stderr: FileIO) -> None:
         self._process = process
-        assert process.stdout is not None
-        assert process.stderr is not None
-        self._stdout, self._stderr = process.stdout, process.stderr
-        self._seen: dict[IO[bytes], bytes] = {self._stdout: b"", self._stderr: b""}
+        self._stdout, self._stderr = stdout, stderr
+        self._seen: dict[FileIO, bytes] = {self._stdout: b"", self._stderr: b""}
         for stream in self._seen:
             os.set_blocking(stream.fileno(), False)
 
@@ -130,7 +125,7 @@ class Child:
         code = self._process.wait(timeout_s)
         return Done(code, self._pull(self._stdout).decode(), self._pull(self._stderr).decode())
 
-    def _pull(self, stream: IO[bytes]) -> bytes:
+    def _pull(self, stream: FileIO) -> bytes:
         while not stream.closed and (chunk := stream.read(65536)):
             self._seen[stream] += chunk
         return self._seen[stream]

@@ -37,7 +37,7 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import create_key
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
-from tests.support.processes.preloaded import PreloadedProcess
+from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
 __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
 
@@ -108,7 +108,8 @@ class FleetProcess:
         spec = ProcessSpec(name=name, argv=tuple(command), env=env)
         if preloaded and root == ROOT and "LD_PRELOAD" not in env:
             assert command[:2] == [sys.executable, "-m"], command
-            self._process = PreloadedProcess(command[2], command[3:], env=spec.environment(), log=log, cwd=ROOT)
+            streams = (os.devnull, stream_of(log), stream_of(log))
+            self._process = PreloadedProcess(command[2], command[3:], env=spec.environment(), streams=streams, cwd=ROOT)
             return
         with log.open("ab") as sink:
             self._process = subprocess.Popen(

@@ -1,4 +1,4 @@
-"""Processes of a fleet that begin with its modules imported.
+"""Processes of a fleet, and commands, that begin with their modules imported.
 
 One fork server imports them for all test workers. It forks a server for each, which forks the processes: they end with
 their test worker. From there on each is as one from the command line: a session, an environment, a log and signals of
@@ -9,10 +9,13 @@ from __future__ import annotations
 
 import atexit
 import importlib
+import io
 import os
 import runpy
 import signal
+import subprocess
 import sys
+import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
@@ -24,7 +27,7 @@ from threading import Lock
 from nova_workers.devstack.launch import die_with_parent
 from tests.support.processes.fork_server import connect, fork_server, forked_connection
 
-__all__ = ["SHARED_SOCKET", "PreloadedProcess", "preloaded_output", "shared_fork_server"]
+__all__ = ["SHARED_SOCKET", "PreloadedProcess", "preloaded_output", "shared_fork_server", "stream_of"]
 
 SHARED_SOCKET = "PRELOADED_FLEET_SOCKET"
 """The variable with the socket of the fork server that all test workers share."""
@@ -39,6 +42,9 @@ _MODULES = (
     *("nova_workers.bootstrap.on_demand.scripted", "nova_workers.capabilities.serving"),
     *("nova_workers.bootstrap.on_demand.anthropic", "nova_workers.bootstrap.on_demand.openai"),
     *("claude_agent_sdk", "genai_prices.data", "httpcore2", "jsonschema", "valkey.asyncio"),
+    *("nova_workers.cli.app", "nova_workers.cli.talk.send", "nova_workers.cli.talk.chat"),
+    *("nova_workers.cli.records.runs", "nova_workers.cli.orchestrations.orchestrate"),
+    *("nova_workers.cli.orchestrations.commands", "nova_workers.cli.talk.chat_input", "nova_workers.channels.pipe"),
 )
 """What these processes import sooner or later, except the modules that read the environment."""
 
@@ -50,25 +56,62 @@ class _Command:
     module: str
     arguments: tuple[str, ...]
     env: Mapping[str, str]
-    log: Path
+    streams: tuple[str, str, str]
     cwd: Path
 
 
 class PreloadedProcess:
-    """A process that runs ``python -m MODULE ARGUMENT…``, with the part of `subprocess.Popen` that a fleet needs."""
+    """A process that runs ``python -m MODULE ARGUMENT…`` in a session of its own, with the needed part of `Popen`.
 
-    def __init__(self, module: str, arguments: Sequence[str], *, env: Mapping[str, str], log: Path, cwd: Path) -> None:
-        log.touch()
+    Args:
+        module: A program.
+        arguments: Its arguments.
+        env: Its whole environment.
+        streams: The files of its stdin, stdout and stderr, which `stream_of` names.
+        cwd: Where it begins.
+    """
+
+    def __init__(
+        self, module: str, arguments: Sequence[str], *, env: Mapping[str, str], streams: tuple[str, str, str], cwd: Path
+    ) -> None:
         self._processes = _processes()
-        self.pid = self._processes.start(_Command(module, tuple(arguments), dict(env), log, cwd))
+        self.pid = self._processes.start(_Command(module, tuple(arguments), dict(env), streams, cwd))
 
     def poll(self) -> int | None:
         """Return the exit code; None while it runs."""
         return self._processes.exit_code(self.pid, timeout_s=0.0)
 
-    def wait(self) -> int | None:
-        """Wait until it ended, and return its exit code."""
-        return self._processes.exit_code(self.pid, timeout_s=None)
+    def wait(self, timeout_s: float | None = None) -> int:
+        """Wait until it ended, and return its exit code.
+
+        Raises:
+            TimeoutError: It did not end in time.
+        """
+        code = self._processes.exit_code(self.pid, timeout_s=timeout_s)
+        if code is None:
+            raise TimeoutError(f"the process did not end within {timeout_s} s")
+        return code
+
+    def send_signal(self, number: signal.Signals) -> None:
+        """Send a signal, unless it ended."""
+        if self.poll() is None:
+            os.kill(self.pid, number)
+
+    def kill(self) -> None:
+        """Kill it, unless it ended."""
+        self.send_signal(signal.SIGKILL)
+
+
+def stream_of(given: Path | int) -> str:
+    """Return the name of a file, or of a descriptor of this process, by which another process opens the same.
+
+    Args:
+        given: A log, which is made if it is missing; or a descriptor of a pipe or a terminal, or `subprocess.DEVNULL`.
+    """
+    if isinstance(given, Path):
+        given.touch()
+        return str(given)
+    return os.devnull if given == subprocess.DEVNULL else f"/proc/{os.getpid()}/fd/{given}"
 
 
 def preloaded_output(module: str, *arguments: str, folder: Path) -> str:
@@ -80,7 +123,8 @@ def preloaded_output(module: str, *arguments: str, folder: Path) -> str:
         folder: Gets its log.
     """
     log = folder / "output"
-    code = PreloadedProcess(module, arguments, env=os.environ, log=log, cwd=Path.cwd()).wait()
+    streams = (os.devnull, stream_of(log), stream_of(log))
+    code = PreloadedProcess(module, arguments, env=os.environ, streams=streams, cwd=Path.cwd()).wait()
     output = log.read_text(encoding="utf-8")
     assert code == 0, output
     return output
@@ -117,8 +161,11 @@ class _Processes:
 
     def exit_code(self, pid: int, *, timeout_s: float | None) -> int | None:
         """Return the exit code of a process that ended; None if it runs after this time, None for no limit."""
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
         with self._lock:
-            while pid not in self._codes and self._connection.poll(timeout_s):
+            while pid not in self._codes:
+                if not self._connection.poll(None if deadline_s is None else max(0.0, deadline_s - time.monotonic())):
+                    break
                 self._ended(self._connection.recv())
             return self._codes.get(pid)
 
@@ -183,13 +230,25 @@ def _reaped() -> Generator[tuple[int, int]]:
         yield pid, os.waitstatus_to_exitcode(status)
 
 
+_MODES = (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND)
+
+
+def _writer(number: int, errors: str = "strict") -> io.TextIOWrapper:
+    lines = number == 2 or os.isatty(number)
+    return io.TextIOWrapper(open(number, "wb", closefd=False), encoding="utf-8", errors=errors, line_buffering=lines)
+
+
 def _become(command: _Command) -> None:
     """Become the process: what `subprocess` and the command line would do."""
     os.setsid()
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    output = os.open(command.log, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
-    for stream in (1, 2):
-        os.dup2(output, stream)
+    for number, (stream, mode) in enumerate(zip(command.streams, _MODES, strict=True)):
+        # As for a child of a test: a terminal does not become the one that controls the session.
+        opened = os.open(stream, mode | os.O_NOCTTY)
+        os.dup2(opened, number)
+        os.close(opened)
+    # Python chose their buffers by what the server has.
+    sys.stdin = io.TextIOWrapper(open(0, "rb", closefd=False), encoding="utf-8")
+    sys.stdout, sys.stderr = _writer(1), _writer(2, errors="backslashreplace")
     os.environ.clear()
     os.environ.update(command.env)
     os.chdir(command.cwd)

@@ -5,10 +5,11 @@ import pty
 import re
 import signal
 import subprocess
-import sys
 import termios
+from pathlib import Path
 
 from tests.support.processes.command_line import Nova, wait_for
+from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
 __all__ = ["PROMPT", "Terminal"]
 
@@ -23,7 +24,7 @@ class Terminal:
         nova: The command's environment.
         arguments: Of the command.
         columns: Width of the terminal.
-        program: What Python runs with the arguments, instead of the command.
+        program: The module that Python runs with the arguments.
         stdin: Whether stdin is the terminal too.
     """
 
@@ -32,7 +33,7 @@ class Terminal:
         nova: Nova,
         *arguments: str,
         columns: int = 200,
-        program: tuple[str, ...] = ("-m", "nova_workers.cli"),
+        program: str = "nova_workers.cli",
         stdin: bool = True,
     ) -> None:
         self._master, slave = pty.openpty()
@@ -41,16 +42,8 @@ class Terminal:
         inherited = {name: value for name, value in os.environ.items() if name not in {"COLUMNS", "LINES"}}
         # This terminal does not answer queries for the cursor position.
         self.env = {**inherited, **nova.env, "TERM": "xterm", "PROMPT_TOOLKIT_NO_CPR": "1"}
-        self.command = [sys.executable, *program, *arguments]
-        self.process = subprocess.Popen(
-            self.command,
-            env=self.env,
-            stdin=slave if stdin else subprocess.DEVNULL,
-            stdout=slave,
-            stderr=slave,
-            start_new_session=True,
-            close_fds=True,
-        )
+        streams = (stream_of(slave if stdin else subprocess.DEVNULL), stream_of(slave), stream_of(slave))
+        self.process = PreloadedProcess(program, arguments, env=self.env, streams=streams, cwd=Path.cwd())
         self._slave = slave
         os.set_blocking(self._master, False)
         self.screen = ""
@@ -84,7 +77,7 @@ class Terminal:
             return self.process.poll() is not None
 
         wait_for(look, what="its end")
-        return self.process.returncode
+        return self.process.wait()
 
     @property
     def echoes(self) -> bool:

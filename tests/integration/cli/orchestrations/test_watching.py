@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-import subprocess
 from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -24,19 +23,7 @@ CAREFUL = "careful"
 FILES = {"question": "Which file?", "options": ["parse.py", "lex.py"]}
 ASKS = spawn(call("ask_user", **FILES), complete("ok"), name="Asker")
 CHOOSES = spawn(call("ask_user", **FILES, only_options=True), complete("ok"), name="Asker")
-WATCH = """
-import asyncio, os, sys
-from nova_workers.cli.command import open_session
-from nova_workers.cli.orchestrations.watching import Pace, watch
-
-async def main():
-    url, key = os.environ["NOVA_API_URL"], os.environ["NOVA_API_KEY"]
-    async with open_session(json_mode=False, api_url=url, api_key=key) as session:
-        return await watch(session, sys.argv[1], pace=Pace(silent_after_s=0.5, look_every_s=0.1))
-
-sys.exit(asyncio.run(main()))
-"""
-"""Watches with shorter intervals than a person would want."""
+WATCH = "tests.integration.cli.orchestrations.quick_watch"
 
 
 @pytest.fixture(autouse=True)
@@ -128,20 +115,12 @@ def test_a_second_ctrl_c_within_two_seconds_kills_the_orchestration(nova: Nova) 
 def test_a_silence_is_shown_in_the_drawing_and_once_as_a_line(nova: Nova) -> None:
     orchestration = started(nova, ASKS, complete("done"))
     wait_for(lambda: open_waits(nova, orchestration))
-    with watching(nova, orchestration, program=("-c", WATCH), stdin=False) as terminal:
+    with watching(nova, orchestration, program=WATCH, stdin=False) as terminal:
         terminal.shows(" · no events for 1 s")
-    piped = subprocess.Popen(
-        [*terminal.command], env=terminal.env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    try:
-        assert piped.stderr is not None
-        assert any("no events for " in line for line in iter(piped.stderr.readline, ""))
+    with nova.child(orchestration, program=WATCH) as piped:
+        piped.notes("no events for ")
         nova.good("orchestrations", "kill", orchestration)
-        rest = piped.communicate(timeout=30)[1]
-    finally:
-        piped.kill()
-        piped.wait()
-    assert "no events" not in rest.partition("KILLED")[0]
+        assert piped.done().err.partition("KILLED")[0].count("no events for ") == 1
 
 
 def test_a_reader_that_closes_the_output_is_no_error(nova: Nova) -> None:
