@@ -15,10 +15,41 @@ from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.console.state import ConsoleState
 from nova_workers.http_server.connections import GuardedProtocol
-from tests.integration.api.conftest import Api, api, other_tenant, tenant
+from tests.integration.api.conftest import (
+    Api,
+    api,
+    behind_shared_servers,
+    other_tenant,
+    own_api,
+    own_other_tenant,
+    own_tenant,
+    own_worker,
+    shared,
+    shared_api,
+    shared_api_url,
+    shared_worker,
+    shares,
+    tenant,
+    worker,
+)
+from tests.integration.api.shared_servers import SharedServers
 from tests.support.servers.asgi import serving
 
-__all__ = ["api", "other_tenant", "tenant"]
+__all__ = [
+    "api",
+    "behind_shared_servers",
+    "other_tenant",
+    "own_api",
+    "own_other_tenant",
+    "own_tenant",
+    "own_worker",
+    "shared",
+    "shared_api",
+    "shared_api_url",
+    "shared_worker",
+    "tenant",
+    "worker",
+]
 
 
 @dataclass
@@ -26,8 +57,14 @@ class Console:
     """A served console, and browsers for it."""
 
     url: str
-    state: ConsoleState
+    its_state: ConsoleState | None
     api: Api
+
+    @property
+    def state(self) -> ConsoleState:
+        """The state of a console of the test's own."""
+        assert self.its_state is not None, "this console is shared: ask for `own_console`"
+        return self.its_state
 
     def browser(self) -> httpx2.AsyncClient:
         """Return a browser without a session; its forms come from the console's own pages."""
@@ -67,12 +104,30 @@ def compiled_templates() -> CompiledTemplates:
 
 
 @pytest.fixture
-async def console(settings: Settings, api: Api, compiled_templates: CompiledTemplates) -> AsyncGenerator[Console]:
-    """The console of that API."""
-    app = build_console(settings, api_url=api.url, login_key=api.tenant.key)
+async def own_console(
+    settings: Settings, own_api: Api, compiled_templates: CompiledTemplates
+) -> AsyncGenerator[Console]:
+    """A console of the test's own, which signs in with the key of the test's tenant."""
+    app = build_console(settings, api_url=own_api.url, login_key=own_api.tenant.key)
     app.state.console.templates.bytecode_cache = compiled_templates
     async with serving(app, patient=True, http=GuardedProtocol) as url:
-        yield Console(url, app.state.console, api)
+        yield Console(url, app.state.console, own_api)
+
+
+@pytest.fixture(scope="module")
+def shared_console_url(shared: SharedServers, shared_api_url: str, compiled_templates: CompiledTemplates) -> str:
+    """URL of the console that tests of a module share."""
+    app = build_console(shared.settings, api_url=shared_api_url)
+    app.state.console.templates.bytecode_cache = compiled_templates
+    return shared.enter(serving(app, patient=True, http=GuardedProtocol))
+
+
+@pytest.fixture
+def console(request: pytest.FixtureRequest) -> Console:
+    """The console of `api`: shared, or of the test's own."""
+    if shares(request):
+        return Console(request.getfixturevalue("shared_console_url"), None, request.getfixturevalue("shared_api"))
+    return request.getfixturevalue("own_console")
 
 
 @pytest.fixture

@@ -16,13 +16,11 @@ from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
 from nova_workers.runs.turns.away_servers import AwayServers
-from tests.integration.api.conftest import Api, worker
+from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.api.runs.event_streams import begun
 from tests.integration.console.conftest import Console
 from tests.support.browser_forms import fields_of
-
-__all__ = ["worker"]
 
 FULL: dict[str, Any] = {
     "id": "clerk",

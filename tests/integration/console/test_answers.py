@@ -10,11 +10,8 @@ from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval
 from nova_workers.ledger.waits.suspend import NewWait, suspend_run
-from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.console.conftest import Console
-
-__all__ = ["worker"]
 
 
 async def _asks_permission(console: Console, worker: ManualWorker) -> tuple[str, str]:

@@ -15,14 +15,11 @@ from nova_workers.contracts.engine import EngineError, ToolCall
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from nova_workers.workspace.files import OutgoingFile, send_file
-from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.console.conftest import Console
 from tests.integration.history.past_conversations import PastConversations
 from tests.requirements import proves
 from tests.support.data.media_samples import GIF, png
-
-__all__ = ["worker"]
 
 
 async def _said(console: Console, worker: ManualWorker, count: int, thread: str | None = None) -> str:
@@ -125,6 +122,7 @@ async def test_a_long_conversation_is_read_in_pages_from_its_end(
     assert "data-stream" not in earlier
 
 
+@pytest.mark.usefixtures("own_console")
 async def test_an_open_conversation_reads_an_attached_image_once(console: Console, worker: ManualWorker) -> None:
     thread = await console.api.thread()
     large = GIF[:10] + bytes(100_000) + GIF[10:]

@@ -28,6 +28,7 @@ async def test_every_answer_has_the_policy_and_cannot_be_framed(
         assert answer.headers["cache-control"] == "no-store"
 
 
+@pytest.mark.usefixtures("own_console")
 async def test_static_files_are_kept_for_ever_under_an_address_of_their_version(console: Console) -> None:
     async with console.browser() as browser:
         answer = await browser.get(console.state.assets.url("js/main.js"))

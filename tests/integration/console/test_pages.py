@@ -8,12 +8,9 @@ import pytest
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.ledger.database import Database
-from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.console.conftest import Console
 from tests.support.servers.asgi import serving
-
-__all__ = ["worker"]
 
 
 @pytest.mark.parametrize("path", ["/", "/runs"])

@@ -14,11 +14,8 @@ from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskUser
 from nova_workers.ledger.waits.suspend import NewWait, suspend_run
-from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.integration.console.conftest import Console
-
-__all__ = ["worker"]
 
 
 def _call(result: str) -> ToolCall:

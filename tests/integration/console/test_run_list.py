@@ -7,11 +7,8 @@ from html import unescape
 
 import httpx2
 
-from tests.integration.api.conftest import worker
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 from tests.integration.console.conftest import Console
-
-__all__ = ["worker"]
 
 
 def _fields(page: str) -> list[tuple[str, str]]:

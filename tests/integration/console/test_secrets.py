@@ -15,6 +15,8 @@ from tests.integration.console.conftest import Console
 MASTER_KEY = "first:" + base64.b64encode(bytes(range(32))).decode()
 VALUE = "correct horse\nbattery staple"
 
+pytestmark = pytest.mark.usefixtures("own_console")
+
 
 @pytest.fixture
 def settings(settings: Settings) -> Settings:

@@ -162,6 +162,7 @@ async def test_a_login_link_is_kept_while_the_api_is_down(console: Console, sett
         assert (await browser.get("/login", params={"token": token})).status_code == 303
 
 
+@pytest.mark.usefixtures("own_console")
 @proves("security.console")
 async def test_a_one_time_login_signs_in_once(console: Console) -> None:
     token = console.state.links.make()
@@ -188,6 +189,7 @@ async def test_another_process_of_the_same_home_accepts_the_cookie_and_no_used_l
         assert (await other.get("/runs")).status_code == 200
 
 
+@pytest.mark.usefixtures("own_console")
 async def test_a_damaged_login_is_refused(console: Console) -> None:
     token = console.state.links.make()
     forged = ("A" if token[0] != "A" else "B") + token[1:]

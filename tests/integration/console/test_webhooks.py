@@ -17,14 +17,15 @@ __all__ = ["delivery_settings", "receiving"]
 
 
 @pytest.fixture
-async def api(delivery_settings: Settings, tenant: Tenant) -> AsyncGenerator[Api]:
+async def own_api(delivery_settings: Settings, own_tenant: Tenant) -> AsyncGenerator[Api]:
     """The API of a fleet that has a master key."""
     async with served(delivery_settings) as (url, state):
-        api = Api(url, state, tenant)
+        api = Api(url, state, own_tenant)
         async with api.http:
             yield api
 
 
+@pytest.mark.usefixtures("own_console")
 async def test_a_webhooks_secret_is_shown_once_and_its_deliveries_are_listed(
     browser: httpx2.AsyncClient, database: Database
 ) -> None:

@@ -15,15 +15,16 @@ from tests.integration.console.conftest import Console
 
 
 @pytest.fixture
-async def api(settings: Settings, tenant: Tenant) -> AsyncGenerator[Api]:
+async def own_api(settings: Settings, own_tenant: Tenant) -> AsyncGenerator[Api]:
     """The API of a fleet that has a master key."""
     keyed = Settings.model_validate({**settings.model_dump(), "secrets": {"keys": [MASTER_KEY]}})
     async with served(keyed) as (url, state):
-        api = Api(url, state, tenant)
+        api = Api(url, state, own_tenant)
         async with api.http:
             yield api
 
 
+@pytest.mark.usefixtures("own_console")
 async def test_orders_are_listed_and_one_shows_its_result(
     console: Console, browser: httpx2.AsyncClient, other_tenant: Tenant
 ) -> None:

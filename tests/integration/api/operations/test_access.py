@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import httpx2
 import pytest
 
 from nova_workers.client.client import NovaClient
@@ -11,6 +12,7 @@ from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
+from tests.integration.api.shared_servers import SharedServers
 from tests.requirements import proves
 from tests.support.data.order_policies import POLICY
 from tests.support.waiting import until
@@ -214,6 +216,7 @@ async def _theirs(other: Any, other_tenant: Tenant, database: Database) -> dict[
         },
     )
     return {
+        "tenant_id": other_tenant.id,
         "agent_id": "their-agent",
         "thread_id": thread["id"],
         "run_id": run["id"],
@@ -248,38 +251,47 @@ def _filled(path: str, ids: dict[str, str]) -> str:
     return path.format(**ids, **own) + ("?path=a.txt" if path.endswith("/file") else "")
 
 
+@pytest.fixture(scope="module")
+def theirs(shared: SharedServers, shared_api_url: str) -> dict[str, str]:
+    """One row of each kind in a tenant of the shared database, by the names of their ids. No test may change them."""
+    other_tenant = shared.make_tenant()
+
+    async def make() -> dict[str, str]:
+        headers = {"Authorization": f"Bearer {other_tenant.key}"}
+        async with httpx2.AsyncClient(base_url=shared_api_url, headers=headers, timeout=20, verify=False) as other:
+            return await _theirs(other, other_tenant, shared.database)
+
+    return shared.wait(make())
+
+
 @pytest.mark.parametrize(("method", "path", "body"), BY_ID)
 @proves("input.unknown")
 async def test_another_tenant_s_id_is_refused_exactly_like_an_unknown_one(
-    api: Api, other_tenant: Tenant, database: Database, method: str, path: str, body: Any
+    api: Api, theirs: dict[str, str], method: str, path: str, body: Any
 ) -> None:
-    async with api.client(other_tenant.key) as other:
-        theirs = await _theirs(other, other_tenant, database)
-        before = await _state(database)
-        # Of the same length and form, so that nothing but the id itself differs.
-        unknown_ids = {name: _unknown_id(name, value) for name, value in theirs.items()}
-        foreign = await api.http.request(method, _filled(path, theirs), json=body)
-        unknown = await api.http.request(method, _filled(path, unknown_ids), json=body)
-        assert foreign.status_code == unknown.status_code == 404
-        text = foreign.text
-        for name, value in theirs.items():
-            text = text.replace(value, unknown_ids[name])
-        assert text == unknown.text
-        assert set(foreign.headers) == set(unknown.headers)
-        assert await _state(database) == before, "nothing changed"
+    before = await _state(api, theirs)
+    # Of the same length and form, so that nothing but the id itself differs.
+    unknown_ids = {name: _unknown_id(name, value) for name, value in theirs.items()}
+    foreign = await api.http.request(method, _filled(path, theirs), json=body)
+    unknown = await api.http.request(method, _filled(path, unknown_ids), json=body)
+    assert foreign.status_code == unknown.status_code == 404
+    text = foreign.text
+    for name, value in theirs.items():
+        text = text.replace(value, unknown_ids[name])
+    assert text == unknown.text
+    assert set(foreign.headers) == set(unknown.headers)
+    assert await _state(api, theirs) == before, "nothing changed"
 
 
 @pytest.mark.parametrize(("method", "path", "field"), IN_BODY)
 @proves("input.unknown")
 async def test_another_tenant_s_thread_in_a_body_is_not_found(
-    api: Api, other_tenant: Tenant, database: Database, method: str, path: str, field: str
+    api: Api, theirs: dict[str, str], method: str, path: str, field: str
 ) -> None:
-    async with api.client(other_tenant.key) as other:
-        theirs = await _theirs(other, other_tenant, database)
-        before = await _state(database)
-        answer = await api.http.request(method, path, json={"message": "hello", field: theirs[field]})
-        assert answer.status_code == 404
-        assert await _state(database) == before
+    before = await _state(api, theirs)
+    answer = await api.http.request(method, path, json={"message": "hello", field: theirs[field]})
+    assert answer.status_code == 404
+    assert await _state(api, theirs) == before
 
 
 @proves("input.unknown")
@@ -433,14 +445,20 @@ async def test_an_expired_key_is_refused_at_once_although_it_is_cached(
         await until(refused)
 
 
-async def _state(database: Database) -> list[Any]:
-    """Everything that a request without a right must not change."""
-    return [
-        [tuple(row) for row in await database.fetch(query)]
-        for query in (
-            "SELECT id, status, content::text, cancel_requested_at FROM runs ORDER BY id",
-            "SELECT id, title, deleted_at, next_seq FROM threads ORDER BY id",
-            "SELECT tenant_id, id, version, deleted_at FROM agents ORDER BY tenant_id, id",
-            "SELECT id, revoked_at FROM api_keys ORDER BY id",
-        )
-    ]
+_STATE = """
+SELECT jsonb_build_array(
+    (SELECT jsonb_agg(jsonb_build_array(id, status, content, cancel_requested_at) ORDER BY id)
+       FROM runs WHERE tenant_id = ANY(:tenant_ids)),
+    (SELECT jsonb_agg(jsonb_build_array(id, title, deleted_at, next_seq) ORDER BY id)
+       FROM threads WHERE tenant_id = ANY(:tenant_ids)),
+    (SELECT jsonb_agg(jsonb_build_array(tenant_id, id, version, deleted_at) ORDER BY tenant_id, id)
+       FROM agents WHERE tenant_id = ANY(:tenant_ids)),
+    (SELECT jsonb_agg(jsonb_build_array(id, revoked_at) ORDER BY id)
+       FROM api_keys WHERE tenant_id = ANY(:tenant_ids))
+)::text
+"""
+
+
+async def _state(api: Api, theirs: dict[str, str]) -> str:
+    """Return everything of both tenants that a request without a right must not change."""
+    return await api.fetchval(_STATE, tenant_ids=[api.tenant.id, theirs["tenant_id"]])

@@ -3,6 +3,7 @@
 from typing import Any
 
 import orjson
+import pytest
 from dirty_equals import IsFloat, IsPartialDict
 from redis.asyncio import Redis
 
@@ -12,6 +13,9 @@ from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.support.waiting import until
+
+# What it looks at or changes is of the whole fleet.
+pytestmark = pytest.mark.usefixtures("own_api")
 
 
 async def test_the_fleet_view_shows_queued_and_running_runs(api: Api, worker: ManualWorker) -> None:

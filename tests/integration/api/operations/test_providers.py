@@ -19,6 +19,10 @@ from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import make_tenant
 from tests.requirements import proves
 
+# What it looks at or changes is of the whole fleet.
+pytestmark = pytest.mark.usefixtures("own_api")
+
+
 MODEL = "claude-sonnet-5-5"
 SECRET = "sk-ant-api03-abcdefghijklmnopqrstuvwxyz0123456789"
 

@@ -30,6 +30,9 @@ from tests.requirements import proves
 from tests.support.data.every_table import OWNED, fill_tables
 from tests.support.harness.workers import Harness
 
+# What it looks at or changes is of the whole fleet.
+pytestmark = pytest.mark.usefixtures("own_api")
+
 
 @pytest.fixture
 async def harness(database: Database, redis: Redis, settings: Settings) -> AsyncIterator[Harness]:

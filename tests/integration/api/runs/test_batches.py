@@ -64,9 +64,9 @@ async def test_a_repeated_batch_creates_no_run_twice_also_together_with_a_single
     ],
 )
 async def test_a_batch_of_the_wrong_form_is_refused_before_anything_is_accepted(
-    api: Api, database: Database, items: list[dict[str, Any]], named: str
+    api: Api, items: list[dict[str, Any]], named: str
 ) -> None:
     answer = await api.http.post("/v1/runs/batch", json={"items": items})
     assert answer.status_code == 422
     assert any(error["field"].startswith(named) for error in answer.json()["errors"])
-    assert await database.fetchval("SELECT count(*) FROM runs") == 0
+    assert await api.count("runs") == 0

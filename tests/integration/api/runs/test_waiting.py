@@ -4,6 +4,7 @@ import asyncio
 import time
 
 import httpx2
+import pytest
 from redis.asyncio import Redis
 
 from nova_workers.config import Settings
@@ -91,6 +92,7 @@ async def test_a_waiter_that_comes_just_after_the_end_is_answered_at_once(
     assert time.monotonic() - began_s < 15
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_refused_message_leaves_no_follower(api: Api) -> None:
     refused = await api.http.post("/v1/runs/wait", json={"message": "hello", "agent_id": "unknown"})
     assert refused.status_code == 404

@@ -33,6 +33,7 @@ async def test_a_new_tenant_has_the_default_agents(api: Api) -> None:
     assert {agent["created_by"] for agent in answer.json()["items"]} == {"seed"}
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_the_default_agents_pass_validation(api: Api) -> None:
     registry = default_registry(
         api.state.services.database, api.state.services.settings, SystemClock(), serve=tool_server()
@@ -313,6 +314,7 @@ async def test_a_whole_configuration_comes_back_as_it_was_written(api: Api) -> N
     assert (await api.http.put("/v1/agents/whole", json=spec)).json()["version"] == 1
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_what_was_removed_from_the_fleet_does_not_block_a_change_of_other_fields(api: Api) -> None:
     await api.http.post("/v1/agents", json={"id": "old", "name": "Old"})
     await api.state.services.database.execute(

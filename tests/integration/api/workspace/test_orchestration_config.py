@@ -21,6 +21,7 @@ def depth(levels: int) -> dict[str, str]:
     return {"text": f"engine: {{max_agent_depth: {levels}}}\n"}
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_tenant_begins_without_a_configuration(api: Api) -> None:
     answer = await api.http.get(PATH)
     assert (answer.status_code, answer.headers["etag"]) == (200, '"0"')
@@ -30,6 +31,7 @@ async def test_a_tenant_begins_without_a_configuration(api: Api) -> None:
     assert config.model("opus").provider == "claude"
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_each_change_is_a_version(api: Api) -> None:
     first = await api.http.put(PATH, json={**depth(3), "models_text": "models: {mine: opus}"})
     assert (first.status_code, first.headers["etag"], first.json()["version"]) == (200, '"1"', 1)

@@ -224,14 +224,12 @@ async def test_a_library_is_seen_by_its_tenant_only(api: Api, other_tenant: Tena
     ],
 )
 @proves("skills.form")
-async def test_a_malformed_skill_md_is_refused_by_field(
-    api: Api, database: Database, skill_md: str, field: str, says: str
-) -> None:
+async def test_a_malformed_skill_md_is_refused_by_field(api: Api, skill_md: str, field: str, says: str) -> None:
     answer = await api.http.put("/v1/skills/rhyme", json={"skill_md": skill_md})
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["field"] == field, answer.text
     assert says in answer.text
-    assert await database.fetchval("SELECT count(*) FROM skills") == 0
+    assert await api.count("skills") == 0
 
 
 @pytest.mark.parametrize(
@@ -263,13 +261,11 @@ async def test_a_malformed_skill_md_is_refused_by_field(
     ],
 )
 @proves("skills.form")
-async def test_a_file_that_no_skill_may_have_is_refused_by_field(
-    api: Api, database: Database, files: list[Json], field: str
-) -> None:
+async def test_a_file_that_no_skill_may_have_is_refused_by_field(api: Api, files: list[Json], field: str) -> None:
     answer = await api.http.put("/v1/skills/rhyme", json={"skill_md": text(), "files": files})
     assert answer.status_code == 422, answer.text
     assert answer.json()["errors"][0]["field"] == field, answer.text
-    assert await database.fetchval("SELECT count(*) FROM skills") == 0
+    assert await api.count("skills") == 0
 
 
 async def test_a_replacement_that_is_refused_leaves_the_skill_as_it_was(api: Api) -> None:

@@ -139,7 +139,7 @@ async def test_lists_come_in_pages(api: Api) -> None:
     ],
 )
 async def test_bad_input_is_refused_by_name_and_changes_nothing(
-    api: Api, database: Database, method: str, path: str, body: dict[str, Any] | None, status: int, says: str
+    api: Api, method: str, path: str, body: dict[str, Any] | None, status: int, says: str
 ) -> None:
     task = await _make(api)
     answer = await api.http.request(method, f"/v1/tasks{path}", json=body)
@@ -147,7 +147,7 @@ async def test_bad_input_is_refused_by_name_and_changes_nothing(
     assert answer.status_code == status, problem
     assert says in problem["detail"] + " ".join(f"{error['field']} {error['message']}" for error in problem["errors"])
     assert (await api.http.get("/v1/tasks/1")).json() == task
-    assert await database.fetchval("SELECT count(*) FROM tasks") == 1
+    assert await api.count("tasks") == 1
 
 
 @proves("tasks.tenants")

@@ -1,27 +1,57 @@
-"""Chromium, and a signed-in page of a console before a real API on a real database."""
+"""One Chromium for all tests of this folder, and a signed-in page of a console before a real API on a real database."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page
 
 from tests.browser.harness import browser, missing, page_of
-from tests.integration.api.conftest import worker
+from tests.integration.api.conftest import Api, working_for
+from tests.integration.api.manual_worker import ManualWorker
+from tests.integration.api.shared_servers import SharedServers
 from tests.integration.console.conftest import Console
 
-__all__ = ["signed_in", "worker"]
+__all__ = ["LOOP", "signed_in"]
+
+LOOP = "session"
+"""The loop of the browser, and so of all tests and fixtures that wait for it."""
 
 
-@pytest.fixture
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Run the tests of this folder on the browser's loop; skip them without a browser."""
+    why = missing()
+    for item in items:
+        if Path(__file__).parent in item.path.parents:
+            item.add_marker(pytest.mark.asyncio(loop_scope=LOOP), append=False)
+            if why is not None:
+                item.add_marker(pytest.mark.skip(reason=why))
+
+
+@pytest_asyncio.fixture(scope="package", loop_scope=LOOP)
 async def chromium() -> AsyncGenerator[Browser]:
-    """A browser."""
-    if (why := missing()) is not None:
-        pytest.skip(why)
+    """A browser, which takes two seconds of CPU to start."""
     async with browser() as chromium:
         yield chromium
+
+
+@pytest_asyncio.fixture(loop_scope=LOOP)
+async def shared_api(shared: SharedServers, shared_api_url: str) -> AsyncGenerator[Api]:
+    """The module's API, with a tenant of the test's own."""
+    api = Api(shared_api_url, shared, shared.make_tenant())
+    async with api.http:
+        yield api
+
+
+@pytest_asyncio.fixture(loop_scope=LOOP)
+async def shared_worker(shared: SharedServers) -> AsyncGenerator[ManualWorker]:
+    """A worker on the servers behind the applications that are shared."""
+    async with working_for(shared.settings) as worker:
+        yield worker
 
 
 @asynccontextmanager
@@ -36,7 +66,7 @@ async def signed_in(chromium: Browser, url: str, key: str) -> AsyncGenerator[Pag
         yield page
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope=LOOP)
 async def page(chromium: Browser, console: Console) -> AsyncGenerator[Page]:
     """A signed-in page of the console."""
     async with signed_in(chromium, console.url, console.api.tenant.key) as page:

@@ -7,13 +7,14 @@ from collections.abc import AsyncGenerator
 from dataclasses import dataclass
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.contracts.http.wire import AgentCreate
 from tests.chaos.conftest import env
-from tests.integration.console.browser.conftest import signed_in
+from tests.integration.console.browser.conftest import LOOP, signed_in
 from tests.support.processes.fleet import Fleet
 from tests.support.servers.asgi import serving
 
@@ -46,7 +47,7 @@ class Talk:
         return self.page.url.partition("/chat/")[2].partition("#")[0]
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope=LOOP)
 async def talk(chromium: Browser, settings: Settings, env: dict[str, str]) -> AsyncGenerator[Talk]:
     """A signed-in page, with a fleet whose lost workers are noticed in seconds."""
     async with Fleet(env, workers=1, beat=True) as fleet:

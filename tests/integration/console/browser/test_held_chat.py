@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
+import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
 from nova_workers.client import NovaClient
@@ -17,7 +18,7 @@ from nova_workers.console.app import build_console
 from nova_workers.contracts.events import ProviderUnavailable
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from tests.chaos.conftest import env
-from tests.integration.console.browser.conftest import signed_in
+from tests.integration.console.browser.conftest import LOOP, signed_in
 from tests.requirements import proves
 from tests.support.processes.command_line import Nova
 from tests.support.processes.fleet import Fleet
@@ -40,7 +41,7 @@ class Newcomer:
     provider: ModelServer
 
 
-@pytest.fixture
+@pytest_asyncio.fixture(loop_scope=LOOP)
 async def newcomer(
     chromium: Browser, settings: Settings, env: dict[str, str], tmp_path: Path
 ) -> AsyncGenerator[Newcomer]:
