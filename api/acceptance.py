@@ -8,14 +8,6 @@ import structlog
 from fastapi import Depends, Request, Response
 from redis.exceptions import RedisError
 
-from api.auth import Caller, SubmittingCaller
-from api.boundary import CLIENT_GONE, until_gone
-from api.state import ApiState, state_of
-from api.streaming.ended_views import ended_view
-from api.streaming.following import Ending, Target
-from api.streaming.sse import RunEventStream
-from api.streaming.stream_permits import StreamPermit
-from api.submitting import IdempotencyKey, accepted_view, scaled, to_submission
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
@@ -25,6 +17,15 @@ from nova_workers.ledger.runs.reads import RunState, get_ended_run, get_run
 from nova_workers.observability.tracing import current_traceparent
 from nova_workers.streams.wire import LiveEvent
 from nova_workers.vocabulary import ENDED_RUNS
+
+from .auth import Caller, SubmittingCaller
+from .boundary import CLIENT_GONE, until_gone
+from .state import ApiState, state_of
+from .streaming.ended_views import ended_view
+from .streaming.following import Ending, Target
+from .streaming.sse import RunEventStream
+from .streaming.stream_permits import StreamPermit
+from .submitting import IdempotencyKey, accepted_view, scaled, to_submission
 
 __all__ = [
     "Acceptance",

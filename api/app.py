@@ -10,53 +10,6 @@ from redis.exceptions import RedisError
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
-from api.activity_cache import ActivityCache
-from api.boundary import BodyLimit, UnhandledErrors
-from api.direct_route import DirectRoute
-from api.errors import install_error_handlers, problem_response
-from api.guard.archives import ArchivePermits
-from api.guard.key_uses import KeyUses
-from api.guard.rates import RequestRates
-from api.guard.refusals import Refusals, install_refusals
-from api.guard.requests import RequestGuard
-from api.guard.sign_ins import SignIns
-from api.key_cache import KeyCache
-from api.openapi import install_openapi
-from api.routes import reference
-from api.routes.operations import activity, attention, audit, fleet, health, keys, leases, tenant, tenants, usage
-from api.routes.orchestrations import config as orchestration_config
-from api.routes.orchestrations import events as orchestration_events
-from api.routes.orchestrations import masters as orchestration_masters
-from api.routes.orchestrations import models as orchestration_models
-from api.routes.orchestrations import starts as orchestration_starts
-from api.routes.orchestrations import trees as orchestration_trees
-from api.routes.orders import policies as order_policies
-from api.routes.orders import secrets as order_secrets
-from api.routes.orders import work_orders
-from api.routes.orders.admission import install_order_refusals
-from api.routes.runs import answers, events, runs, submissions, threads, timelines
-from api.routes.runs.rehearsal import rehearse_messages
-from api.routes.workspace import (
-    agents,
-    archive,
-    capabilities,
-    deliveries,
-    memories,
-    notes,
-    search,
-    secrets,
-    skills,
-    tasks,
-    triggers,
-    webhooks,
-)
-from api.state import ApiState
-from api.stopping import on_stop_signal
-from api.streaming.following import RunFollower
-from api.streaming.following_trees import TreeFollower
-from api.streaming.run_watch import RunWatch
-from api.streaming.stream_permits import StreamPermits
-from api.streaming.waiting_orders import OrderFollower
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.http.wire import RunView
@@ -72,6 +25,54 @@ from nova_workers.observability.lines import gather_lines, write_lines_at_once
 from nova_workers.observability.logging import configure_logging
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
+
+from .activity_cache import ActivityCache
+from .boundary import BodyLimit, UnhandledErrors
+from .direct_route import DirectRoute
+from .errors import install_error_handlers, problem_response
+from .guard.archives import ArchivePermits
+from .guard.key_uses import KeyUses
+from .guard.rates import RequestRates
+from .guard.refusals import Refusals, install_refusals
+from .guard.requests import RequestGuard
+from .guard.sign_ins import SignIns
+from .key_cache import KeyCache
+from .openapi import install_openapi
+from .routes import reference
+from .routes.operations import activity, attention, audit, fleet, health, keys, leases, tenant, tenants, usage
+from .routes.orchestrations import config as orchestration_config
+from .routes.orchestrations import events as orchestration_events
+from .routes.orchestrations import masters as orchestration_masters
+from .routes.orchestrations import models as orchestration_models
+from .routes.orchestrations import starts as orchestration_starts
+from .routes.orchestrations import trees as orchestration_trees
+from .routes.orders import policies as order_policies
+from .routes.orders import secrets as order_secrets
+from .routes.orders import work_orders
+from .routes.orders.admission import install_order_refusals
+from .routes.runs import answers, events, runs, submissions, threads, timelines
+from .routes.runs.rehearsal import rehearse_messages
+from .routes.workspace import (
+    agents,
+    archive,
+    capabilities,
+    deliveries,
+    memories,
+    notes,
+    search,
+    secrets,
+    skills,
+    tasks,
+    triggers,
+    webhooks,
+)
+from .state import ApiState
+from .stopping import on_stop_signal
+from .streaming.following import RunFollower
+from .streaming.following_trees import TreeFollower
+from .streaming.run_watch import RunWatch
+from .streaming.stream_permits import StreamPermits
+from .streaming.waiting_orders import OrderFollower
 
 __all__ = ["build_app", "create_app"]
 

@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
-from api.acceptance import MessageAcceptance
-from api.errors import problem, true_outcome
 from nova_workers.contracts.http.wire import RunBatchItem, RunBatchOutcome
 from nova_workers.errors import NovaError
 from nova_workers.ledger.write_record import own_record
+
+from .acceptance import MessageAcceptance
+from .errors import problem, true_outcome
 
 __all__ = ["accept_batch"]
 

@@ -10,8 +10,9 @@ from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from api.errors import BodyTooLarge, problem_response, unexpected_problem
 from nova_workers.ledger.write_record import start_record
+
+from .errors import BodyTooLarge, problem_response, unexpected_problem
 
 __all__ = ["CLIENT_GONE", "BodyLimit", "UnhandledErrors", "header_of", "until_gone"]
 

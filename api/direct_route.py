@@ -15,7 +15,7 @@ from fastapi.dependencies.models import Dependant
 from fastapi.security import SecurityScopes
 from starlette.types import Message, Receive, Scope, Send
 
-from api.json_body import StrictRequest, StrictRoute
+from .json_body import StrictRequest, StrictRoute
 
 __all__ = ["DirectRoute"]
 

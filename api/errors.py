@@ -18,7 +18,6 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from api.openapi import PROBLEM_MEDIA_TYPE, methods_of
 from nova_workers.contracts.bodies import Problem
 from nova_workers.errors import (
     Conflict,
@@ -41,6 +40,8 @@ from nova_workers.http_server.errors import HeadTooLarge, RequestTooSlow, Unknow
 from nova_workers.ledger.write_record import current_record
 from nova_workers.observability.addresses import bare_addresses
 from nova_workers.validation import problem_of
+
+from .openapi import PROBLEM_MEDIA_TYPE, methods_of
 
 __all__ = [
     "BodyTooLarge",

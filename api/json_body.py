@@ -10,8 +10,9 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 
-from api.errors import MalformedRequest, UnsupportedMediaType
 from nova_workers.errors import InvalidInput
+
+from .errors import MalformedRequest, UnsupportedMediaType
 
 # FastAPI ignores it where it builds a body's validator with its route. Ours are built at first use.
 warnings.filterwarnings("ignore", category=UnsupportedFieldAttributeWarning)

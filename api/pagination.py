@@ -14,8 +14,9 @@ from typing import Annotated, TypeVar
 import orjson
 from fastapi import Query
 
-from api.errors import InvalidCursor
 from nova_workers.contracts.bodies import Page
+
+from .errors import InvalidCursor
 
 __all__ = ["Cursor", "Limit", "Pager", "Position"]
 

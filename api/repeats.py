@@ -6,11 +6,12 @@ from typing import Annotated, TypeVar
 
 from fastapi import Depends, Request, Response
 
-from api.state import state_of
-from api.submitting import IdempotencyKey, hash_of
 from nova_workers.contracts.bodies import Body
 from nova_workers.ledger.idempotency import RequestKey
 from nova_workers.ledger.in_doubt import doubtful, write_once
+
+from .state import state_of
+from .submitting import IdempotencyKey, hash_of
 
 __all__ = ["RepeatableRequest", "Repeats"]
 

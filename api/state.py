@@ -5,19 +5,20 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
-from api.activity_cache import ActivityCache
-from api.guard.archives import ArchivePermits
-from api.guard.key_uses import KeyUses
-from api.guard.refusals import Refusals
-from api.guard.sign_ins import SignIns
-from api.key_cache import KeyCache
-from api.streaming.following import RunFollower
-from api.streaming.following_trees import TreeFollower
-from api.streaming.run_watch import RunWatch
-from api.streaming.stream_permits import StreamPermits
-from api.streaming.waiting_orders import OrderFollower
 from nova_workers.bootstrap.api import ApiServices
 from nova_workers.http_server.addresses import TrustedProxies
+
+from .activity_cache import ActivityCache
+from .guard.archives import ArchivePermits
+from .guard.key_uses import KeyUses
+from .guard.refusals import Refusals
+from .guard.sign_ins import SignIns
+from .key_cache import KeyCache
+from .streaming.following import RunFollower
+from .streaming.following_trees import TreeFollower
+from .streaming.run_watch import RunWatch
+from .streaming.stream_permits import StreamPermits
+from .streaming.waiting_orders import OrderFollower
 
 __all__ = ["CAPABILITIES", "ApiState", "State", "state_of"]
 

@@ -2,10 +2,11 @@
 
 from celery import Celery, signals
 
-from beat.schedule import beat_schedule
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.config import Settings, load_settings
 from nova_workers.observability.logging import configure_logging
+
+from .schedule import beat_schedule
 
 __all__ = ["app", "create_app"]
 
@@ -14,7 +15,7 @@ def create_app(settings: Settings) -> Celery:
     """Return the Celery app whose beat sends the ticks. It keeps no file: due work is recorded in Postgres."""
     celery = build_celery(settings.require_redis_url(), fail_fast=True, name="nova-beat")
     celery.conf.beat_schedule = beat_schedule(settings)
-    celery.conf.beat_scheduler = "beat.scheduler:TickScheduler"
+    celery.conf.beat_scheduler = f"{__package__}.scheduler:TickScheduler"
 
     @signals.setup_logging.connect(weak=False)
     def set_up_logging(**_: object) -> None:

@@ -2,28 +2,28 @@
 
 from sqlmodel.main import default_registry
 
-from models.agents import Agent, AgentVersion
-from models.base import WITHOUT_STATISTICS, metadata
-from models.delivery import Webhook
-from models.effects import Delivery, Effect, Embedding, Memory, MessageText
-from models.orchestration_configs import OrchestrationConfig
-from models.orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
-from models.order_policies import WorkOrderPolicy, WorkOrderSecret
-from models.orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
-from models.rankings import ModelJudgement, ModelRanking
-from models.rights.audit import AuditEvent
-from models.rights.audit_chain import AuditChain
-from models.rights.ceilings import keep_ceilings
-from models.rights.row_security import protect
-from models.runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
-from models.schedule import Trigger, TriggerFiring
-from models.sessions import EngineSession
-from models.tasks import Task, TaskChange, TaskResource, TaskStep
-from models.tenancy import ApiKey, Lease, Tenant
-from models.threads import Thread, ThreadHead
-from models.turns import Compaction, Message, ToolCall, Turn, Usage
-from models.upkeep import UpkeepCursor
-from models.workspace import Note, Secret, SentFile, Skill, SkillFile
+from .agents import Agent, AgentVersion
+from .base import WITHOUT_STATISTICS, metadata
+from .delivery import Webhook
+from .effects import Delivery, Effect, Embedding, Memory, MessageText
+from .orchestration_configs import OrchestrationConfig
+from .orchestrations import Orchestration, OrchestrationAgent, OrchestrationMessage
+from .order_policies import WorkOrderPolicy, WorkOrderSecret
+from .orders import WorkOrder, WorkOrderKey, WorkOrderPart, WorkOrderTrail
+from .rankings import ModelJudgement, ModelRanking
+from .rights.audit import AuditEvent
+from .rights.audit_chain import AuditChain
+from .rights.ceilings import keep_ceilings
+from .rights.row_security import protect
+from .runs import IdempotencyKey, Run, RunAttempt, RunWait, Switch, WorkerSession
+from .schedule import Trigger, TriggerFiring
+from .sessions import EngineSession
+from .tasks import Task, TaskChange, TaskResource, TaskStep
+from .tenancy import ApiKey, Lease, Tenant
+from .threads import Thread, ThreadHead
+from .turns import Compaction, Message, ToolCall, Turn, Usage
+from .upkeep import UpkeepCursor
+from .workspace import Note, Secret, SentFile, Skill, SkillFile
 
 __all__ = [
     "WITHOUT_STATISTICS",

@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import Column, Computed, ForeignKeyConstraint, Index, Integer, Numeric, text
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import count, id_ref, json, string, time
+from .base import Table
+from .columns import count, id_ref, json, string, time
 
 __all__ = ["Agent", "AgentVersion"]
 

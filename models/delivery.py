@@ -5,8 +5,8 @@ from datetime import datetime
 from sqlalchemy import Column, Index, LargeBinary
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import boolean, count, fk, id_ref, pk, string, time, words
+from .base import Table
+from .columns import boolean, count, fk, id_ref, pk, string, time, words
 
 __all__ = ["Webhook"]
 

@@ -8,9 +8,10 @@ from sqlalchemy import Column, Computed, Connection, Index, MetaData, event, lit
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlmodel import Field
 
-from models.base import Table, metadata
-from models.columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
 from nova_workers.vocabulary import OPEN_EFFECTS, DeliveryKind, DeliveryStatus, EffectKind, EffectStatus, sql_list
+
+from .base import Table, metadata
+from .columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
 
 __all__ = [
     "MESSAGE_PARTS",

@@ -2,8 +2,8 @@
 
 from datetime import datetime
 
-from models.base import Table
-from models.columns import count, fk, string, time
+from .base import Table
+from .columns import count, fk, string, time
 
 __all__ = ["OrchestrationConfig"]
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from sqlalchemy import Index, text
 
-from models.base import Table
-from models.columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time, words
 from nova_workers.vocabulary import ENDED_AGENTS, AgentRole, AgentState, PermissionMode, RoutedMessageType, sql_list
+
+from .base import Table
+from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time, words
 
 __all__ = ["Orchestration", "OrchestrationAgent", "OrchestrationMessage"]
 

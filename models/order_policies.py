@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Column, Index, LargeBinary, UniqueConstraint
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import count, fk, json, pk, string, time
+from .base import Table
+from .columns import count, fk, json, pk, string, time
 
 __all__ = ["WorkOrderPolicy", "WorkOrderSecret"]
 

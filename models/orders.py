@@ -6,9 +6,10 @@ from typing import Any
 from sqlalchemy import Column, ForeignKeyConstraint, Index, LargeBinary, text
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import big, boolean, count, fk, id_ref, json, money, number, one_of, pk, string, time
 from nova_workers.vocabulary import OrderState, RoleKind, TrailAudience
+
+from .base import Table
+from .columns import big, boolean, count, fk, id_ref, json, money, number, one_of, pk, string, time
 
 __all__ = ["WorkOrder", "WorkOrderKey", "WorkOrderPart", "WorkOrderTrail"]
 

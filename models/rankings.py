@@ -4,9 +4,10 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from models.base import Table
-from models.columns import count, fk, json, money, number, one_of, string, time
 from nova_workers.vocabulary import JudgementStatus, TaskCategory
+
+from .base import Table
+from .columns import count, fk, json, money, number, one_of, string, time
 
 __all__ = ["ModelJudgement", "ModelRanking"]
 

@@ -6,8 +6,6 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, text
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
 from nova_workers.vocabulary import (
     ANSWERABLE,
     DUE_RUNS,
@@ -23,6 +21,9 @@ from nova_workers.vocabulary import (
     WaitStatus,
     sql_list,
 )
+
+from .base import Table
+from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
 
 __all__ = ["IdempotencyKey", "Run", "RunAttempt", "RunWait", "Switch", "WorkerSession"]
 

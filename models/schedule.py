@@ -6,9 +6,10 @@ from typing import Any
 
 from sqlalchemy import Index, text
 
-from models.base import Table
-from models.columns import boolean, count, fk, id_ref, json, money, one_of, pk, string, time
 from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, TriggerAction, TriggerKind
+
+from .base import Table
+from .columns import boolean, count, fk, id_ref, json, money, one_of, pk, string, time
 
 __all__ = ["Trigger", "TriggerFiring"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Index
 
-from models.base import Table
-from models.columns import fk, id_ref, json, pk, string, time
+from .base import Table
+from .columns import fk, id_ref, json, pk, string, time
 
 __all__ = ["EngineSession"]
 

@@ -5,9 +5,10 @@ from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, text
 
-from models.base import Table
-from models.columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
 from nova_workers.vocabulary import ResourceKind, TaskStatus
+
+from .base import Table
+from .columns import boolean, count, fk, id_ref, json, one_of, pk, string, time
 
 __all__ = ["Task", "TaskChange", "TaskResource", "TaskStep"]
 

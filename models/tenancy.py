@@ -7,8 +7,8 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Column, Index, LargeBinary
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import big, count, fk, id_ref, json, money, pk, string, time, words
+from .base import Table
+from .columns import big, count, fk, id_ref, json, money, pk, string, time, words
 
 __all__ = ["ApiKey", "Lease", "SignIn", "Tenant"]
 

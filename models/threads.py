@@ -6,9 +6,10 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Identity, Index, text
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import big, count, fk, id_ref, json, one_of, pk, string, time
 from nova_workers.vocabulary import HeadMove
+
+from .base import Table
+from .columns import big, count, fk, id_ref, json, one_of, pk, string, time
 
 __all__ = ["Thread", "ThreadHead"]
 

@@ -6,9 +6,10 @@ from typing import Any
 
 from sqlalchemy import ForeignKeyConstraint, Index
 
-from models.base import Table
-from models.columns import big, count, fk, id_ref, json, money, one_of, pk, string, time
 from nova_workers.vocabulary import MessageKind, ToolCallStatus, TurnStatus, TurnType
+
+from .base import Table
+from .columns import big, count, fk, id_ref, json, money, one_of, pk, string, time
 
 __all__ = ["Compaction", "Message", "ToolCall", "Turn", "Usage"]
 

@@ -4,8 +4,8 @@ from datetime import datetime
 
 from sqlalchemy import Index
 
-from models.base import Table
-from models.columns import boolean, fk, id_ref, string, time
+from .base import Table
+from .columns import boolean, fk, id_ref, string, time
 
 __all__ = ["UpkeepCursor"]
 

@@ -6,8 +6,8 @@ from typing import Any
 from sqlalchemy import Column, ForeignKeyConstraint, Index, LargeBinary
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import big, boolean, fk, id_ref, json, pk, string, time
+from .base import Table
+from .columns import big, boolean, fk, id_ref, json, pk, string, time
 
 __all__ = ["Note", "Secret", "SentFile", "Skill", "SkillFile"]
 

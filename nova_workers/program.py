@@ -54,6 +54,7 @@ _WITHOUT = {
     "anthropic": ("aiohttp",),
     # For each route FastAPI looks whether its types are models of pydantic 1, which it refuses.
     "api.app": ("pydantic.v1",),
+    "nova_workers.api.app": ("pydantic.v1",),
 }
 """Libraries, and what they import if it is installed. All handle its absence."""
 

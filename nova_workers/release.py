@@ -1,11 +1,21 @@
-"""The release of the fleet that is installed."""
+"""The release of the fleet that is installed: its version, and where its parts are.
+
+`api`, `beat` and `models` are at the top of the repository, and in `nova_workers` of a wheel, which takes no other name
+from the programs that it is installed beside. They import relatively inside themselves; all others find them here.
+"""
 
 from functools import cache
-from importlib import metadata
+from importlib import import_module, metadata
+from pathlib import Path
+from types import ModuleType
 
-__all__ = ["DISTRIBUTION", "release"]
+import nova_workers
+
+__all__ = ["DISTRIBUTION", "part", "part_name", "release"]
 
 DISTRIBUTION = "nova-workers"
+
+_PACKAGE = Path(nova_workers.__file__).parent
 
 
 @cache
@@ -15,3 +25,18 @@ def release() -> str:
         return metadata.version(DISTRIBUTION)
     except metadata.PackageNotFoundError:
         return "from source"
+
+
+def part_name(name: str) -> str:
+    """Return what a module of `api`, `beat` or `models` is called here, for import strings.
+
+    Args:
+        name: As in the repository, such as ``api.app``.
+    """
+    top = name.partition(".")[0]
+    return f"{nova_workers.__name__}.{name}" if (_PACKAGE / top / "__init__.py").is_file() else name
+
+
+def part(name: str) -> ModuleType:
+    """Import such a module."""
+    return import_module(part_name(name))

@@ -389,6 +389,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "security.loopback": "Flower, the console and metrics of workers listen on loopback, and keys of files stay there.",
     "security.production": "The engine that does what a message says does not exist in production.",
     "security.containers": "Containers are not root, and have the secrets that they use and no others.",
+    "packaging.names": "The wheel takes no name but `nova_workers` from the programs that it is installed beside.",
     "security.packages": "Every package is locked by hashes, and has a licence that is permitted.",
     "security.check": "`nova security check` writes nothing, and names each wall that a fleet lacks.",
     # bad input and faults

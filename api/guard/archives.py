@@ -9,12 +9,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.boundary import until_gone
-from api.errors import TooManyArchives
 from nova_workers.config.sections import ApiSettings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.http_server.errors import RequestTooSlow
 from nova_workers.stopping import stop_tasks
+
+from ..boundary import until_gone
+from ..errors import TooManyArchives
 
 __all__ = ["ArchivePermits", "ArchiveResponse", "received"]
 

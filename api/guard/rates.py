@@ -15,8 +15,9 @@ from throttled import RateLimiterType, Throttled
 from throttled.rate_limiter import BaseRateLimiter, Quota, per_min, per_sec
 from throttled.store import MemoryStore
 
-from api.errors import RateLimited, TooManyFailedKeys
 from nova_workers.config.sections import ApiSettings
+
+from ..errors import RateLimited, TooManyFailedKeys
 
 __all__ = ["RequestRates"]
 

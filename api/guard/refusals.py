@@ -13,13 +13,14 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from api.auth import Caller, caller_of
-from api.errors import problem_response
 from nova_workers.errors import Forbidden, NovaError
 from nova_workers.ledger.auditing import acting_as
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.overview.audit import record_act
 from nova_workers.ledger.visibility import all_tenants
+
+from ..auth import Caller, caller_of
+from ..errors import problem_response
 
 __all__ = ["Refusals", "install_refusals"]
 

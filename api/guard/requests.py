@@ -2,13 +2,6 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from api.auth import Caller, keep_caller
-from api.boundary import header_of
-from api.errors import problem_response
-from api.guard.key_uses import KeyUses
-from api.guard.rates import RequestRates
-from api.guard.sign_ins import SignIns
-from api.key_cache import KeyCache
 from nova_workers.errors import NovaError, Unauthenticated
 from nova_workers.http_server.addresses import address_group, client_address
 from nova_workers.http_server.connection_table import prove_connection
@@ -16,6 +9,14 @@ from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
 from nova_workers.ledger.visibility import see_tenant
 from nova_workers.upkeep.schema_watch import SchemaWatch
+
+from ..auth import Caller, keep_caller
+from ..boundary import header_of
+from ..errors import problem_response
+from ..key_cache import KeyCache
+from .key_uses import KeyUses
+from .rates import RequestRates
+from .sign_ins import SignIns
 
 __all__ = ["RequestGuard"]
 

@@ -4,12 +4,13 @@ from collections import OrderedDict
 
 from starlette.types import Scope
 
-from api.auth import Caller
-from api.boundary import header_of
 from nova_workers.clock import Clock
 from nova_workers.errors import Unauthenticated
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.sign_ins import use_sign_in
+
+from ..auth import Caller
+from ..boundary import header_of
 
 __all__ = ["SignIns"]
 

@@ -13,9 +13,6 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from api.errors import CursorFromTheFuture
-from api.streaming.run_delivery import SLICE_EVENTS, Follower, RunDelivery
-from api.streaming.run_watch import RunWatch, Wake
 from nova_workers.contracts.events import EventCursor
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.reads import RunState, SuspendedRun, run_state
@@ -26,6 +23,10 @@ from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.stored import stored_pages
 from nova_workers.streams.wire import Continuity, LiveEvent, decode, is_final
 from nova_workers.vocabulary import ANSWERABLE
+
+from ..errors import CursorFromTheFuture
+from .run_delivery import SLICE_EVENTS, Follower, RunDelivery
+from .run_watch import RunWatch, Wake
 
 __all__ = ["Ending", "ExpectedEnd", "RunFollower", "Target", "until_first"]
 

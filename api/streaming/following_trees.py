@@ -7,9 +7,6 @@ from typing import Any, Literal, cast
 import structlog
 from redis.exceptions import RedisError
 
-from api.streaming.following import Ending, until_first
-from api.streaming.run_watch import RunWatch
-from api.streaming.tree_delivery import LOOK_EVERY_S, RETRY_S, ItemSink, TreeDelivery, TreeLedger, TreeTarget
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.events import TreeCursor
 from nova_workers.contracts.waits import ANSWERABLE
@@ -17,6 +14,10 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.trees import TreeHead
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.trees import TreeFeed
+
+from .following import Ending, until_first
+from .run_watch import RunWatch
+from .tree_delivery import LOOK_EVERY_S, RETRY_S, ItemSink, TreeDelivery, TreeLedger, TreeTarget
 
 __all__ = ["TreeFollower"]
 

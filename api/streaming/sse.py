@@ -13,18 +13,19 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from api.boundary import until_gone
-from api.openapi import EVENT_STREAM
-from api.streaming.following import Ending, RunFollower, Target
-from api.streaming.following_trees import TreeFollower
-from api.streaming.stream_permits import StreamPermit
-from api.streaming.tree_delivery import TreeTarget
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.orchestrations.trees import TreeHead
 from nova_workers.ledger.runs.reads import RunState
 from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.trees import TreeItem
 from nova_workers.streams.wire import LiveEvent
+
+from ..boundary import until_gone
+from ..openapi import EVENT_STREAM
+from .following import Ending, RunFollower, Target
+from .following_trees import TreeFollower
+from .stream_permits import StreamPermit
+from .tree_delivery import TreeTarget
 
 __all__ = ["RunEventStream", "TreeEventStream"]
 

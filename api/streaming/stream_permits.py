@@ -9,10 +9,11 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from api.errors import TooManyStreams
 from nova_workers.clock import Clock
 from nova_workers.ids import new_id
 from nova_workers.keys import open_streams
+
+from ..errors import TooManyStreams
 
 __all__ = ["StreamPermit", "StreamPermits"]
 

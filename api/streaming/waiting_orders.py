@@ -3,13 +3,14 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-from api.streaming.following import Ending, until_first
-from api.streaming.run_watch import RunWatch
 from nova_workers.clock import Clock
 from nova_workers.keys import order_channel
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.records import orders_not_running
 from nova_workers.streams.hub import StreamHub
+
+from .following import Ending, until_first
+from .run_watch import RunWatch
 
 __all__ = ["OrderFollower"]
 

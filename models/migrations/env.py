@@ -2,12 +2,10 @@
 
 from alembic import context
 
-from models import metadata
-
 connection = context.config.attributes["connection"]
 context.configure(
     connection=connection,
-    target_metadata=metadata,
+    target_metadata=context.config.attributes["metadata"],
     compare_type=True,
     compare_server_default=True,
     # Each migration stands or falls alone, and may leave its transaction for a concurrent index.

@@ -17,9 +17,9 @@ from typing import Any, Final
 from sqlalchemy import Column, Connection, Index, LargeBinary, MetaData, event, text
 from sqlmodel import Field
 
-from models.base import Table, metadata
-from models.columns import big, count, id_ref, pk, string, time, words
-from models.rights.audit_chain import chain_functions, make_audit_role, own_audit, restrict_audit
+from ..base import Table, metadata
+from ..columns import big, count, id_ref, pk, string, time, words
+from .audit_chain import chain_functions, make_audit_role, own_audit, restrict_audit
 
 __all__ = [
     "AUDITED",

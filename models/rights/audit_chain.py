@@ -15,9 +15,9 @@ from typing import Any, Final
 from sqlalchemy import Column, LargeBinary, text
 from sqlmodel import Field
 
-from models.base import Table
-from models.columns import big, pk, time
-from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from ..base import Table
+from ..columns import big, pk, time
+from .row_security import FLEET_ROLE, TENANT_ROLE
 
 __all__ = ["AUDIT_ROLE", "AuditChain", "chain_functions", "make_audit_role", "own_audit", "restrict_audit"]
 

@@ -5,8 +5,8 @@ from typing import Any
 
 from sqlalchemy import Connection, MetaData, event
 
-from models.base import metadata
-from models.rights.row_security import TENANT_ROLE
+from ..base import metadata
+from .row_security import TENANT_ROLE
 
 __all__ = ["keep_ceilings", "release_ceilings"]
 

@@ -10,7 +10,7 @@ from urllib.parse import unquote, urlsplit
 
 import asyncpg
 
-from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from .row_security import FLEET_ROLE, TENANT_ROLE
 
 __all__ = ["ensure_login", "scram_verifier"]
 

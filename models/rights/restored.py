@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from models.rights.audit_chain import make_audit_role
-from models.rights.row_security import DEFAULT_RIGHTS, make_roles
+from .audit_chain import make_audit_role
+from .row_security import DEFAULT_RIGHTS, make_roles
 
 __all__ = ["create_database", "drop_database", "finish_schema", "prepare_server"]
 

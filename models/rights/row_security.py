@@ -13,7 +13,7 @@ from typing import Any
 
 from sqlalchemy import Connection, MetaData, event, text
 
-from models.base import metadata
+from ..base import metadata
 
 __all__ = ["COMMON_WORDS", "DEFAULT_RIGHTS", "FLEET_ROLE", "TENANT_ROLE", "make_roles", "protect"]
 

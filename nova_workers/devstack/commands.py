@@ -7,6 +7,8 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
+from nova_workers.release import part_name
+
 __all__ = [
     "API_APP",
     "BEAT_APP",
@@ -20,12 +22,12 @@ __all__ = [
     "worker_command",
 ]
 
-API_APP = "api.app:create_app"
+API_APP = f"{part_name('api.app')}:create_app"
 _PROTOCOL = "nova_workers.http_server.connections:GuardedProtocol"
 # The protocol takes no WebSockets, and uvicorn would import a library for them.
 _HTTP_ONLY = ("--loop", "uvloop", "--http", _PROTOCOL, "--ws", "none")
 CONSOLE_APP = "nova_workers.console.server:create_console"
-BEAT_APP = "beat.app:app"
+BEAT_APP = f"{part_name('beat.app')}:app"
 WORKER_APP = "nova_workers.worker.app:app"
 
 FLOWER_MAX_TASKS = 5_000

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Connection
+from nova_workers.release import part_name
 
 __all__ = ["Schema", "read_schema", "schema_head", "schema_revision", "takes_writes"]
 
@@ -56,7 +57,7 @@ def schema_head() -> str:
     Raises:
         ConfigurationError: The package was built without its migrations.
     """
-    package = find_spec("models")
+    package = find_spec(part_name("models"))
     folder = Path(str(package.origin)).parent / "migrations" / "versions" if package is not None else Path()
     revisions = [path.name.partition("_")[0] for path in folder.glob("[0-9]*_*.py")]
     if not revisions:

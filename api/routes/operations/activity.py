@@ -6,14 +6,15 @@ from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query
 
-from api.auth import RunsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.state import State
 from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.overview.activity import MAX_BUCKETS, ActivityGrouping, ActivityView, BucketSize
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.overview.activity import Period
+
+from ...auth import RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...state import State
 
 __all__ = ["router"]
 

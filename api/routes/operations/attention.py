@@ -4,12 +4,13 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import AnyCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.state import State
 from nova_workers.contracts.http.overview.attention import AttentionView
 from nova_workers.ledger.overview.attention import find_attention
+
+from ...auth import AnyCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...state import State
 
 __all__ = ["router"]
 

@@ -7,12 +7,6 @@ from typing import Annotated
 from fastapi import APIRouter, Depends, Query
 from starlette.responses import Response, StreamingResponse
 
-from api.auth import Caller, KeysCaller
-from api.guard.archives import ArchiveResponse
-from api.json_body import StrictRoute
-from api.openapi import json_lines, problems
-from api.pagination import Cursor, Limit, Pager
-from api.state import State
 from nova_workers.contracts.bodies import Moment, Page
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.http.overview.audit import AuditChainView, AuditEventView
@@ -20,6 +14,13 @@ from nova_workers.ledger.auditing import acting_as
 from nova_workers.ledger.overview.audit import AuditFilter, get_audit_chain, list_audit, record_act
 from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.workspace.archive.audit import export_audit
+
+from ...auth import Caller, KeysCaller
+from ...guard.archives import ArchiveResponse
+from ...json_body import StrictRoute
+from ...openapi import json_lines, problems
+from ...pagination import Cursor, Limit, Pager
+from ...state import State
 
 __all__ = ["router"]
 

@@ -3,12 +3,6 @@
 import structlog
 from fastapi import APIRouter
 
-from api.auth import AnyCaller, Caller, OperatorCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.providers import clear_rests, provider_rests
-from api.state import ApiState, State
-from api.workers import live_workers, name_missing_workers
 from nova_workers.contracts.http.fleet import (
     FleetPause,
     FleetView,
@@ -24,6 +18,13 @@ from nova_workers.ledger.runs import fleet as ledger
 from nova_workers.ledger.runs.queued import count_queued
 from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.ledger.workspace import agents
+
+from ...auth import AnyCaller, Caller, OperatorCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...providers import clear_rests, provider_rests
+from ...state import ApiState, State
+from ...workers import live_workers, name_missing_workers
 
 __all__ = ["router"]
 

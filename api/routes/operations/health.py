@@ -10,14 +10,15 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 from redis.exceptions import RedisError
 
-from api.providers import provider_rests
-from api.state import ApiState, State
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.holds import count_held
 from nova_workers.ledger.runs.fleet import fleet_depth
 from nova_workers.ledger.schema import read_schema
 from nova_workers.ledger.upkeep.cursors import tenants_behind
 from nova_workers.ledger.visibility import see_all_tenants
+
+from ...providers import provider_rests
+from ...state import ApiState, State
 
 __all__ = ["Health", "Readiness", "router"]
 

@@ -2,18 +2,19 @@
 
 from fastapi import APIRouter
 
-from api.auth import AnyCaller, KeysCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import KeyIdPath, SessionIdPath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView, SignIn, SignInCreate
 from nova_workers.errors import InvalidInput
 from nova_workers.ledger.overview.audit import record_act
 from nova_workers.ledger.tenants import keys as ledger
 from nova_workers.ledger.tenants import sign_ins
+
+from ...auth import AnyCaller, KeysCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import KeyIdPath, SessionIdPath
+from ...state import State
 
 __all__ = ["router"]
 

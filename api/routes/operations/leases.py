@@ -5,14 +5,15 @@ from typing import Annotated
 from fastapi import APIRouter, Path
 from pydantic import StringConstraints
 
-from api.auth import ChannelsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.state import State
 from nova_workers.contracts.http.leases import LEASE_NAME_PATTERN, LeaseRequest, LeaseView
 from nova_workers.ledger.auditing import acting_as
 from nova_workers.ledger.overview.audit import record_act
 from nova_workers.ledger.tenants.leases import acquire_lease, renew_lease
+
+from ...auth import ChannelsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...state import State
 
 __all__ = ["router"]
 

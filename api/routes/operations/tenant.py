@@ -4,16 +4,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import AnyCaller, Caller, RunsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.state import State
 from nova_workers.contracts.http.overview.budgets import BudgetsView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
 from nova_workers.ledger.runs.budgets import report_budgets
 from nova_workers.ledger.tenants.settings import get_tenant
 from nova_workers.ledger.visibility import see_all_tenants
 from nova_workers.workspace.tenants import change_tenant
+
+from ...auth import AnyCaller, Caller, RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...state import State
 
 __all__ = ["router"]
 

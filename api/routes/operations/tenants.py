@@ -4,16 +4,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import OperatorCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import TenantIdPath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tenants import MAX_TENANT_NAME, TenantChange, TenantCreate, TenantCreated, TenantView
 from nova_workers.ledger.tenants import settings as ledger
 from nova_workers.workspace import tenants as workspace
+
+from ...auth import OperatorCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import TenantIdPath
+from ...state import State
 
 __all__ = ["router"]
 

@@ -4,12 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
 
-from api.auth import AgentsCaller
-from api.entity_tags import IfMatch, expected_version, tag
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.state import CAPABILITIES, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestration_config import (
     OrchestrationConfigInfo,
@@ -19,6 +13,13 @@ from nova_workers.contracts.http.orchestration_config import (
 from nova_workers.ledger.orchestrations import configs as ledger
 from nova_workers.orchestration.config.service import ConfigAuthor
 from nova_workers.workspace.agents.service import PERSON
+
+from ...auth import AgentsCaller
+from ...entity_tags import IfMatch, expected_version, tag
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...state import CAPABILITIES, State
 
 __all__ = ["router"]
 

@@ -4,14 +4,15 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Header, Query, Response
 
-from api.auth import RunsCaller
-from api.errors import InvalidCursor
-from api.openapi import EVENT_STREAM, event_stream, problems
-from api.params import OrchestrationIdPath
-from api.state import State
-from api.streaming.sse import TreeEventStream
-from api.streaming.tree_delivery import TreeTarget
 from nova_workers.contracts.orchestration.events import TreeCursor
+
+from ...auth import RunsCaller
+from ...errors import InvalidCursor
+from ...openapi import EVENT_STREAM, event_stream, problems
+from ...params import OrchestrationIdPath
+from ...state import State
+from ...streaming.sse import TreeEventStream
+from ...streaming.tree_delivery import TreeTarget
 
 __all__ = ["router"]
 

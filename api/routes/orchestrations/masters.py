@@ -4,14 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
-from api.acceptance import longest_wait_s
-from api.auth import RunsCaller
-from api.boundary import CLIENT_GONE, until_gone
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.params import OrchestrationIdPath, TimeoutQuery
-from api.state import CAPABILITIES, State
-from api.streaming.tree_delivery import TreeTarget
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.orchestrations import (
@@ -25,6 +17,15 @@ from nova_workers.contracts.http.wire import IDEMPOTENCY_KEY_PATTERN
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.ids import new_id
 from nova_workers.orchestration.tools.external import MasterAnswer
+
+from ...acceptance import longest_wait_s
+from ...auth import RunsCaller
+from ...boundary import CLIENT_GONE, until_gone
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...params import OrchestrationIdPath, TimeoutQuery
+from ...state import CAPABILITIES, State
+from ...streaming.tree_delivery import TreeTarget
 
 __all__ = ["router"]
 

@@ -2,13 +2,14 @@
 
 from fastapi import APIRouter
 
-from api.auth import AgentsCaller
-from api.openapi import problems
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestration_config import JudgementView, OrchestrationModelView
 from nova_workers.errors import NotFound
 from nova_workers.ledger.orchestrations.judgements import get_judgement
+
+from ...auth import AgentsCaller
+from ...openapi import problems
+from ...state import State
 
 __all__ = ["router"]
 

@@ -8,20 +8,21 @@ import structlog
 from fastapi import APIRouter, Depends, Request, Response
 from redis.exceptions import RedisError
 
-from api.acceptance import longest_wait_s
-from api.auth import Caller, RunsCaller
-from api.boundary import CLIENT_GONE, until_gone
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.params import OrchestrationIdPath, TimeoutQuery
-from api.state import ApiState, state_of
-from api.streaming.tree_delivery import TreeTarget
-from api.submitting import IdempotencyKey, hash_of
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue, OrchestrationCreate, OrchestrationView
 from nova_workers.contracts.http.started import Started
 from nova_workers.errors import Unavailable
 from nova_workers.ledger.orchestrations.trees import get_orchestration
 from nova_workers.ledger.write_record import name_outcome
+
+from ...acceptance import longest_wait_s
+from ...auth import Caller, RunsCaller
+from ...boundary import CLIENT_GONE, until_gone
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...params import OrchestrationIdPath, TimeoutQuery
+from ...state import ApiState, state_of
+from ...streaming.tree_delivery import TreeTarget
+from ...submitting import IdempotencyKey, hash_of
 
 __all__ = ["router"]
 

@@ -6,13 +6,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from api.auth import RunsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, Flag, OrchestrationIdPath
-from api.repeats import RepeatableRequest
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
     AgentHistory,
@@ -31,6 +24,14 @@ from nova_workers.orchestration.file_changes import list_file_changes
 from nova_workers.orchestration.finding import pick_agent
 from nova_workers.orchestration.history import load_history, selected
 from nova_workers.vocabulary import HistoryDetail
+
+from ...auth import RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdQuery, Flag, OrchestrationIdPath
+from ...repeats import RepeatableRequest
+from ...state import State
 
 __all__ = ["router"]
 

@@ -6,15 +6,16 @@ from typing import Annotated, cast
 import orjson
 from fastapi import Depends, FastAPI, Request, Response
 
-from api.auth import SubmittingCaller
-from api.errors import MalformedRequest
-from api.json_body import parse_json
-from api.state import State
 from nova_workers.contracts.orders import OrderProblem
 from nova_workers.errors import InvalidInput, Rejected
 from nova_workers.ids import new_id
 from nova_workers.orders.checker import invalid_result
 from nova_workers.orders.door import AdmittedOrder, RefusedOrder
+
+from ...auth import SubmittingCaller
+from ...errors import MalformedRequest
+from ...json_body import parse_json
+from ...state import State
 
 __all__ = ["Admitted", "OrderRefused", "install_order_refusals"]
 

@@ -4,14 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import AgentsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import PolicyIdPath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut, PolicyView
+
+from ...auth import AgentsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import PolicyIdPath
+from ...state import State
 
 __all__ = ["router"]
 

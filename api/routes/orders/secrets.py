@@ -2,13 +2,14 @@
 
 from fastapi import APIRouter
 
-from api.auth import SecretsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.params import OrderSecretIdPath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.order_policies import OrderSecretCreate, OrderSecretCreated, OrderSecretView
+
+from ...auth import SecretsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...params import OrderSecretIdPath
+from ...state import State
 
 __all__ = ["router"]
 

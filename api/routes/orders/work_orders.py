@@ -7,15 +7,6 @@ import structlog
 from fastapi import APIRouter, Header, Query, Request, Response
 from redis.exceptions import RedisError
 
-from api.auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
-from api.boundary import CLIENT_GONE, until_gone
-from api.json_body import StrictRoute
-from api.openapi import ORDER, ORDER_RESULT, problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import OrderIdPath, TimeoutQuery
-from api.routes.orders.admission import Admitted
-from api.routes.orders.preferences import Preferences, read_preferences
-from api.state import ApiState, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.work_orders import (
     OrderReview,
@@ -32,6 +23,16 @@ from nova_workers.orders.door import AdmittedOrder
 from nova_workers.orders.policies.choosing import presentation_of
 from nova_workers.orders.views import running_result
 from nova_workers.vocabulary import OrderState
+
+from ...auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
+from ...boundary import CLIENT_GONE, until_gone
+from ...json_body import StrictRoute
+from ...openapi import ORDER, ORDER_RESULT, problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import OrderIdPath, TimeoutQuery
+from ...state import ApiState, State
+from .admission import Admitted
+from .preferences import Preferences, read_preferences
 
 __all__ = ["router"]
 

@@ -4,17 +4,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import RunsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, RunIdPath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, WaitKind, WaitView
 from nova_workers.ledger.waits.records import Wait, list_waits
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
+
+from ...auth import RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdQuery, RunIdPath
+from ...state import State
 
 __all__ = ["router"]
 

@@ -4,14 +4,15 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Query, Response
 
-from api.acceptance import open_stream
-from api.auth import RunsCaller
-from api.errors import InvalidCursor
-from api.openapi import EVENT_STREAM, event_stream, problems
-from api.params import RunIdPath
-from api.state import State
-from api.streaming.following import Target
 from nova_workers.contracts.events import EventCursor
+
+from ...acceptance import open_stream
+from ...auth import RunsCaller
+from ...errors import InvalidCursor
+from ...openapi import EVENT_STREAM, event_stream, problems
+from ...params import RunIdPath
+from ...state import State
+from ...streaming.following import Target
 
 __all__ = ["EVENTS", "router"]
 

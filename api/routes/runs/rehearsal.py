@@ -15,13 +15,14 @@ from fastapi import FastAPI
 from starlette.routing import Route
 from starlette.types import Message
 
-from api.auth import Caller, keep_caller
-from api.routes.runs import submissions
 from nova_workers.errors import NotFound
 from nova_workers.ids import new_id
 from nova_workers.ledger.visibility import one_tenant
 from nova_workers.observability.tracing import unrecorded
 from nova_workers.upkeep.rehearsal import PLANNED_AFTER
+
+from ...auth import Caller, keep_caller
+from . import submissions
 
 __all__ = ["rehearse_messages"]
 

@@ -5,14 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import StringConstraints
 
-from api.auth import RunsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, MediaQuery, RunIdPath, ThreadIdQuery
-from api.state import State
-from api.submitting import content_of, scaled
-from api.workers import name_missing_worker
 from nova_workers.contracts.bodies import Moment, Page
 from nova_workers.contracts.http.wire import (
     BulkCancel,
@@ -27,6 +19,15 @@ from nova_workers.contracts.http.wire import (
 from nova_workers.ledger.runs import reads as run_reads
 from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
+
+from ...auth import RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdQuery, MediaQuery, RunIdPath, ThreadIdQuery
+from ...state import State
+from ...submitting import content_of, scaled
+from ...workers import name_missing_worker
 
 __all__ = ["router"]
 

@@ -2,16 +2,17 @@
 
 from fastapi import APIRouter, Request, Response
 
-from api.acceptance import Acceptance, answer_at_end
-from api.auth import RunsCaller
-from api.batches import accept_batch
-from api.direct_route import DirectRoute
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.params import RunIdPath, ThreadIdPath, TimeoutQuery
-from api.routes.runs.events import EVENTS
-from api.state import State
 from nova_workers.contracts.http.wire import RunBatch, RunBatchView, RunCreate, RunView, StatelessRunCreate
+
+from ...acceptance import Acceptance, answer_at_end
+from ...auth import RunsCaller
+from ...batches import accept_batch
+from ...direct_route import DirectRoute
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...params import RunIdPath, ThreadIdPath, TimeoutQuery
+from ...state import State
+from .events import EVENTS
 
 __all__ = ["batches", "router"]
 

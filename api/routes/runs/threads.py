@@ -6,14 +6,6 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 from pydantic import StringConstraints
 
-from api.auth import RunsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, MediaQuery, ThreadIdPath, TurnIdPath
-from api.repeats import RepeatableRequest
-from api.routes.runs.past_messages import checked_messages, scaled_messages
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.overview.forks import ForkTreeView
 from nova_workers.contracts.http.wire import (
@@ -34,6 +26,15 @@ from nova_workers.ledger.threads.forks import read_fork_tree
 from nova_workers.ledger.threads.importing import ImportedTurn, import_turns
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.threads.past import turns_of
+
+from ...auth import RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdQuery, MediaQuery, ThreadIdPath, TurnIdPath
+from ...repeats import RepeatableRequest
+from ...state import State
+from .past_messages import checked_messages, scaled_messages
 
 __all__ = ["IMPORT_PATH", "creation", "router"]
 

@@ -2,14 +2,15 @@
 
 from fastapi import APIRouter
 
-from api.auth import RunsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import RunIdPath
-from api.state import State
 from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.ledger.overview.timeline import load_timeline
+
+from ...auth import RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import RunIdPath
+from ...state import State
 
 __all__ = ["router"]
 

@@ -5,13 +5,6 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 from pydantic import ConfigDict, Field
 
-from api.auth import AgentsCaller
-from api.entity_tags import IfMatch, expected_version, tag
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdPath
-from api.state import CAPABILITIES, State
 from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.agents import (
@@ -26,6 +19,14 @@ from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace.moves import threads_left
 from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.agents.service import PERSON
+
+from ...auth import AgentsCaller
+from ...entity_tags import IfMatch, expected_version, tag
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdPath
+from ...state import CAPABILITIES, State
 
 __all__ = ["router"]
 

@@ -7,13 +7,6 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Request
 from starlette.responses import Response, StreamingResponse
 
-from api.auth import Caller, WorkspaceCaller
-from api.errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType
-from api.guard.archives import ArchiveResponse, received
-from api.json_body import parse_json
-from api.openapi import json_lines, problems
-from api.params import Flag
-from api.state import CAPABILITIES, State
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.ledger.auditing import acting_as
@@ -24,6 +17,14 @@ from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.archive.exporting import export_archive
 from nova_workers.workspace.archive.importing import import_archive
 from nova_workers.workspace.archive.rows import AgentChecks
+
+from ...auth import Caller, WorkspaceCaller
+from ...errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType
+from ...guard.archives import ArchiveResponse, received
+from ...json_body import parse_json
+from ...openapi import json_lines, problems
+from ...params import Flag
+from ...state import CAPABILITIES, State
 
 __all__ = ["IMPORT_PATH", "router"]
 

@@ -5,10 +5,11 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel, ConfigDict
 
-from api.auth import AgentsCaller
-from api.openapi import problems
-from api.state import CAPABILITIES, State
 from nova_workers.contracts.bodies import Page
+
+from ...auth import AgentsCaller
+from ...openapi import problems
+from ...state import CAPABILITIES, State
 
 __all__ = ["router"]
 

@@ -6,18 +6,19 @@ from urllib.parse import quote
 from fastapi import APIRouter, Query, Response
 from pydantic import StringConstraints
 
-from api.auth import WorkspaceCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, DeliveryIdPath, FileIdPath, ThreadIdQuery, WebhookIdQuery
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
 from nova_workers.ledger.delivery.deliveries import close_delivery, get_delivery, list_deliveries
 from nova_workers.ledger.delivery.sent_files import list_files
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.workspace import files
+
+from ...auth import WorkspaceCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdQuery, DeliveryIdPath, FileIdPath, ThreadIdQuery, WebhookIdQuery
+from ...state import State
 
 __all__ = ["router"]
 

@@ -4,16 +4,17 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import WorkspaceCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import MemoryIdPath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS, PERSON, MemoryCreate, MemoryView
 from nova_workers.errors import missing
 from nova_workers.ledger.workspace import memories as ledger
+
+from ...auth import WorkspaceCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import MemoryIdPath
+from ...state import State
 
 __all__ = ["router"]
 

@@ -4,18 +4,19 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import WorkspaceCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, Flag, NoteIdPath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.ledger.workspace.notes import list_notes
 from nova_workers.workspace import notes
 from nova_workers.workspace.notes import NoteChange
+
+from ...auth import WorkspaceCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdQuery, Flag, NoteIdPath
+from ...state import State
 
 __all__ = ["router"]
 

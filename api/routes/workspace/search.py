@@ -4,15 +4,16 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import RunsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.params import AgentIdQuery
-from api.state import State
 from nova_workers.contracts.http.history import MAX_HITS, MAX_QUERY_CHARS, Moment, SearchResult
 from nova_workers.ledger.search.messages import MessageFilter
 from nova_workers.ledger.visibility import all_tenants
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
+
+from ...auth import RunsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...params import AgentIdQuery
+from ...state import State
 
 __all__ = ["router"]
 

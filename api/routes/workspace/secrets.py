@@ -2,15 +2,16 @@
 
 from fastapi import APIRouter
 
-from api.auth import AnyCaller, SecretsCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import SecretNamePath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.secrets import SecretPut, SecretRotation, SecretView
 from nova_workers.ledger.visibility import see_all_tenants
+
+from ...auth import AnyCaller, SecretsCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import SecretNamePath
+from ...state import State
 
 __all__ = ["router"]
 

@@ -5,17 +5,18 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
-from api.auth import WorkspaceCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import SkillNamePath
-from api.state import CAPABILITIES, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
 from nova_workers.ledger.workspace import skills as ledger
 from nova_workers.workspace import skills as workspace
 from nova_workers.workspace.agents.skill_authors import put_skill as put_checked_skill
+
+from ...auth import WorkspaceCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import SkillNamePath
+from ...state import CAPABILITIES, State
 
 __all__ = ["router"]
 

@@ -4,13 +4,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import WorkspaceCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, ResourceIdPath, StepIdPath, TaskIdPath
-from api.repeats import RepeatableRequest
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tasks import (
     ResourceView,
@@ -30,6 +23,14 @@ from nova_workers.contracts.http.tasks import (
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.workspace.tasks.service import PERSON
+
+from ...auth import WorkspaceCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdQuery, ResourceIdPath, StepIdPath, TaskIdPath
+from ...repeats import RepeatableRequest
+from ...state import State
 
 __all__ = ["router"]
 

@@ -5,13 +5,6 @@ from typing import Annotated
 
 from fastapi import APIRouter, Query
 
-from api.auth import WorkspaceCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import AgentIdQuery, Flag, TriggerIdPath
-from api.repeats import RepeatableRequest
-from api.state import ApiState, State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.triggers import (
     TriggerCreate,
@@ -25,6 +18,14 @@ from nova_workers.ledger.triggers import outcomes as trigger_outcomes
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.triggers import definitions as workspace
 from nova_workers.triggers.gate_addresses import check_gate_address, gate_rules
+
+from ...auth import WorkspaceCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import AgentIdQuery, Flag, TriggerIdPath
+from ...repeats import RepeatableRequest
+from ...state import ApiState, State
 
 __all__ = ["router"]
 

@@ -2,16 +2,17 @@
 
 from fastapi import APIRouter
 
-from api.auth import WorkspaceCaller
-from api.json_body import StrictRoute
-from api.openapi import problems
-from api.pagination import Cursor, Limit, Pager
-from api.params import WebhookIdPath
-from api.state import State
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import DeliveryView
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookSecret, WebhookView
 from nova_workers.ledger.delivery import webhooks as ledger
+
+from ...auth import WorkspaceCaller
+from ...json_body import StrictRoute
+from ...openapi import problems
+from ...pagination import Cursor, Limit, Pager
+from ...params import WebhookIdPath
+from ...state import State
 
 __all__ = ["router"]
 

@@ -2,7 +2,12 @@
 
 from alembic import op
 
-from models.migrations.concurrently import create_index, replace_index
+from nova_workers.release import part
+
+_concurrently = part("models.migrations.concurrently")
+create_index = _concurrently.create_index
+replace_index = _concurrently.replace_index
+
 
 revision = "0029"
 down_revision = "0028"

@@ -3,7 +3,16 @@
 import sqlalchemy as sa
 from alembic import op
 
-from models.rights.row_security import COMMON_WORDS, DEFAULT_RIGHTS, FLEET_ROLE, TENANT_ROLE, make_roles, protect
+from nova_workers.release import part
+
+_row_security = part("models.rights.row_security")
+COMMON_WORDS = _row_security.COMMON_WORDS
+DEFAULT_RIGHTS = _row_security.DEFAULT_RIGHTS
+FLEET_ROLE = _row_security.FLEET_ROLE
+TENANT_ROLE = _row_security.TENANT_ROLE
+make_roles = _row_security.make_roles
+protect = _row_security.protect
+
 
 revision = "0032"
 down_revision = "0031"

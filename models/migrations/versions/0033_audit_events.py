@@ -4,9 +4,12 @@ import sqlalchemy as sa
 from alembic import op
 from sqlalchemy.dialects.postgresql import ARRAY
 
-from models.rights.audit import RECORD_AUDIT
-from models.rights.audit_chain import restrict_audit
-from models.rights.row_security import protect
+from nova_workers.release import part
+
+RECORD_AUDIT = part("models.rights.audit").RECORD_AUDIT
+restrict_audit = part("models.rights.audit_chain").restrict_audit
+protect = part("models.rights.row_security").protect
+
 
 revision = "0033"
 down_revision = "0032"

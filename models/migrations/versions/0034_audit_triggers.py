@@ -3,7 +3,12 @@
 import sqlalchemy as sa
 from alembic import op
 
-from models.rights.audit import AUDITED, audit
+from nova_workers.release import part
+
+_audit = part("models.rights.audit")
+AUDITED = _audit.AUDITED
+audit = _audit.audit
+
 
 revision = "0034"
 down_revision = "0033"

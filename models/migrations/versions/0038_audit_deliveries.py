@@ -2,7 +2,10 @@
 
 from alembic import op
 
-from models.rights.audit import deliver_audit
+from nova_workers.release import part
+
+deliver_audit = part("models.rights.audit").deliver_audit
+
 
 revision = "0038"
 down_revision = "0037"

@@ -2,7 +2,10 @@
 
 from alembic import op
 
-from models.rights.audit import RECORD_AUDIT
+from nova_workers.release import part
+
+RECORD_AUDIT = part("models.rights.audit").RECORD_AUDIT
+
 
 revision = "0040"
 down_revision = "0039"

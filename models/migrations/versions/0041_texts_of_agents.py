@@ -2,7 +2,10 @@
 
 from alembic import op
 
-from models.migrations.concurrently import create_index
+from nova_workers.release import part
+
+create_index = part("models.migrations.concurrently").create_index
+
 
 revision = "0041"
 down_revision = "0040"

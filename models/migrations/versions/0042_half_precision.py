@@ -7,7 +7,10 @@ Afterwards processes of the release before find the same messages, but compare a
 import sqlalchemy as sa
 from alembic import op
 
-from models.migrations.concurrently import create_index
+from nova_workers.release import part
+
+create_index = part("models.migrations.concurrently").create_index
+
 
 revision = "0042"
 down_revision = "0041"

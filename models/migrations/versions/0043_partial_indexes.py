@@ -7,7 +7,10 @@ Processes of the release before find the same rows without these indexes.
 
 from alembic import op
 
-from models.migrations.concurrently import create_index
+from nova_workers.release import part
+
+create_index = part("models.migrations.concurrently").create_index
+
 
 revision = "0043"
 down_revision = "0042"

@@ -2,7 +2,10 @@
 
 from alembic import op
 
-from models.effects import PART_FUNCTIONS
+from nova_workers.release import part
+
+PART_FUNCTIONS = part("models.effects").PART_FUNCTIONS
+
 
 revision = "0050"
 down_revision = "0049"

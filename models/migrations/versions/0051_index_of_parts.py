@@ -7,8 +7,11 @@ whole words and their beginnings.
 import sqlalchemy as sa
 from alembic import op
 
-from models.effects import MESSAGE_PARTS
-from models.migrations.concurrently import create_index
+from nova_workers.release import part
+
+MESSAGE_PARTS = part("models.effects").MESSAGE_PARTS
+create_index = part("models.migrations.concurrently").create_index
+
 
 revision = "0051"
 down_revision = "0050"

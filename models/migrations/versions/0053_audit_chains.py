@@ -3,9 +3,19 @@
 import sqlalchemy as sa
 from alembic import op
 
-from models.rights.audit import RECORD_AUDIT, audit_answers, record_acts
-from models.rights.audit_chain import chain_functions, make_audit_role, own_audit, restrict_audit
-from models.rights.row_security import protect
+from nova_workers.release import part
+
+_audit = part("models.rights.audit")
+RECORD_AUDIT = _audit.RECORD_AUDIT
+audit_answers = _audit.audit_answers
+record_acts = _audit.record_acts
+_audit_chain = part("models.rights.audit_chain")
+chain_functions = _audit_chain.chain_functions
+make_audit_role = _audit_chain.make_audit_role
+own_audit = _audit_chain.own_audit
+restrict_audit = _audit_chain.restrict_audit
+protect = part("models.rights.row_security").protect
+
 
 revision = "0053"
 down_revision = "0052"

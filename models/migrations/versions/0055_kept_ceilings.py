@@ -2,7 +2,12 @@
 
 from alembic import op
 
-from models.rights.ceilings import keep_ceilings, release_ceilings
+from nova_workers.release import part
+
+_ceilings = part("models.rights.ceilings")
+keep_ceilings = _ceilings.keep_ceilings
+release_ceilings = _ceilings.release_ceilings
+
 
 revision = "0055"
 down_revision = "0054"

@@ -3,7 +3,10 @@
 import sqlalchemy as sa
 from alembic import op
 
-from models.rights.row_security import protect
+from nova_workers.release import part
+
+protect = part("models.rights.row_security").protect
+
 
 revision = "0057"
 down_revision = "0056"

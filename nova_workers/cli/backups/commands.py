@@ -10,7 +10,6 @@ from typing import Annotated, Any, TypeVar
 import asyncpg
 import typer
 
-from models.rights.restored import drop_database
 from nova_workers.cli.backups.broker import unused_redis
 from nova_workers.cli.backups.container import Backup, Manifest, open_backup
 from nova_workers.cli.backups.dump import back_up
@@ -22,8 +21,11 @@ from nova_workers.cli.terminal.output import JsonOption, Output, age, stamp
 from nova_workers.config import Settings, load_settings
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE
 from nova_workers.errors import InvalidInput, Unavailable
+from nova_workers.release import part
 
 __all__ = ["app"]
+
+drop_database = part("models.rights.restored").drop_database
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -12,9 +12,6 @@ from dataclasses import dataclass
 
 import asyncpg
 
-from models import migrate
-from models.rights.logins import ensure_login
-from models.rights.restored import create_database, finish_schema, prepare_server
 from nova_workers.cli.backups.broker import EmptyRedis
 from nova_workers.cli.backups.container import Backup
 from nova_workers.cli.backups.programs import (
@@ -37,8 +34,17 @@ from nova_workers.ledger.upkeep.restored import (
     hold_fleet,
     pause_fleet,
 )
+from nova_workers.release import part
 
 __all__ = ["Loaded", "check_backup", "load_backup", "make_database"]
+
+migrate, ensure_login = part("models.migrate"), part("models.rights.logins").ensure_login
+_restored = part("models.rights.restored")
+create_database, finish_schema, prepare_server = (
+    _restored.create_database,
+    _restored.finish_schema,
+    _restored.prepare_server,
+)
 
 _STATEMENT_S = 6 * 3_600.0
 _NAME = re.compile(r"[a-z_][a-z0-9_]{0,62}")

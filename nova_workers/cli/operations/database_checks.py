@@ -7,15 +7,17 @@ from typing import cast
 
 import asyncpg
 
-from models.rights.audit_chain import AUDIT_ROLE
 from nova_workers.cli.operations.clocks import skew
 from nova_workers.cli.operations.findings import Finding, isolated
 from nova_workers.errors import in_one_line
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.schema import read_schema, schema_head
 from nova_workers.ledger.upkeep.cursors import tenants_behind
+from nova_workers.release import part
 
 __all__ = ["check_database"]
+
+AUDIT_ROLE = part("models.rights.audit_chain").AUDIT_ROLE
 
 MIN_POSTGRES = 150_000
 MIN_PGVECTOR = (0, 8)

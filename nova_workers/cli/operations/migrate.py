@@ -8,16 +8,17 @@ from typing import Annotated
 import asyncpg
 import typer
 
-from models import migrate as migrations
-from models.rights.logins import ensure_login
 from nova_workers.cli.target import find_servers
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.config import Settings, load_settings
 from nova_workers.devstack.first_start import make_first_key
 from nova_workers.devstack.home import write_private
 from nova_workers.errors import ConfigurationError, Unavailable
+from nova_workers.release import part
 
 __all__ = ["app"]
+
+migrations, ensure_login = part("models.migrate"), part("models.rights.logins").ensure_login
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None, invoke_without_command=True)
 
