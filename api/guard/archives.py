@@ -76,20 +76,29 @@ class ArchiveResponse(Response):
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Send the archive. One that is cut has no last line, and its connection breaks."""
         leaving = asyncio.create_task(until_gone(receive))
+        last = b""
         try:
-            async with asyncio.timeout(self._settings.archive_timeout_s), aclosing(self._lines):
+            async with asyncio.timeout(self._settings.archive_timeout_s):
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                async for piece in self._pieces():
-                    if leaving.done():
-                        return
-                    async with asyncio.timeout(self._settings.unread_timeout_s):
-                        await send({"type": "http.response.body", "body": piece, "more_body": True})
-                await send({"type": "http.response.body", "body": b"", "more_body": False})
+                async with aclosing(self._lines):
+                    async for piece in self._pieces():
+                        if leaving.done():
+                            return
+                        await self._send(send, last)
+                        last = piece
+                # Before the client has the end: it may import at once.
+                self._held.close()
+                await self._send(send, last, more=False)
         except TimeoutError:
             _log.warning("export.cut", path=scope["path"])
         finally:
             self._held.close()
             await stop_tasks([leaving])
+
+    async def _send(self, send: Send, piece: bytes, *, more: bool = True) -> None:
+        if piece or not more:
+            async with asyncio.timeout(self._settings.unread_timeout_s):
+                await send({"type": "http.response.body", "body": piece, "more_body": more})
 
     async def _pieces(self) -> AsyncGenerator[bytes]:
         """Yield lines in pieces that are large enough to send efficiently."""

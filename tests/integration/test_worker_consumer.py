@@ -118,11 +118,11 @@ async def test_tasks_run_as_coroutines_with_as_many_at_once_as_there_are_slots(r
         running.remove(key)
         ended.append(f"{key} of {delivered_on.get()}")
 
-    for number in range(150):
+    for number in range(300):
         celery.send_task("test.turn", kwargs={"key": str(number)}, queue="background")
     async with _consumer(redis_url, celery=celery, slots=3):
-        # Fifty rounds. A worker whose hub is not woken looks for free slots with its next timer, up to a second later.
-        await until(lambda: len(ended) == 150, timeout_s=8)
+        # A hundred rounds. A worker whose hub is not woken looks for free slots with its next timer, up to 1 s later.
+        await until(lambda: len(ended) == 300, timeout_s=30)
     assert max(most) == 3
     assert set(ended[:3]) == {f"{key} of background" for key in range(3)}
 

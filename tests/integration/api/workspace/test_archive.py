@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterable
+from contextlib import ExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -11,12 +13,15 @@ from typing import Any
 import pytest
 from pydantic import SecretStr
 from sqlalchemy import JSON, BigInteger, Boolean, DateTime, Integer, LargeBinary, Numeric
+from starlette.types import Message
 
 import models
+from api.guard.archives import ArchivePermits, ArchiveResponse
 from nova_workers.cli.archive.reader import read_folder
 from nova_workers.cli.archive.writer import FolderWriter
 from nova_workers.client.client import NovaClient
 from nova_workers.config import Settings
+from nova_workers.config.sections import ApiSettings
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.errors import Conflict, Forbidden, InvalidInput, NovaError, Unavailable
@@ -594,3 +599,25 @@ async def test_a_sender_that_disconnects_leaves_nothing(api: Api, source: NovaCl
         await database.fetchval("SELECT count(*) FROM memories WHERE tenant_id = :tenant_id", tenant_id=api.tenant.id)
         == 0
     )
+
+
+async def test_the_next_archive_may_begin_once_the_client_has_the_end_of_an_export() -> None:
+    permits, held, ends = ArchivePermits(1), ExitStack(), list[bool]()
+    held.enter_context(permits.hold("ten_1"))
+
+    async def lines() -> AsyncGenerator[bytes]:
+        yield b"row\n" * 50_000
+        yield b"the end\n"
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        if b"the end" in message.get("body", b""):
+            with permits.hold("ten_1"):
+                ends.append(not message["more_body"])
+
+    response = ArchiveResponse(b"the first\n", lines(), held=held, settings=ApiSettings())
+    await response({"type": "http", "path": "/v1/export"}, receive, send)
+    assert ends == [True]
