@@ -214,6 +214,9 @@ def session_opener(
             url,
             connection_class=Session,
             command_timeout=command_timeout_s,
+            # Without a limit: asyncpg drops statements after 5 minutes, used or not, and each would be planned five
+            # times again. Postgres plans again what a change of a table's definition or statistics concerns.
+            max_cached_statement_lifetime=0,
             server_settings={"application_name": name},
         )
         try:

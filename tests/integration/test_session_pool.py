@@ -51,6 +51,14 @@ async def test_a_session_is_lent_again_and_no_more_are_opened_than_the_size(pool
     assert await _pid(pool) in pids
 
 
+async def test_a_session_keeps_its_prepared_statements(pools: Pools) -> None:
+    pool = pools()
+    session = await pool.borrow(_LONG_S)
+    # asyncpg's own limit is 5 minutes after the first use; no public attribute shows it.
+    assert session._stmt_cache.get_max_lifetime() == 0  # type: ignore[attr-defined]
+    await pool.release(session)
+
+
 async def test_the_idle_session_that_was_opened_first_is_lent(pools: Pools) -> None:
     pool = pools(size=2)
     first, second = [await pool.borrow(_LONG_S) for _ in range(2)]
