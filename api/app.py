@@ -11,6 +11,7 @@ from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
 from nova_workers.bootstrap.api import ApiServices, build_api
+from nova_workers.broker.redis_connections import open_connections
 from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.errors import Unavailable
@@ -25,6 +26,7 @@ from nova_workers.observability.lines import gather_lines, write_lines_at_once
 from nova_workers.observability.logging import configure_logging
 from nova_workers.program import exclude_from_collections
 from nova_workers.stopping import stop_tasks
+from nova_workers.upkeep.rehearsal import PLANNED_AFTER
 
 from .activity_cache import ActivityCache
 from .boundary import BodyLimit, UnhandledErrors
@@ -80,6 +82,8 @@ _log = structlog.get_logger(__name__)
 
 _NO_TENANT = "ten_none"
 _WATCH_EVERY_S = 2.0
+_FIRST_CONNECTIONS = 2
+"""To Redis: a message rings, and subscribes to its run."""
 _EXPOSED_HEADERS = (
     "ETag",
     "Idempotent-Replayed",
@@ -285,7 +289,7 @@ async def _warm_up(app: FastAPI, services: ApiServices) -> None:
             await services.database.open()
         with one_tenant(_NO_TENANT):
             await services.database.open()
-        await services.redis.ping()
+        await open_connections(services.redis, _FIRST_CONNECTIONS)
         await _rehearse(app, services)
     except (Unavailable, RedisError):
         # The first request connects, or reports why it cannot.
@@ -301,5 +305,6 @@ async def _rehearse(app: FastAPI, services: ApiServices) -> None:
         if not await services.schema.look() or await services.database.is_shared():
             return
         async with services.database.connection() as connection:
-            await find_key(connection, hash_secret(""))
+            for _ in range(PLANNED_AFTER):
+                await find_key(connection, hash_secret(""))
     await rehearse_messages(app)

@@ -17,15 +17,20 @@ from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database, Snapshot
 from nova_workers.ledger.runs.submit import insert_run_on_new_thread
+from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.workspace.agents import create_agent
 
-__all__ = ["PLANNED_AFTER", "RehearsalLedger", "rehearsal"]
+__all__ = ["PLANNED_AFTER", "REHEARSED", "RehearsalLedger", "rehearsal"]
 
 PLANNED_AFTER: Final = 6
 """Executions of a statement after which Postgres plans it no more: five are planned each for its values."""
 
-_AGENT: Final = "rehearsal"
+REHEARSED: Final = "rehearsal"
+"""The id of the agent to which messages are submitted."""
+
+# In this transaction only. The user of a session may take on its roles, whichever of them it has now.
+_BECOME: Final = "SELECT set_config('role', :role, true)"
 
 
 class _RolledBackError(Exception):
@@ -62,28 +67,36 @@ class RehearsalLedger(Database):
 
     async def submit(self) -> Accepted:
         """Queue a message on a new thread."""
-        submission = Submission(tenant_id=self.tenant_id, content=(text_block("Hello"),), agent_id=_AGENT)
+        submission = Submission(tenant_id=self.tenant_id, content=(text_block("Hello"),), agent_id=REHEARSED)
         accepted = await insert_run_on_new_thread(self._connection, submission, new_id("run"))
         assert accepted is not None  # noqa: S101 - the agent was made in this transaction
         return accepted
 
 
 @asynccontextmanager
-async def rehearsal(database: Database, agent: AgentSpec) -> AsyncGenerator[RehearsalLedger]:
+async def rehearsal(
+    database: Database, agent: AgentSpec, *, tenant_id: str | None = None
+) -> AsyncGenerator[RehearsalLedger]:
     """Begin a rehearsal, on the idle session that the next statement would get. It is rolled back after the block.
 
     Args:
         database: Of the process.
         agent: The configuration of the agent to which messages are submitted.
+        tenant_id: A new id, to which this context is bound: its sessions may make no tenant, so it is made in the role
+            of the fleet. None where the sessions are in that role.
 
     Raises:
         Unavailable: The database does not answer.
     """
     try:
         async with database.transaction() as connection:
-            ledger = RehearsalLedger(connection, new_id("ten"))
+            ledger = RehearsalLedger(connection, tenant_id or new_id("ten"))
+            if tenant_id is not None:
+                await connection.execute(_BECOME, role=FLEET_ROLE)
             await ensure_tenant(connection, ledger.tenant_id, name="Rehearsal")
-            await create_agent(connection, ledger.tenant_id, _AGENT, agent, created_by="person")
+            await create_agent(connection, ledger.tenant_id, REHEARSED, agent, created_by="person")
+            if tenant_id is not None:
+                await connection.execute(_BECOME, role=TENANT_ROLE)
             yield ledger
             raise _RolledBackError
     except _RolledBackError:

@@ -7,13 +7,15 @@ engine is one that answers at once; nothing is published, rung, measured or logg
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, suppress
 from typing import Final
 
 from prometheus_client import CollectorRegistry
+from redis.exceptions import RedisError
 
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.worker import WorkerServices
+from nova_workers.broker.redis_connections import open_connections
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
@@ -34,6 +36,9 @@ __all__ = ["rehearse_turns"]
 _SESSIONS: Final = 2
 """An idle worker uses its oldest session for almost everything, and the second one while a tick has that."""
 
+_CONNECTIONS: Final = 3
+"""To Redis: a turn sends events while it locks and rings."""
+
 # Without native tools an agent has no folder.
 _AGENT: Final = DEFAULT_AGENTS["nova"].model_copy(update={"trust": "sandbox"})
 
@@ -48,6 +53,8 @@ async def rehearse_turns(services: WorkerServices) -> None:
     """
     if not services.schema.fits or await services.database.is_shared():
         return
+    with suppress(RedisError):
+        await open_connections(services.redis, _CONNECTIONS)
     with unrecorded():
         async with AsyncExitStack() as rehearsals:
             for _ in range(_SESSIONS):

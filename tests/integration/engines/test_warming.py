@@ -10,22 +10,28 @@ import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
 
+from api import acceptance
 from api.app import build_app
 from api.routes.runs.rehearsal import rehearse_messages
+from nova_workers.bootstrap.api import ApiServices
 from nova_workers.bootstrap.deferred import DeferredEngine
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.capabilities.seam import input_schema
 from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
-from nova_workers.contracts.runs import Accepted, Claim, Finish, Finished, Submission
+from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.runs import Claim, Finish, Finished
 from nova_workers.engines.anthropic import rehearsal as anthropic_rehearsal
 from nova_workers.engines.openai import rehearsal as openai_rehearsal
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.runs import submit
+from nova_workers.ledger.sessions import TENANT_ROLE
 from nova_workers.ledger.tenants.settings import ensure_tenant
+from nova_workers.ledger.visibility import all_tenants, one_tenant
 from nova_workers.ledger.workspace.agents import create_agent, delete_agent
+from nova_workers.observability.metrics import Metrics
 from nova_workers.runs import attempt
 from nova_workers.stopping import stop_tasks
+from nova_workers.streams.wire import LiveEvent
 from nova_workers.upkeep.rehearsal import PLANNED_AFTER
 from nova_workers.worker.rehearsal import rehearse_turns
 from nova_workers.worker.warming import Warming
@@ -131,23 +137,30 @@ async def test_rehearsed_turns_are_rolled_back_and_leave_nothing_behind(
     await worker.aclose()
 
 
-async def test_rehearsed_messages_are_refused_and_leave_nothing_behind(
+async def test_rehearsed_messages_are_answered_and_leave_nothing_behind(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    tried: list[str | None] = []
-    insert = submit.insert_run_on_new_thread
+    answered: list[str | None] = []
+    view_of = acceptance.ended_view
 
-    async def noting(connection: Connection, submission: Submission, run_id: str) -> Accepted | None:
-        tried.append(submission.agent_id)
-        return await insert(connection, submission, run_id)
+    def noting(before: RunView, final: LiveEvent | None) -> RunView | None:
+        view = view_of(before, final)
+        answered.append(None if view is None else f"{view.status}: {view.text}")
+        return view
 
-    monkeypatch.setattr(submit, "insert_run_on_new_thread", noting)
+    monkeypatch.setattr(acceptance, "ended_view", noting)
     worker, app = build_worker(settings), build_app(settings)
-    before = await _everything(worker)
+    services: ApiServices = app.state.nova.services
+    with all_tenants():
+        await services.start()
+    before = await _everything(worker), _counts(services.metrics)
     await rehearse_messages(app)
-    assert tried == ["nova"] * PLANNED_AFTER
-    assert await _everything(worker) == before
-    await app.state.nova.services.aclose()
+    assert answered == ["succeeded: Hello"] * PLANNED_AFTER
+    assert (await _everything(worker), _counts(services.metrics)) == before
+    # The session is no longer in the role of the fleet, in which its tenant was made.
+    with one_tenant("ten_none"):
+        assert await services.database.fetchval("SELECT current_user") == TENANT_ROLE
+    await services.aclose()
     await worker.aclose()
 
 
@@ -165,5 +178,8 @@ async def _everything(worker: WorkerServices) -> tuple[object, ...]:
     async with worker.database.connection() as connection:
         tables = [row["name"] for row in await connection.fetch(_TABLES)]
         rows = {name: await connection.fetchval(f"SELECT count(*) FROM {name}") for name in tables}
-    metrics = [line for line in worker.metrics.exposition()[0].decode().splitlines() if line.startswith("nova_run")]
-    return rows, sorted(await worker.redis.keys()), metrics
+    return rows, sorted(await worker.redis.keys()), _counts(worker.metrics)
+
+
+def _counts(metrics: Metrics) -> list[str]:
+    return [line for line in metrics.exposition()[0].decode().splitlines() if line.startswith("nova_run")]
