@@ -4,6 +4,6 @@ It holds no state that a restart would lose: what it accepts is in Postgres befo
 streams can be replayed from there.
 """
 
-from nova_workers.program import import_sparingly
+from nova_workers.base.program import import_sparingly
 
 import_sparingly("structlog", "redis")

@@ -8,15 +8,15 @@ import structlog
 from fastapi import Depends, Request, Response
 from redis.exceptions import RedisError
 
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.ids import new_id
+from nova_workers.base.observability.tracing import current_traceparent
+from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
-from nova_workers.errors import Unavailable
-from nova_workers.ids import new_id
 from nova_workers.ledger.runs.reads import RunState, get_ended_run, get_run
-from nova_workers.observability.tracing import current_traceparent
 from nova_workers.streams.wire import LiveEvent
-from nova_workers.vocabulary import ENDED_RUNS
 
 from .auth import Caller, SubmittingCaller
 from .boundary import CLIENT_GONE, until_gone

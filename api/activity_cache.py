@@ -4,7 +4,7 @@ from collections import OrderedDict
 from collections.abc import Sequence
 from datetime import timedelta
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
 from nova_workers.contracts.http.overview.activity import ActivityBucket, ActivityGrouping
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.overview.activity import Period, load_activity

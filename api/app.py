@@ -10,22 +10,22 @@ from redis.exceptions import RedisError
 from starlette.middleware import Middleware
 from starlette.middleware.cors import CORSMiddleware
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.http_server.addresses import ForwardedClients, TrustedProxies
+from nova_workers.base.http_server.connections import ConnectionLimits
+from nova_workers.base.http_server.hosts import HostCheck
+from nova_workers.base.observability.asgi import ObservabilityMiddleware
+from nova_workers.base.observability.lines import gather_lines, write_lines_at_once
+from nova_workers.base.observability.logging import configure_logging
+from nova_workers.base.program import exclude_from_collections
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.broker.redis_connections import open_connections
-from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.errors import Unavailable
-from nova_workers.http_server.addresses import ForwardedClients, TrustedProxies
-from nova_workers.http_server.connections import ConnectionLimits
-from nova_workers.http_server.hosts import HostCheck
 from nova_workers.ledger.orders.records import orders_not_running
 from nova_workers.ledger.tenants.keys import find_key, hash_secret
 from nova_workers.ledger.visibility import all_tenants, one_tenant, see_all_tenants
-from nova_workers.observability.asgi import ObservabilityMiddleware
-from nova_workers.observability.lines import gather_lines, write_lines_at_once
-from nova_workers.observability.logging import configure_logging
-from nova_workers.program import exclude_from_collections
-from nova_workers.stopping import stop_tasks
 from nova_workers.upkeep.rehearsal import PLANNED_AFTER
 
 from .activity_cache import ActivityCache

@@ -4,8 +4,8 @@ import asyncio
 from collections.abc import Sequence
 from itertools import groupby
 
+from nova_workers.base.errors import NovaError
 from nova_workers.contracts.http.wire import RunBatchItem, RunBatchOutcome
-from nova_workers.errors import NovaError
 from nova_workers.ledger.write_record import own_record
 
 from .acceptance import MessageAcceptance

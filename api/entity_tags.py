@@ -5,7 +5,7 @@ from typing import Annotated
 
 from fastapi import Header, Response
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 
 __all__ = ["IfMatch", "expected_version", "tag"]
 

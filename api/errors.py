@@ -18,8 +18,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from nova_workers.contracts.bodies import Problem
-from nova_workers.errors import (
+from nova_workers.base.errors import (
     Conflict,
     Forbidden,
     Gone,
@@ -36,10 +35,11 @@ from nova_workers.errors import (
     Unstorable,
     VersionMismatch,
 )
-from nova_workers.http_server.errors import HeadTooLarge, RequestTooSlow, UnknownHost
+from nova_workers.base.http_server.errors import HeadTooLarge, RequestTooSlow, UnknownHost
+from nova_workers.base.observability.addresses import bare_addresses
+from nova_workers.base.validation import problem_of
+from nova_workers.contracts.bodies import Problem
 from nova_workers.ledger.write_record import current_record
-from nova_workers.observability.addresses import bare_addresses
-from nova_workers.validation import problem_of
 
 from .openapi import PROBLEM_MEDIA_TYPE, methods_of
 

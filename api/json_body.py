@@ -10,7 +10,7 @@ from fastapi import Request, Response
 from fastapi.routing import APIRoute
 from pydantic.warnings import UnsupportedFieldAttributeWarning
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 
 from .errors import MalformedRequest, UnsupportedMediaType
 

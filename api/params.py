@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Path, Query
 from pydantic import AfterValidator, BeforeValidator, StringConstraints
 
+from nova_workers.base.errors import missing
 from nova_workers.contracts.agents import AGENT_ID_PATTERN
 from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN
 from nova_workers.contracts.http.tasks import MAX_TASK_ID
 from nova_workers.contracts.orders.policy import POLICY_ID_PATTERN
-from nova_workers.errors import missing
 
 __all__ = [
     "AgentIdPath",

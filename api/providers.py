@@ -9,10 +9,10 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers import keys
+from nova_workers.base import keys
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.vocabulary import ProviderState, RestReason
 from nova_workers.contracts.http.fleet import ProviderRest
-from nova_workers.errors import Unavailable
-from nova_workers.vocabulary import ProviderState, RestReason
 
 __all__ = ["clear_rests", "provider_rests"]
 

@@ -5,8 +5,8 @@ from typing import Annotated, Any
 
 from fastapi import Depends, Request
 
+from nova_workers.base.http_server.addresses import TrustedProxies
 from nova_workers.bootstrap.api import ApiServices
-from nova_workers.http_server.addresses import TrustedProxies
 
 from .activity_cache import ActivityCache
 from .guard.archives import ArchivePermits

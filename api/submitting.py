@@ -8,6 +8,8 @@ from typing import Annotated, Any
 import orjson
 from fastapi import Header
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.media import MEDIA_TYPES, media_problem, with_scaled_images
 from nova_workers.contracts.bodies import Body
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.http.wire import (
@@ -18,8 +20,6 @@ from nova_workers.contracts.http.wire import (
     StatelessRunCreate,
 )
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.errors import InvalidInput
-from nova_workers.media import MEDIA_TYPES, media_problem, with_scaled_images
 
 __all__ = [
     "IdempotencyKey",

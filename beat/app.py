@@ -2,9 +2,9 @@
 
 from celery import Celery, signals
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.observability.logging import configure_logging
 from nova_workers.broker.celery_app import build_celery
-from nova_workers.config import Settings, load_settings
-from nova_workers.observability.logging import configure_logging
 
 from .schedule import beat_schedule
 

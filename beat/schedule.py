@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from nova_workers.base.config import Settings
 from nova_workers.broker.task_names import (
     TASK_BACKFILL,
     TASK_DELIVER,
@@ -15,7 +16,6 @@ from nova_workers.broker.task_names import (
     TASK_UPKEEP,
     TASK_WORK_TASKS,
 )
-from nova_workers.config import Settings
 
 __all__ = ["beat_schedule"]
 

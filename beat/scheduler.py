@@ -10,8 +10,8 @@ from celery.beat import ScheduleEntry, Scheduler, SchedulingError
 from kombu.exceptions import OperationalError
 from redis.exceptions import RedisError
 
+from nova_workers.base.keys import BEAT_TTL_S, BROKER_KEY_PREFIX, beat_tick
 from nova_workers.broker.celery_app import RECONNECT
-from nova_workers.keys import BEAT_TTL_S, BROKER_KEY_PREFIX, beat_tick
 
 __all__ = ["TickScheduler"]
 

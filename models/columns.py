@@ -18,7 +18,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import ARRAY, JSONB
 from sqlmodel import Field
 
-from nova_workers.vocabulary import sql_list, words_of
+from nova_workers.base.vocabulary import sql_list, words_of
 
 __all__ = [
     "Id",

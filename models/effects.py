@@ -8,7 +8,7 @@ from sqlalchemy import Column, Computed, Connection, Index, MetaData, event, lit
 from sqlalchemy.dialects.postgresql import TSVECTOR
 from sqlmodel import Field
 
-from nova_workers.vocabulary import OPEN_EFFECTS, DeliveryKind, DeliveryStatus, EffectKind, EffectStatus, sql_list
+from nova_workers.base.vocabulary import OPEN_EFFECTS, DeliveryKind, DeliveryStatus, EffectKind, EffectStatus, sql_list
 
 from .base import Table, metadata
 from .columns import boolean, count, fk, id_ref, json, one_of, pk, string, time

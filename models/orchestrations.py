@@ -5,7 +5,14 @@ from typing import Any
 
 from sqlalchemy import Index, text
 
-from nova_workers.vocabulary import ENDED_AGENTS, AgentRole, AgentState, PermissionMode, RoutedMessageType, sql_list
+from nova_workers.base.vocabulary import (
+    ENDED_AGENTS,
+    AgentRole,
+    AgentState,
+    PermissionMode,
+    RoutedMessageType,
+    sql_list,
+)
 
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time, words

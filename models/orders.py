@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Column, ForeignKeyConstraint, Index, LargeBinary, text
 from sqlmodel import Field
 
-from nova_workers.vocabulary import OrderState, RoleKind, TrailAudience
+from nova_workers.base.vocabulary import OrderState, RoleKind, TrailAudience
 
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, money, number, one_of, pk, string, time

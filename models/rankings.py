@@ -4,7 +4,7 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
-from nova_workers.vocabulary import JudgementStatus, TaskCategory
+from nova_workers.base.vocabulary import JudgementStatus, TaskCategory
 
 from .base import Table
 from .columns import count, fk, json, money, number, one_of, string, time

@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import CheckConstraint, Column, Index, LargeBinary, text
 from sqlmodel import Field
 
-from nova_workers.vocabulary import (
+from nova_workers.base.vocabulary import (
     ANSWERABLE,
     DUE_RUNS,
     OPEN_RUNS,

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import Index, text
 
-from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, TriggerAction, TriggerKind
+from nova_workers.base.vocabulary import CatchUp, FiringOutcome, Overlap, TriggerAction, TriggerKind
 
 from .base import Table
 from .columns import boolean, count, fk, id_ref, json, money, one_of, pk, string, time

@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlalchemy import CheckConstraint, ForeignKeyConstraint, Index, text
 
-from nova_workers.vocabulary import ResourceKind, TaskStatus
+from nova_workers.base.vocabulary import ResourceKind, TaskStatus
 
 from .base import Table
 from .columns import boolean, count, fk, id_ref, json, one_of, pk, string, time

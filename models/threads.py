@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import BigInteger, Column, Identity, Index, text
 from sqlmodel import Field
 
-from nova_workers.vocabulary import HeadMove
+from nova_workers.base.vocabulary import HeadMove
 
 from .base import Table
 from .columns import big, count, fk, id_ref, json, one_of, pk, string, time

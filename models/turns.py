@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ForeignKeyConstraint, Index
 
-from nova_workers.vocabulary import MessageKind, ToolCallStatus, TurnStatus, TurnType
+from nova_workers.base.vocabulary import MessageKind, ToolCallStatus, TurnStatus, TurnType
 
 from .base import Table
 from .columns import big, count, fk, id_ref, json, money, one_of, pk, string, time

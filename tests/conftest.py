@@ -20,9 +20,9 @@ from hypothesis import settings as hypothesis_settings
 from redis.asyncio import Redis
 from structlog.dev import ConsoleRenderer, plain_traceback
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.program import collect_seldom, exclude_from_collections
 from nova_workers.ledger.database import Database
-from nova_workers.program import collect_seldom, exclude_from_collections
 from tests.support.harness.ordering import dealt
 from tests.support.harness.process_state import ProcessState
 from tests.support.harness.reused_database import ReusedDatabase

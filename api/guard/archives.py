@@ -9,10 +9,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from nova_workers.config.sections import ApiSettings
+from nova_workers.base.config.sections import ApiSettings
+from nova_workers.base.http_server.errors import RequestTooSlow
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.http.archive import MEDIA_TYPE
-from nova_workers.http_server.errors import RequestTooSlow
-from nova_workers.stopping import stop_tasks
 
 from ..boundary import until_gone
 from ..errors import TooManyArchives

@@ -15,7 +15,7 @@ from throttled import RateLimiterType, Throttled
 from throttled.rate_limiter import BaseRateLimiter, Quota, per_min, per_sec
 from throttled.store import MemoryStore
 
-from nova_workers.config.sections import ApiSettings
+from nova_workers.base.config.sections import ApiSettings
 
 from ..errors import RateLimited, TooManyFailedKeys
 

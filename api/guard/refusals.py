@@ -13,7 +13,7 @@ from fastapi import FastAPI
 from starlette.requests import Request
 from starlette.responses import Response
 
-from nova_workers.errors import Forbidden, NovaError
+from nova_workers.base.errors import Forbidden, NovaError
 from nova_workers.ledger.auditing import acting_as
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.overview.audit import record_act

@@ -2,9 +2,9 @@
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nova_workers.errors import NovaError, Unauthenticated
-from nova_workers.http_server.addresses import address_group, client_address
-from nova_workers.http_server.connection_table import prove_connection
+from nova_workers.base.errors import NovaError, Unauthenticated
+from nova_workers.base.http_server.addresses import address_group, client_address
+from nova_workers.base.http_server.connection_table import prove_connection
 from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
 from nova_workers.ledger.visibility import see_tenant

@@ -4,8 +4,8 @@ from collections import OrderedDict
 
 from starlette.types import Scope
 
-from nova_workers.clock import Clock
-from nova_workers.errors import Unauthenticated
+from nova_workers.base.clock import Clock
+from nova_workers.base.errors import Unauthenticated
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.sign_ins import use_sign_in
 

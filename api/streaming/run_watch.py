@@ -13,7 +13,7 @@ from typing import Literal
 
 import structlog
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.reads import SuspendedRun, find_ended, find_waiting
 

@@ -13,10 +13,10 @@ import structlog
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.ledger.orchestrations.trees import TreeHead
 from nova_workers.ledger.runs.reads import RunState
-from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.trees import TreeItem
 from nova_workers.streams.wire import LiveEvent
 

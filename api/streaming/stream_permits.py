@@ -9,9 +9,9 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.clock import Clock
-from nova_workers.ids import new_id
-from nova_workers.keys import open_streams
+from nova_workers.base.clock import Clock
+from nova_workers.base.ids import new_id
+from nova_workers.base.keys import open_streams
 
 from ..errors import TooManyStreams
 

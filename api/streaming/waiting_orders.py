@@ -3,8 +3,8 @@
 from collections.abc import Callable, Coroutine
 from typing import Any, Literal
 
-from nova_workers.clock import Clock
-from nova_workers.keys import order_channel
+from nova_workers.base.clock import Clock
+from nova_workers.base.keys import order_channel
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.records import orders_not_running
 from nova_workers.streams.hub import StreamHub

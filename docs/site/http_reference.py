@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from api.app import build_app
-from nova_workers.config.settings import Settings
+from nova_workers.base.config.settings import Settings
 
 __all__ = ["pages"]
 

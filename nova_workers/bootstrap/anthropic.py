@@ -9,12 +9,12 @@ from pathlib import Path
 
 import structlog
 
+from nova_workers.base.config.models import ModelSettings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.bootstrap.deferred import DeferredEngine, Probe
 from nova_workers.bootstrap.engine_parts import EngineParts
-from nova_workers.config.models import ModelSettings
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.anthropic_probe import AnthropicProbe, Profile
-from nova_workers.errors import ConfigurationError
 
 __all__ = ["anthropic_engine", "profiles_of"]
 

@@ -8,23 +8,23 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import Clock, SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.config.secret_variables import secret_values
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.observability.loop import watch_loop
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis
 from nova_workers.bootstrap.model_choice import build_catalog, build_configs
 from nova_workers.bootstrap.webhooks import build_webhooks
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.capabilities import default_registry
 from nova_workers.capabilities.deferred import DeferredRegistry
-from nova_workers.clock import Clock, SystemClock
-from nova_workers.config import Settings
-from nova_workers.config.secret_variables import secret_values
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.effects.setup import query_embeddings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.observability.foreign import ForeignMessages
-from nova_workers.observability.loop import watch_loop
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels

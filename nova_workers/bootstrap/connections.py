@@ -9,10 +9,10 @@ from typing import Any, Literal
 
 from redis.asyncio import Redis
 
+from nova_workers.base.config import Settings
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.broker.redis_connections import connect
-from nova_workers.config import Settings
 from nova_workers.ledger.database import Access, Database
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["Background", "connect_database", "connect_redis", "connect_session"]
 

@@ -12,6 +12,10 @@ from collections.abc import Awaitable, Callable, Mapping
 from importlib import import_module
 from typing import Any
 
+from nova_workers.base.deferred import Deferred
+from nova_workers.base.errors import NovaError
+from nova_workers.base.observability.tracing import unrecorded
+from nova_workers.base.program import import_sparingly
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.capabilities.seam import DeclaredServer
 from nova_workers.capabilities.transactions import CallTransactions
@@ -26,10 +30,6 @@ from nova_workers.contracts.engine import (
     TrustLevel,
     TurnListener,
 )
-from nova_workers.deferred import Deferred
-from nova_workers.errors import NovaError
-from nova_workers.observability.tracing import unrecorded
-from nova_workers.program import import_sparingly
 
 __all__ = ["DeferredEngine", "DeferredToolServer", "Probe"]
 

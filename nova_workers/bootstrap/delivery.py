@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.bootstrap.webhooks import build_webhooks
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
 from nova_workers.delivery.channels import WEBHOOKS, ChannelParts, ChannelRoutes, load_channels
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.delivery.webhooks import WebhookChannel
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
 

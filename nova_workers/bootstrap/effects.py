@@ -1,6 +1,7 @@
 """The effects of the fleet, each declared once: its kind, the runs it applies to and its handler."""
 
-from nova_workers.config import EffectSettings
+from nova_workers.base.config import EffectSettings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.engine import Engine
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.routing import RunEndEffect
@@ -9,7 +10,6 @@ from nova_workers.effects.handler import Effect
 from nova_workers.effects.provider import EmbeddingProvider
 from nova_workers.effects.title import TitleEffect
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
 
 __all__ = ["declare_effects"]
 

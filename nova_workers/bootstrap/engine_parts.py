@@ -8,10 +8,10 @@ from typing import TypeVar
 
 from redis.asyncio import Redis
 
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.engines.commands import ShellSettings
-from nova_workers.observability.metrics import Metrics
 
 __all__ = ["EngineParts"]
 

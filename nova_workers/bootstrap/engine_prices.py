@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import EngineFailure
 from nova_workers.bootstrap.openai import openai_catalog
 from nova_workers.bootstrap.pricing import model_price
-from nova_workers.config import Settings
 from nova_workers.contracts.usage import TokenPrice
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.prices import PriceList
-from nova_workers.errors import EngineFailure
 
 __all__ = ["EnginePrices"]
 

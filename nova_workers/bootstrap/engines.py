@@ -8,19 +8,19 @@ from importlib.util import find_spec
 
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.bootstrap.anthropic import anthropic_engine
 from nova_workers.bootstrap.deferred import DeferredEngine, Probe
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.bootstrap.openai import openai_catalog
 from nova_workers.bootstrap.programs import PROGRAMS, program_settings
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.claude_program import why_not_started
 from nova_workers.engines.commands import ShellSettings
 from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.programs.vendor import why_not_usable
-from nova_workers.observability.metrics import Metrics
 
 __all__ = ["build_engines"]
 

@@ -6,19 +6,19 @@ from collections.abc import Callable, Mapping
 
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.bootstrap.deferred import DeferredToolServer
 from nova_workers.bootstrap.orders import with_order_engine
 from nova_workers.bootstrap.windows import EngineWindows
 from nova_workers.capabilities import CapabilityRegistry, default_registry
 from nova_workers.capabilities.transactions import CallTransactions
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.runs import PlannedEffect, WorkerPool
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.tools import OrchestrationCapability
 from nova_workers.runs.attempt import ExecutorParts
 from nova_workers.runs.executor import RunExecutor

@@ -6,8 +6,8 @@ import os
 
 from redis.asyncio import Redis
 
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.models.availability import ProbedAvailability, fleet_availability

@@ -7,11 +7,11 @@ from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
 
+from nova_workers.base.config import OpenAIProviderSetting, OpenAISettings, Settings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.bootstrap.pricing import model_price
-from nova_workers.config import OpenAIProviderSetting, OpenAISettings, Settings
 from nova_workers.engines.models import ALIASES
 from nova_workers.engines.prices import listed_provider
-from nova_workers.errors import ConfigurationError
 
 __all__ = ["openai_catalog"]
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from nova_workers.base.config import Settings
 from nova_workers.bootstrap.model_choice import build_configs
 from nova_workers.capabilities import CapabilityRegistry
 from nova_workers.capabilities.transactions import CallTransactions
-from nova_workers.config import Settings
 from nova_workers.contracts.ports import ShellRunner
 from nova_workers.ledger.work import Work
 from nova_workers.orchestration.actions import AgentActions

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nova_workers.base.config import Settings
+from nova_workers.base.config.secret_variables import secret_values
 from nova_workers.bootstrap.engine_prices import EnginePrices
-from nova_workers.config import Settings
-from nova_workers.config.secret_variables import secret_values
 from nova_workers.contracts.engine import Engine
 from nova_workers.ledger.work import Work
 from nova_workers.orders.advance import ENGINE

@@ -1,6 +1,6 @@
 """Prices of models, from the settings."""
 
-from nova_workers.config.models import ModelPriceSetting
+from nova_workers.base.config.models import ModelPriceSetting
 from nova_workers.engines.prices import ModelPrice
 
 __all__ = ["model_price"]

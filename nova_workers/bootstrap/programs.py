@@ -6,8 +6,8 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nova_workers.base.config import Settings, VendorProgramSettings
 from nova_workers.bootstrap.pricing import model_price
-from nova_workers.config import Settings, VendorProgramSettings
 from nova_workers.engines.codex import Codex
 from nova_workers.engines.gemini import Gemini
 from nova_workers.engines.models import ALIASES

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.outbound.requests import Outbound
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
-from nova_workers.outbound.requests import Outbound
 from nova_workers.triggers.firing import TriggerTicker
 from nova_workers.triggers.gate_addresses import gate_rules
 from nova_workers.triggers.gates import Gates

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.work import Work
 from nova_workers.workspace.vault import Vault
 from nova_workers.workspace.webhooks import Webhooks

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from nova_workers.base.config import Settings
+from nova_workers.base.config.models import ModelSettings
 from nova_workers.bootstrap.openai import openai_catalog
 from nova_workers.bootstrap.programs import PROGRAMS, program_models
-from nova_workers.config import Settings
-from nova_workers.config.models import ModelSettings
 from nova_workers.engines.windows import Windows
 
 __all__ = ["EngineWindows", "anthropic_windows"]

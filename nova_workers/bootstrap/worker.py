@@ -13,6 +13,14 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import Clock, SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.ids import new_id
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.observability.loop import watch_loop
+from nova_workers.base.observability.metrics import Metrics, MetricsServer
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.bootstrap.connections import Background, connect_database, connect_redis, connect_session
 from nova_workers.bootstrap.deferred import DeferredEngine, DeferredToolServer
 from nova_workers.bootstrap.delivery import build_routes, build_sender
@@ -27,22 +35,14 @@ from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.capabilities import CapabilityRegistry
 from nova_workers.capabilities.transactions import CallTransactions
-from nova_workers.clock import Clock, SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.effects.setup import embedding_provider
 from nova_workers.engines.commands import CommandRunner
-from nova_workers.errors import ConfigurationError
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.observability.foreign import ForeignMessages
-from nova_workers.observability.loop import watch_loop
-from nova_workers.observability.metrics import Metrics, MetricsServer
-from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.models.discovering import ModelDiscovery
 from nova_workers.orchestration.models.judging import ModelJudge
 from nova_workers.orchestration.models.probing import ProviderProbes

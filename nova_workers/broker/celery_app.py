@@ -11,11 +11,11 @@ from celery import Celery
 from kombu.entity import Queue
 from kombu.serialization import registry
 
+from nova_workers.base.keys import BROKER_KEY_PREFIX
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.sockets import TCP_OPTIONS
+from nova_workers.base.vocabulary import QUEUES
 from nova_workers.broker.transport import use_kept_clients
-from nova_workers.keys import BROKER_KEY_PREFIX
-from nova_workers.observability.foreign import ForeignMessages
-from nova_workers.sockets import TCP_OPTIONS
-from nova_workers.vocabulary import QUEUES
 
 __all__ = [
     "QUEUES",

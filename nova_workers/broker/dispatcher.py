@@ -13,13 +13,13 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError, ResponseError
 
+from nova_workers.base.keys import broker_queue
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.broker.encoding import DoorbellEncoder
 from nova_workers.broker.pending import PendingRings, Piece, Ring
 from nova_workers.broker.task_names import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.keys import broker_queue
-from nova_workers.observability.metrics import Metrics
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["BrokerDispatcher"]
 

@@ -26,7 +26,7 @@ from redis.driver_info import DriverInfo
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from nova_workers.sockets import TCP_OPTIONS
+from nova_workers.base.sockets import TCP_OPTIONS
 
 __all__ = ["REPLY_PARSER", "ServerNotReady", "connect", "open_connections"]
 

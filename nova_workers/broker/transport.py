@@ -22,9 +22,9 @@ from typing import Any, Final, Literal
 from kombu.transport import TRANSPORT_ALIASES, redis
 from kombu.utils.json import loads
 
+from nova_workers.base.observability.foreign import ForeignMessages, Source
 from nova_workers.broker.messages import unreadable
 from nova_workers.broker.redis_connections import REPLY_PARSER
-from nova_workers.observability.foreign import ForeignMessages, Source
 
 __all__ = ["Channel", "Transport", "use_kept_clients"]
 

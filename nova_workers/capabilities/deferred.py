@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 from pydantic import BaseModel
 
+from nova_workers.base.deferred import Deferred
 from nova_workers.capabilities.registry import CapabilityInfo, CapabilityRegistry
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import CapabilityTools
-from nova_workers.deferred import Deferred
 
 __all__ = ["DeferredRegistry"]
 

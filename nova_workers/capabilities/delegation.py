@@ -8,14 +8,14 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from nova_workers.base.errors import InvalidInput, ToolFailure
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.capabilities.seam import CapabilityContext
 from nova_workers.contracts.agents import AgentId, ApprovalRule
 from nova_workers.contracts.authors.rights import STEERS, authored
 from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH
-from nova_workers.errors import InvalidInput, ToolFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.agents import get_agent
-from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["ASK_AGENT", "AgentsConfig", "check_delegation", "granted_delegation", "may_instruct"]
 

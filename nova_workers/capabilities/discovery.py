@@ -6,11 +6,11 @@ from collections.abc import Awaitable, Callable
 from importlib import import_module
 from pkgutil import iter_modules
 
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
 from nova_workers.capabilities import catalog
 from nova_workers.capabilities.registry import CapabilityRegistry
 from nova_workers.capabilities.seam import CapabilityParts, DeclaredServer
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.ledger.database import Database

@@ -6,6 +6,8 @@ from typing import Any
 
 from pydantic import BaseModel, ValidationError
 
+from nova_workers.base.errors import ConfigurationError, InvalidInput
+from nova_workers.base.validation import problem_of
 from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
@@ -23,9 +25,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
 from nova_workers.contracts.native import RESERVED_NAMES
 from nova_workers.contracts.orchestration import CapabilityTools
-from nova_workers.errors import ConfigurationError, InvalidInput
 from nova_workers.ledger.database import Connection
-from nova_workers.validation import problem_of
 
 __all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
 

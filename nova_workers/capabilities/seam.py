@@ -10,8 +10,9 @@ from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 
 from pydantic import BaseModel, ConfigDict
 
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import McpServer
@@ -20,7 +21,6 @@ from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.waits import WaitRequest
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.work import Work
-from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.agents.rights import GrantRules
 
 __all__ = [

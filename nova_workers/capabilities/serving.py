@@ -25,6 +25,9 @@ from mcp.types import (
 )
 from pydantic import ValidationError
 
+from nova_workers.base.errors import NovaError, OutcomeUnknown, Unavailable
+from nova_workers.base.observability.redaction import current_redactor
+from nova_workers.base.release import release
 from nova_workers.capabilities.seam import (
     CapabilityContext,
     DeclaredServer,
@@ -36,11 +39,8 @@ from nova_workers.capabilities.seam import (
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer
-from nova_workers.errors import NovaError, OutcomeUnknown, Unavailable
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.visibility import one_tenant
-from nova_workers.observability.redaction import current_redactor
-from nova_workers.release import release
 
 __all__ = ["ToolServer"]
 

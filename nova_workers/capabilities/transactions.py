@@ -17,6 +17,7 @@ from typing import Any
 
 import structlog
 
+from nova_workers.base.observability.redaction import hide
 from nova_workers.capabilities.seam import CapabilityContext
 from nova_workers.contracts.content import storable, text_block, text_of
 from nova_workers.contracts.orchestration.events import TreeNews
@@ -27,7 +28,6 @@ from nova_workers.ledger.failures import writes
 from nova_workers.ledger.runs.journal import seal_call
 from nova_workers.ledger.runs.resume import find_results
 from nova_workers.ledger.work import Work
-from nova_workers.observability.redaction import hide
 
 __all__ = ["CallTransaction", "CallTransactions"]
 

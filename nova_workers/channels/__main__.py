@@ -3,7 +3,7 @@
 import importlib
 import sys
 
-from nova_workers.program import guard_streams, leave_on_interrupt
+from nova_workers.base.program import guard_streams, leave_on_interrupt
 
 __all__ = ["main"]
 

@@ -5,10 +5,10 @@ from typing import Any, NamedTuple, Self
 
 from pydantic import ValidationError
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.validation import place_of, problem_of
 from nova_workers.channels.port import Update
 from nova_workers.contracts.waits import AskUser, RunAnswer, WaitView
-from nova_workers.errors import InvalidInput
-from nova_workers.validation import place_of, problem_of
 
 __all__ = ["Question", "answer_to"]
 

@@ -1,11 +1,11 @@
 """What people ask of a channel itself: a new conversation, another agent, the end of what runs."""
 
+from nova_workers.base.errors import ConfigurationError, Forbidden
 from nova_workers.channels.conversations import Conversations
 from nova_workers.channels.port import Command, Reply, Update
 from nova_workers.channels.replies import HELP, notice
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import BulkCancel
-from nova_workers.errors import ConfigurationError, Forbidden
 
 __all__ = ["Commands"]
 

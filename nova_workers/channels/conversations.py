@@ -13,12 +13,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nova_workers.channels.answers import Question, answer_to
-from nova_workers.channels.port import Update
-from nova_workers.client.client import NovaClient
-from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, ThreadPatch, ThreadView
-from nova_workers.contracts.waits import ANSWERABLE, WaitView
-from nova_workers.errors import (
+from nova_workers.base.errors import (
     ConfigurationError,
     Conflict,
     Gone,
@@ -27,7 +22,12 @@ from nova_workers.errors import (
     InvalidInput,
     NotFound,
 )
-from nova_workers.validation import place_of, problem_of
+from nova_workers.base.validation import place_of, problem_of
+from nova_workers.channels.answers import Question, answer_to
+from nova_workers.channels.port import Update
+from nova_workers.client.client import NovaClient
+from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, ThreadPatch, ThreadView
+from nova_workers.contracts.waits import ANSWERABLE, WaitView
 
 __all__ = ["Conversations"]
 

@@ -6,10 +6,10 @@ from typing import TypeVar
 
 import structlog
 
+from nova_workers.base.errors import DeliveryFailed, NotFound, TooManyRequests, Unavailable
 from nova_workers.channels.port import File, InboundChannel, Reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
-from nova_workers.errors import DeliveryFailed, NotFound, TooManyRequests, Unavailable
 
 __all__ = ["Deliverer"]
 

@@ -5,6 +5,7 @@ import time
 from collections.abc import AsyncGenerator, Collection
 from contextlib import aclosing
 
+from nova_workers.base.errors import TooManyRequests, Unavailable
 from nova_workers.channels.conversations import Conversations
 from nova_workers.channels.delivering import Deliverer
 from nova_workers.channels.port import Origin, Reply, ToolLine
@@ -25,7 +26,6 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 from nova_workers.contracts.waits import ANSWERABLE
-from nova_workers.errors import TooManyRequests, Unavailable
 
 __all__ = ["RunFollower"]
 

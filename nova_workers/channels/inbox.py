@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import structlog
 
+from nova_workers.base.errors import Forbidden, Gone, NotFound, TooManyRequests, Unavailable
 from nova_workers.channels.journal import InboxMark, Journal, OpenUpdate
 from nova_workers.channels.port import File, Origin, Reply
 from nova_workers.channels.replies import question_reply, text_reply
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.deliveries import DeliveryView
-from nova_workers.errors import Forbidden, Gone, NotFound, TooManyRequests, Unavailable
 
 __all__ = ["Home", "InboxFeed"]
 

@@ -14,12 +14,12 @@ from datetime import datetime
 import structlog
 from pydantic import BaseModel, ConfigDict, Field
 
+from nova_workers.base.errors import Conflict, Forbidden, NovaError, TooManyRequests, Unauthenticated, Unavailable
+from nova_workers.base.ids import new_id
 from nova_workers.channels.port import Origin, Reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
-from nova_workers.errors import Conflict, Forbidden, NovaError, TooManyRequests, Unauthenticated, Unavailable
-from nova_workers.ids import new_id
 
 __all__ = ["InboxMark", "Journal", "OpenUpdate"]
 

@@ -14,11 +14,11 @@ from contextlib import suppress
 
 from pydantic import ValidationError
 
+from nova_workers.base.errors import DeliveryFailed
+from nova_workers.base.program import OutputFailed
+from nova_workers.base.validation import place_of, problem_of
 from nova_workers.channels.port import Origin, Reply, Update
 from nova_workers.contracts.content import JsonObject
-from nova_workers.errors import DeliveryFailed
-from nova_workers.program import OutputFailed
-from nova_workers.validation import place_of, problem_of
 
 __all__ = ["PipeChannel"]
 

@@ -14,6 +14,17 @@ from typing import Protocol
 
 import structlog
 
+from nova_workers.base.errors import (
+    ConfigurationError,
+    DeliveryFailed,
+    Forbidden,
+    Gone,
+    NotFound,
+    NovaError,
+    Rejected,
+    Unauthenticated,
+)
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.channels.allow_list import AllowList
 from nova_workers.channels.commands import Commands
 from nova_workers.channels.conversations import Conversations
@@ -25,17 +36,6 @@ from nova_workers.channels.port import InboundChannel, Origin, Update
 from nova_workers.channels.replies import text_reply
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
-from nova_workers.errors import (
-    ConfigurationError,
-    DeliveryFailed,
-    Forbidden,
-    Gone,
-    NotFound,
-    NovaError,
-    Rejected,
-    Unauthenticated,
-)
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["Relay"]
 

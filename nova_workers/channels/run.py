@@ -9,14 +9,14 @@ import sys
 from collections.abc import Awaitable, Callable
 from importlib.util import find_spec
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import ConfigurationError, NovaError
+from nova_workers.base.observability.logging import configure_logging
+from nova_workers.base.program import exit_on_failed_output
 from nova_workers.channels.allow_list import ANYONE
 from nova_workers.channels.pipe import PipeChannel
 from nova_workers.channels.relay import Relay
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings, load_settings
-from nova_workers.errors import ConfigurationError, NovaError
-from nova_workers.observability.logging import configure_logging
-from nova_workers.program import exit_on_failed_output
 
 __all__ = ["main"]
 

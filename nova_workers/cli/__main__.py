@@ -1,6 +1,6 @@
 """`nova`, also as `python -m nova_workers.cli`: the entry point, which imports nothing else before it starts."""
 
-from nova_workers.program import run_program
+from nova_workers.base.program import run_program
 
 __all__ = ["main"]
 

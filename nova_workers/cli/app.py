@@ -11,9 +11,9 @@ from typing import Annotated, Any, NoReturn
 import typer
 from typer.core import TyperCommand, TyperGroup
 
+from nova_workers.base.errors import NovaError
+from nova_workers.base.program import exit_on_failed_output, raise_on_interrupt
 from nova_workers.cli.extras import require_extra
-from nova_workers.errors import NovaError
-from nova_workers.program import exit_on_failed_output, raise_on_interrupt
 
 __all__ = ["COMMANDS", "EXIT_UNKNOWN", "Lazy", "main"]
 

@@ -10,12 +10,12 @@ from typing import Annotated, Any, Concatenate, ParamSpec, TypeGuard, TypeVar
 import typer
 from pydantic import BaseModel, ValidationError
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import InvalidInput, Unauthenticated
+from nova_workers.base.validation import place_of, problem_of
 from nova_workers.cli.target import Target, find_target
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings, load_settings
-from nova_workers.errors import InvalidInput, Unauthenticated
-from nova_workers.validation import place_of, problem_of
 
 __all__ = ["ApiKeyOption", "ApiUrlOption", "Session", "build", "open_session", "remote"]
 

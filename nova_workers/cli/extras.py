@@ -2,7 +2,7 @@
 
 from importlib.util import find_spec
 
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.errors import ConfigurationError
 
 __all__ = ["EXTRA_MODULES", "require_extra"]
 

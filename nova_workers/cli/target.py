@@ -8,8 +8,8 @@ from urllib.parse import urlsplit
 
 from pydantic import SecretStr
 
-from nova_workers.config import Settings
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError
 
 __all__ = ["KEY_FILE", "STATE_FILE", "Servers", "Target", "find_servers", "find_target", "read_state"]
 

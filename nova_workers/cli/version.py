@@ -5,8 +5,8 @@ from importlib import metadata
 
 import typer
 
+from nova_workers.base.release import DISTRIBUTION, release
 from nova_workers.cli.terminal.output import JsonOption, Output
-from nova_workers.release import DISTRIBUTION, release
 
 __all__ = ["app", "version_of"]
 

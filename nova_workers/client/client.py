@@ -1,7 +1,7 @@
 """The typed client of the HTTP API.
 
 Every method is one endpoint; it takes and returns the bodies of `nova_workers.contracts` and raises the
-errors of `nova_workers.errors`:
+errors of `nova_workers.base.errors`:
 
     async with NovaClient("http://127.0.0.1:8700", key) as nova:
         run = await nova.runs.create(RunCreate(message="Hello"), thread_id=thread.id)
@@ -14,6 +14,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.ids import new_id
 from nova_workers.client.resources.agents import Agents
 from nova_workers.client.resources.archive import Archives
 from nova_workers.client.resources.audit import AuditLog
@@ -56,8 +58,6 @@ from nova_workers.contracts.http.wire import (
     ThreadView,
     TurnView,
 )
-from nova_workers.errors import Unavailable
-from nova_workers.ids import new_id
 
 __all__ = ["Agents", "Fleet", "Keys", "Leases", "NovaClient", "Threads"]
 

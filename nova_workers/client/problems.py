@@ -6,8 +6,7 @@ import ssl
 import httpx2
 from pydantic import ValidationError
 
-from nova_workers.contracts.bodies import Problem
-from nova_workers.errors import (
+from nova_workers.base.errors import (
     ConfigurationError,
     Conflict,
     EngineFailure,
@@ -24,7 +23,8 @@ from nova_workers.errors import (
     Unavailable,
     VersionMismatch,
 )
-from nova_workers.validation import place_of, problem_of
+from nova_workers.base.validation import place_of, problem_of
+from nova_workers.contracts.bodies import Problem
 
 __all__ = ["error_of_response", "error_of_transport", "unknown_answer", "with_key"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import httpx2
 
+from nova_workers.base.errors import OutcomeUnknown, Unavailable
 from nova_workers.client.problems import with_key
-from nova_workers.errors import OutcomeUnknown, Unavailable
 
 __all__ = ["Attempts", "Retry"]
 

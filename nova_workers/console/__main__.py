@@ -2,8 +2,8 @@
 
 import sys
 
+from nova_workers.base.errors import NovaError
 from nova_workers.console.server import login_link
-from nova_workers.errors import NovaError
 
 __all__ = ["main"]
 

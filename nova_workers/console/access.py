@@ -3,9 +3,9 @@
 from collections.abc import Awaitable
 from typing import TypeVar
 
+from nova_workers.base.errors import Forbidden
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
-from nova_workers.errors import Forbidden
 
 __all__ = ["agent_choices", "if_allowed"]
 

@@ -6,11 +6,11 @@ from typing import NamedTuple, TypeVar
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import Forbidden, InvalidInput, NotFound, Rejected, Unauthenticated
 from nova_workers.client.resources.runs import Runs
 from nova_workers.console.forms import Form, build
 from nova_workers.console.rendering import FlashKind, is_fragment, see_other
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import Forbidden, InvalidInput, NotFound, Rejected, Unauthenticated
 
 __all__ = ["Done", "act", "answer_run"]
 

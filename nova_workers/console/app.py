@@ -13,10 +13,14 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, RedirectResponse, Response
 from starlette.routing import Mount, Route
 
+from nova_workers.base.clock import Clock, SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.http_server.addresses import ForwardedClients, TrustedProxies
+from nova_workers.base.http_server.connections import ConnectionLimits
+from nova_workers.base.http_server.hosts import HostCheck
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
-from nova_workers.clock import Clock, SystemClock
-from nova_workers.config import Settings
 from nova_workers.console.assets import Assets
 from nova_workers.console.guard import Guard
 from nova_workers.console.pages import PAGES
@@ -25,10 +29,6 @@ from nova_workers.console.rendering import build_templates
 from nova_workers.console.sessions import LoginLinks, Sessions, read_secret
 from nova_workers.console.sign_in_limit import SignInLimit
 from nova_workers.console.state import ConsoleState
-from nova_workers.http_server.addresses import ForwardedClients, TrustedProxies
-from nova_workers.http_server.connections import ConnectionLimits
-from nova_workers.http_server.hosts import HostCheck
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["build_console"]
 

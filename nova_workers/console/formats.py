@@ -7,7 +7,7 @@ from typing import Final
 
 from markupsafe import Markup
 
-from nova_workers.clock import Clock, spell_duration
+from nova_workers.base.clock import Clock, spell_duration
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.http.wire import RunView
 

@@ -8,8 +8,8 @@ from pydantic import BaseModel, ValidationError
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
-from nova_workers.errors import InvalidInput, Rejected
-from nova_workers.validation import place_of, problem_of
+from nova_workers.base.errors import InvalidInput, Rejected
+from nova_workers.base.validation import place_of, problem_of
 
 __all__ = ["Form", "build", "changes", "read_form"]
 

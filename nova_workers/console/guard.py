@@ -8,9 +8,9 @@ from starlette.datastructures import Headers, MutableHeaders
 from starlette.responses import HTMLResponse, PlainTextResponse, RedirectResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from nova_workers.config import ConsoleSettings
+from nova_workers.base.config import ConsoleSettings
+from nova_workers.base.http_server.connection_table import prove_connection
 from nova_workers.console.sessions import Session, Sessions
-from nova_workers.http_server.connection_table import prove_connection
 
 __all__ = ["HEADERS", "SESSION_COOKIE", "Guard", "is_own_path", "sign_in_address"]
 

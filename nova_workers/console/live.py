@@ -15,8 +15,8 @@ import structlog
 from starlette.requests import Request
 from starlette.responses import StreamingResponse
 
-from nova_workers.errors import NovaError
-from nova_workers.stopping import stop_tasks
+from nova_workers.base.errors import NovaError
+from nova_workers.base.stopping import stop_tasks
 
 __all__ = ["DONE", "RENEW_S", "Change", "renewals", "resume_id", "stream"]
 

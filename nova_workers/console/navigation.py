@@ -7,7 +7,7 @@ from typing import Literal
 from starlette.convertors import Convertor, register_url_convertor
 from starlette.routing import BaseRoute
 
-from nova_workers.errors import NotFound
+from nova_workers.base.errors import NotFound
 
 __all__ = ["GROUPS", "NavEntry", "PageModule", "id_given"]
 

@@ -10,10 +10,7 @@ from starlette.requests import Request
 from starlette.responses import PlainTextResponse, Response
 from starlette.types import ExceptionHandler
 
-from nova_workers.console.guard import HEADERS, SESSION_COOKIE, sign_in_address
-from nova_workers.console.rendering import is_fragment, render, see_other
-from nova_workers.console.state import session_of, state_of
-from nova_workers.errors import (
+from nova_workers.base.errors import (
     ConfigurationError,
     Forbidden,
     NovaError,
@@ -22,7 +19,16 @@ from nova_workers.errors import (
     Unauthenticated,
     Unavailable,
 )
-from nova_workers.http_server.errors import HeadTooLarge, MalformedHttp, RequestTooSlow, TooManyConnections, UnknownHost
+from nova_workers.base.http_server.errors import (
+    HeadTooLarge,
+    MalformedHttp,
+    RequestTooSlow,
+    TooManyConnections,
+    UnknownHost,
+)
+from nova_workers.console.guard import HEADERS, SESSION_COOKIE, sign_in_address
+from nova_workers.console.rendering import is_fragment, render, see_other
+from nova_workers.console.state import session_of, state_of
 
 __all__ = ["handlers", "refusal"]
 

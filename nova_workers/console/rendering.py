@@ -11,13 +11,13 @@ from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, RedirectResponse
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
+from nova_workers.base.ids import new_id
 from nova_workers.console.assets import Assets
 from nova_workers.console.formats import filters
 from nova_workers.console.markdown import code_block, to_html
 from nova_workers.console.navigation import GROUPS, NavEntry
 from nova_workers.console.state import session_of, state_of
-from nova_workers.ids import new_id
 
 __all__ = [
     "THEMES",

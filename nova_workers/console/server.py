@@ -6,13 +6,13 @@ from pathlib import Path
 
 from starlette.applications import Starlette
 
-from nova_workers.clock import SystemClock
-from nova_workers.config import ConsoleSettings, load_settings
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import ConsoleSettings, load_settings
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.observability.logging import configure_logging
 from nova_workers.console.app import build_console
 from nova_workers.console.sessions import LoginLinks, read_secret
 from nova_workers.console.state import ConsoleState
-from nova_workers.errors import ConfigurationError
-from nova_workers.observability.logging import configure_logging
 
 __all__ = ["HOW_TO_SIGN_IN", "LOGIN_FILE", "create_console", "login_link"]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 import orjson
 from cryptography.fernet import Fernet, InvalidToken
 
-from nova_workers.clock import Clock
-from nova_workers.config import ConsoleSettings
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import ConsoleSettings
+from nova_workers.base.errors import ConfigurationError
 
 __all__ = ["LOGIN_LINK_S", "SECRET_FILE", "LoginLinks", "Session", "Sessions", "read_secret"]
 

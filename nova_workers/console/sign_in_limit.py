@@ -5,8 +5,8 @@ from collections.abc import Generator
 from contextlib import contextmanager, suppress
 from typing import Final
 
-from nova_workers.clock import Clock
-from nova_workers.errors import TooManyRequests, Unauthenticated
+from nova_workers.base.clock import Clock
+from nova_workers.base.errors import TooManyRequests, Unauthenticated
 
 __all__ = ["SignInLimit"]
 

@@ -5,15 +5,15 @@ from dataclasses import dataclass
 from jinja2 import Environment
 from starlette.requests import HTTPConnection, Request
 
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import ConsoleSettings
+from nova_workers.base.errors import Unauthenticated
+from nova_workers.base.http_server.addresses import client_address
 from nova_workers.client.client import NovaClient
-from nova_workers.clock import Clock
-from nova_workers.config import ConsoleSettings
 from nova_workers.console.assets import Assets
 from nova_workers.console.navigation import NavEntry
 from nova_workers.console.sessions import LoginLinks, Session, Sessions
 from nova_workers.console.sign_in_limit import SignInLimit
-from nova_workers.errors import Unauthenticated
-from nova_workers.http_server.addresses import client_address
 
 __all__ = ["ConsoleState", "client_of", "client_with", "session_of", "state_of"]
 

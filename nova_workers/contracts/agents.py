@@ -5,6 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field, StrictBool, StringConstraints
 
+from nova_workers.base.true_numbers import TrueNumbers
+from nova_workers.base.vocabulary import KeptTurns, TrustLevel
 from nova_workers.contracts.authors.rights import (
     BOUND,
     CEILING_ENGINE,
@@ -17,8 +19,6 @@ from nova_workers.contracts.authors.rights import (
     authored,
 )
 from nova_workers.contracts.skills import SkillNames
-from nova_workers.true_numbers import TrueNumbers
-from nova_workers.vocabulary import KeptTurns, TrustLevel
 
 __all__ = [
     "AGENT_ID_PATTERN",

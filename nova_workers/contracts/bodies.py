@@ -10,7 +10,7 @@ from typing import Annotated, Any, Final, Generic, TypeVar
 
 from pydantic import AwareDatetime, BaseModel, BeforeValidator, ConfigDict, Field, StringConstraints
 
-from nova_workers.true_numbers import TrueNumbers
+from nova_workers.base.true_numbers import TrueNumbers
 
 __all__ = ["Body", "Moment", "Name", "OneLine", "Page", "Problem", "View", "is_one_line", "not_a_number"]
 

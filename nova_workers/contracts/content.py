@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nova_workers.vocabulary import Role
+from nova_workers.base.vocabulary import Role
 
 __all__ = [
     "MAX_STORED_DEPTH",

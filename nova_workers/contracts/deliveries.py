@@ -4,8 +4,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nova_workers.base.vocabulary import DeliveryKind, DeliveryStatus
 from nova_workers.contracts.bodies import View
-from nova_workers.vocabulary import DeliveryKind, DeliveryStatus
 
 __all__ = [
     "AUDIT_HEAD",

@@ -2,7 +2,7 @@
 
 Above this seam: runs, threads, agents, capabilities, the ledger. Below it: one AI SDK. An engine takes a message and
 fully resolved options and returns a result. It keeps no state between calls and, of our packages, imports only
-`nova_workers.contracts` and `nova_workers.errors`.
+`nova_workers.contracts` and `nova_workers.base.errors`.
 
 Names and meaning follow the OpenNova engine contract (`run`, trust levels, callbacks, resume fallback); the richer
 result follows the agent engine interface (stop reasons, error kinds, token counts, tool calls, compaction). What the
@@ -19,6 +19,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
+from nova_workers.base.errors import EngineErrorKind, EngineFailure, Outage
+from nova_workers.base.vocabulary import CompactionTrigger, Limit, StopReason, TrustLevel
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject, Message
@@ -34,8 +36,6 @@ from nova_workers.contracts.steps import (
     ToolCallStatus,
 )
 from nova_workers.contracts.usage import Allowance, TokenUsage
-from nova_workers.errors import EngineErrorKind, EngineFailure, Outage
-from nova_workers.vocabulary import CompactionTrigger, Limit, StopReason, TrustLevel
 
 __all__ = [
     "CALL_ID",

@@ -14,10 +14,10 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from nova_workers.base.vocabulary import OutageReason
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskApproval, AskUser, HoldDetail, Pause, WaitRequest
-from nova_workers.vocabulary import OutageReason
 
 __all__ = [
     "AFTER_LIVE",

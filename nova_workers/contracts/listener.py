@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 
+from nova_workers.base.errors import Outage
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.steps import (
@@ -23,7 +24,6 @@ from nova_workers.contracts.steps import (
     ToolCall,
     ToolServerAway,
 )
-from nova_workers.errors import Outage
 
 __all__ = ["EngineCallbacks", "ForwardingListener", "TurnListener"]
 

@@ -7,15 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Final
 
-from nova_workers.contracts.agents import AgentSpec, Ceilings
-from nova_workers.contracts.content import ContentBlock
-from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason, TrustLevel
-from nova_workers.contracts.event_context import EventContext
-from nova_workers.contracts.events import DeliveryTarget
-from nova_workers.contracts.orchestration import OrchestrationPlace
-from nova_workers.contracts.usage import TokenUsage
-from nova_workers.contracts.waits import HoldDetail
-from nova_workers.vocabulary import (
+from nova_workers.base.vocabulary import (
     CancelReason,
     EffectCondition,
     EffectKind,
@@ -25,6 +17,14 @@ from nova_workers.vocabulary import (
     RunSource,
     TurnRole,
 )
+from nova_workers.contracts.agents import AgentSpec, Ceilings
+from nova_workers.contracts.content import ContentBlock
+from nova_workers.contracts.engine import EngineError, Limit, StepRecord, StopReason, TrustLevel
+from nova_workers.contracts.event_context import EventContext
+from nova_workers.contracts.events import DeliveryTarget
+from nova_workers.contracts.orchestration import OrchestrationPlace
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.waits import HoldDetail
 
 __all__ = [
     "COMMON_POOL",

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Literal
 
+from nova_workers.base.vocabulary import ToolCallStatus
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.vocabulary import ToolCallStatus
 
 __all__ = [
     "INTERRUPTED",

@@ -3,9 +3,9 @@
 from collections.abc import Callable
 from typing import Any
 
+from nova_workers.base.observability.redaction import hide
 from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.engine import ToolCall
-from nova_workers.observability.redaction import hide
 
 __all__ = ["MAX_SUMMARY_CHARS", "one_line", "tool_result_summary", "tool_use_summary"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, NamedTuple, Protocol
 
-from nova_workers.vocabulary import Limit
+from nova_workers.base.vocabulary import Limit
 
 __all__ = ["CHARS_PER_TOKEN", "Allowance", "CallBound", "Reservation", "TokenPrice", "TokenUsage", "most_tokens"]
 

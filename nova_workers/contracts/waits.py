@@ -21,10 +21,10 @@ from pydantic import (
     model_validator,
 )
 
+from nova_workers.base.errors import Outage
+from nova_workers.base.vocabulary import ANSWERABLE, AwaitedSender, HoldReason, OutageReason, WaitKind
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import OneLine, View
-from nova_workers.errors import Outage
-from nova_workers.vocabulary import ANSWERABLE, AwaitedSender, HoldReason, OutageReason, WaitKind
 
 __all__ = [
     "ANSWERABLE",

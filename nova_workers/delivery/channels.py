@@ -4,11 +4,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.outbound.requests import Outbound
 from nova_workers.contracts.deliveries import INBOX
 from nova_workers.contracts.ports import DeliveryChannel
-from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Database
-from nova_workers.outbound.requests import Outbound
 from nova_workers.workspace.secrets import Secrets
 
 __all__ = ["CHANNEL_GROUP", "EVERYONE", "WEBHOOKS", "ChannelParts", "ChannelRoutes", "load_channels"]

@@ -3,9 +3,9 @@
 from collections.abc import Sequence
 from typing import Final
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import DeliveryItem, NewDelivery
 from nova_workers.delivery.channels import WEBHOOKS, ChannelRoutes
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import add_deliveries, take_unrouted
 from nova_workers.ledger.delivery.webhooks import Subscription, list_subscriptions

@@ -12,17 +12,17 @@ from typing import Final
 
 import structlog
 
-from nova_workers.clock import Clock
-from nova_workers.config import DeliverySettings, RunSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import DeliverySettings, RunSettings
+from nova_workers.base.errors import DeliveryFailed, NovaError, Unavailable
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.delivery.channels import WEBHOOKS, ChannelRoutes
 from nova_workers.delivery.routing import InboxRouter
 from nova_workers.delivery.settling import Settler
-from nova_workers.errors import DeliveryFailed, NovaError, Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery.leases import release_deliveries, renew_deliveries
 from nova_workers.ledger.delivery.outbox import claim_deliveries
-from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.work_leases import WorkLeases
 
 __all__ = ["DeliverySender"]

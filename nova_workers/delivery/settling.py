@@ -7,10 +7,12 @@ from typing import Final, Literal
 
 import structlog
 
-from nova_workers.config import DeliverySettings
+from nova_workers.base.config import DeliverySettings
+from nova_workers.base.errors import DeliveryFailed
+from nova_workers.base.ids import new_id
+from nova_workers.base.observability.addresses import bare_address, bare_addresses
+from nova_workers.base.observability.redaction import redact
 from nova_workers.contracts.deliveries import INBOX, DeliveryItem, NewDelivery
-from nova_workers.errors import DeliveryFailed
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import (
     FailedAttempt,
@@ -20,8 +22,6 @@ from nova_workers.ledger.delivery.outbox import (
     settle_delivered,
     settle_failed,
 )
-from nova_workers.observability.addresses import bare_address, bare_addresses
-from nova_workers.observability.redaction import redact
 from nova_workers.runs.work_leases import WorkLeases
 
 __all__ = ["Outcome", "Settler", "pause_s"]

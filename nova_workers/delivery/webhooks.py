@@ -6,13 +6,13 @@ from http import HTTPStatus
 
 import orjson
 
+from nova_workers.base.errors import DeliveryFailed, InvalidInput, OutboundFailed
+from nova_workers.base.outbound.requests import Outbound, OutboundResponse
 from nova_workers.contracts.deliveries import AUDIT_HEAD, DeliveryItem, DeliveryKind
 from nova_workers.delivery.channels import WEBHOOKS
-from nova_workers.errors import DeliveryFailed, InvalidInput, OutboundFailed
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery.webhook_secrets import Endpoint, fetch_endpoint
 from nova_workers.ledger.overview.audit import get_audit_events
-from nova_workers.outbound.requests import Outbound, OutboundResponse
 from nova_workers.workspace.standard_webhooks import signed_headers
 from nova_workers.workspace.webhooks import Webhooks
 

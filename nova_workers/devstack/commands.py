@@ -7,7 +7,7 @@ import sys
 from importlib.util import find_spec
 from pathlib import Path
 
-from nova_workers.release import part_name
+from nova_workers.base.release import part_name
 
 __all__ = [
     "API_APP",
@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 API_APP = f"{part_name('api.app')}:create_app"
-_PROTOCOL = "nova_workers.http_server.connections:GuardedProtocol"
+_PROTOCOL = "nova_workers.base.http_server.connections:GuardedProtocol"
 # The protocol takes no WebSockets, and uvicorn would import a library for them.
 _HTTP_ONLY = ("--loop", "uvloop", "--http", _PROTOCOL, "--ws", "none")
 CONSOLE_APP = "nova_workers.console.server:create_console"

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final, Literal
 
-from nova_workers.config import Settings
-from nova_workers.config.secret_variables import masked_variables, secret_settings, setting_of
+from nova_workers.base.config import Settings
+from nova_workers.base.config.secret_variables import masked_variables, secret_settings, setting_of
 
 __all__ = ["FleetProcessKind", "environment_for", "system_environment"]
 

@@ -13,10 +13,10 @@ from pathlib import Path
 
 from pydantic import SecretStr
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.home import write_private
-from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.schema import read_schema, schema_head

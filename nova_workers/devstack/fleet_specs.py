@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping
 
 import httpx2
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.devstack.commands import api_command, beat_command, console_command, flower_command, worker_command
 from nova_workers.devstack.environments import environment_for, system_environment
 from nova_workers.devstack.home import flower_password

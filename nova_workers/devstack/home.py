@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nova_workers.config import Settings
-from nova_workers.errors import ConfigurationError, Conflict
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError, Conflict
 
 __all__ = [
     "FLOWER_PASSWORD_FILE",

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final, Protocol, TextIO
 
-from nova_workers.program import OutputFailed
+from nova_workers.base.program import OutputFailed
 
 __all__ = ["LineReader", "LineSink", "TerminalLines"]
 

@@ -13,10 +13,10 @@ from pydantic import SecretStr, ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.config import SecretSettings, Settings
+from nova_workers.base.config import SecretSettings, Settings
+from nova_workers.base.errors import ConfigurationError, in_one_line
+from nova_workers.base.validation import problem_of
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE
-from nova_workers.errors import ConfigurationError, in_one_line
-from nova_workers.validation import problem_of
 
 __all__ = ["check_start"]
 

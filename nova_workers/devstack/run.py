@@ -8,11 +8,11 @@ import contextlib
 import signal
 import sys
 
-from nova_workers.config import Settings, load_settings
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import NovaError
 from nova_workers.devstack.home import FLOWER_USER, StackState, lock_home
 from nova_workers.devstack.log_lines import LineSink, TerminalLines
 from nova_workers.devstack.stack import Stack, StackOptions
-from nova_workers.errors import NovaError
 
 __all__ = ["main", "run_stack"]
 

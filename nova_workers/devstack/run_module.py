@@ -6,7 +6,7 @@ uvicorn and Celery install their signal handlers when they serve, seconds after 
 import runpy
 import sys
 
-from nova_workers.program import collect_seldom, import_sparingly, leave_on_interrupt
+from nova_workers.base.program import collect_seldom, import_sparingly, leave_on_interrupt
 
 __all__ = ["main"]
 

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Conflict
 from nova_workers.devstack.commands import console_is_installed
 from nova_workers.devstack.first_start import master_keys, prepare_database
 from nova_workers.devstack.fleet_specs import (
@@ -32,7 +33,6 @@ from nova_workers.devstack.servers.ports import Ports
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
 from nova_workers.devstack.supervisor import RestartPolicy, Supervisor
-from nova_workers.errors import Conflict
 
 __all__ = ["Stack", "StackOptions"]
 

@@ -7,10 +7,10 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nova_workers.base.errors import NovaError
 from nova_workers.devstack.child import Child
 from nova_workers.devstack.log_lines import LineSink
 from nova_workers.devstack.process import ProcessSpec
-from nova_workers.errors import NovaError
 
 __all__ = ["ProcessGaveUp", "RestartPolicy", "Supervisor"]
 

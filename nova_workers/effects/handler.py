@@ -4,9 +4,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from nova_workers.base.vocabulary import EffectCondition, EffectKind
 from nova_workers.contracts.runs import PlannedEffect
 from nova_workers.ledger.runs.effects import DueEffect
-from nova_workers.vocabulary import EffectCondition, EffectKind
 
 __all__ = ["Effect", "EffectHandler"]
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import httpx2
 
+from nova_workers.base.errors import ConfigurationError, InvalidInput, Unavailable
+from nova_workers.base.observability.addresses import bare_address
+from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.effects.provider import Vector
-from nova_workers.errors import ConfigurationError, InvalidInput, Unavailable
-from nova_workers.observability.addresses import bare_address
-from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 
 __all__ = ["HttpEmbeddings"]
 

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Mapping, Sequence
 from datetime import datetime
 
-from nova_workers.clock import Clock
-from nova_workers.config import RunSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import RunSettings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import (
     ClaimedEffects,

@@ -26,8 +26,8 @@ from typing import Final
 
 import structlog
 
+from nova_workers.base.errors import ConfigurationError, InvalidInput, Unavailable
 from nova_workers.effects.provider import Vector
-from nova_workers.errors import ConfigurationError, InvalidInput, Unavailable
 
 __all__ = ["LocalEmbeddings"]
 

@@ -15,17 +15,17 @@ from typing import Final
 
 import structlog
 
-from nova_workers.clock import Clock
-from nova_workers.config import EffectSettings, RunSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import EffectSettings, RunSettings
+from nova_workers.base.errors import EngineFailure, NovaError
+from nova_workers.base.observability.addresses import bare_addresses
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.redaction import redact
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.effects.handler import Effect, EffectHandler
 from nova_workers.effects.leases import EffectLeases
-from nova_workers.errors import EngineFailure, NovaError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import ClaimedEffects, DueEffect, EffectEnd
-from nova_workers.observability.addresses import bare_addresses
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.redaction import redact
-from nova_workers.observability.tracing import Tracing
 
 __all__ = ["EffectRunner", "backoff_s"]
 

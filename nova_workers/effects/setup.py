@@ -4,10 +4,10 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import Final
 
-from nova_workers.config import EffectSettings
+from nova_workers.base.config import EffectSettings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import EmbeddingProvider
-from nova_workers.errors import ConfigurationError
 
 __all__ = ["embedding_provider", "query_embeddings"]
 

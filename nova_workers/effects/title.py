@@ -6,11 +6,11 @@ from typing import Final
 
 import structlog
 
+from nova_workers.base.errors import EngineFailure
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.engine import Engine, EngineOptions
-from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import ConversationStart, DueEffect, load_conversation_start, set_title
-from nova_workers.observability.metrics import Metrics
 
 __all__ = ["TITLE_INSTRUCTIONS", "TitleEffect", "clean_title", "title_from_words"]
 

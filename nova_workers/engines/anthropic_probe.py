@@ -14,11 +14,11 @@ from typing import Final
 
 import httpx2
 
+from nova_workers.base.errors import EngineFailure
+from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.verdicts import OUT_OF_ORDER, Verdict, of_status
-from nova_workers.errors import EngineFailure
-from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 
 __all__ = ["AnthropicProbe", "Profile"]
 

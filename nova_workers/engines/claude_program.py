@@ -6,8 +6,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import Final
 
-from nova_workers.child_process import Bounds, run_child
-from nova_workers.errors import EngineFailure
+from nova_workers.base.child_process import Bounds, run_child
+from nova_workers.base.errors import EngineFailure
 
 __all__ = ["find_program", "why_not_started"]
 

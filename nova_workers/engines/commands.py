@@ -10,11 +10,11 @@ from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 
-from nova_workers.child_process import Bounds, ChildResult, run_child
+from nova_workers.base.child_process import Bounds, ChildResult, run_child
+from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.ports import ShellOutcome
-from nova_workers.errors import ToolFailure
 from nova_workers.shell_sandbox import Enclosed, ShellSandbox
 
 __all__ = ["CommandRunner", "ShellSettings"]

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nova_workers.anthropic_models import sdk_model_ids
+from nova_workers.base.anthropic_models import sdk_model_ids
 
 __all__ = ["ALIASES", "ModelName", "known_models", "newest_models", "parse_model", "resolve_model"]
 

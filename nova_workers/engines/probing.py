@@ -6,8 +6,8 @@ from typing import Final
 
 import structlog
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.engines.resilience import AttemptFailed
-from nova_workers.errors import EngineFailure
 
 __all__ = ["why_not_reached"]
 

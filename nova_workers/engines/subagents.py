@@ -12,12 +12,12 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import replace
 from typing import Protocol
 
+from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineResult, SubagentConfig, ToolCall, TurnListener
 from nova_workers.engines.mcp.toolbox import ReportProgress, ToolDefinition
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
 
 __all__ = ["TASK_TOOL", "AllowedTools", "PlaySubagent", "SharedTools", "WithSubagents"]
 

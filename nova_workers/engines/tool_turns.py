@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Protocol
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, EngineResult, SubagentConfig, TrustLevel, TurnListener
@@ -17,7 +18,6 @@ from nova_workers.engines.native import NativeTools, Toolset, TurnTools
 from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
 from nova_workers.engines.tool_schemas import ANTHROPIC, ToolLimits, refused_tool
 from nova_workers.engines.turn import Budget, ContentRefused, Interruption, Responder, ToolRefused, Turn
-from nova_workers.errors import EngineFailure
 
 __all__ = ["OfferedTools", "RefusableTools", "ToolTurns", "tool_refusal"]
 

@@ -4,8 +4,8 @@ import re
 from collections.abc import Mapping
 from typing import Final, NamedTuple
 
+from nova_workers.base.errors import EngineErrorKind, EngineFailure
 from nova_workers.engines.resilience import AttemptFailed, Cause
-from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = [
     "BY_STATUS",

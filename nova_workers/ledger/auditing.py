@@ -13,7 +13,7 @@ from dataclasses import asdict, dataclass
 
 import orjson
 
-from nova_workers.vocabulary import ActorKind
+from nova_workers.base.vocabulary import ActorKind
 
 __all__ = ["Actor", "act_as", "acting_as", "current_actor"]
 

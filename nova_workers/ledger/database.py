@@ -11,7 +11,7 @@ from typing import Any, Final, Literal, NoReturn, Protocol
 
 import asyncpg
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
 from nova_workers.ledger.auditing import current_actor
 from nova_workers.ledger.connections import BoundConnection, Row, SharedConnection, SharedSnapshot
 from nova_workers.ledger.failures import (

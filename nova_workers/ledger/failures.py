@@ -9,7 +9,7 @@ from typing import Final
 
 import asyncpg
 
-from nova_workers.errors import OutcomeUnknown, Unavailable, Unstorable
+from nova_workers.base.errors import OutcomeUnknown, Unavailable, Unstorable
 
 __all__ = ["UNAVAILABLE", "UNSTORABLE", "is_refusal", "unavailable", "unstorable", "writes"]
 

@@ -13,10 +13,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nova_workers.base.errors import RunLost
 from nova_workers.contracts.http.fleet import HeldRuns
 from nova_workers.contracts.runs import Claim, Doorbell
 from nova_workers.contracts.waits import HoldDetail, advice_for
-from nova_workers.errors import RunLost
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_attempts
 from nova_workers.ledger.runs.claim import MODEL_OF

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 
-from nova_workers.errors import IdempotencyMismatch
+from nova_workers.base.errors import IdempotencyMismatch
 from nova_workers.ledger.database import Connection
 
 __all__ = ["RequestKey", "find_key", "name_made", "take_idempotency_key", "take_key"]

@@ -13,7 +13,7 @@ from typing import Final, TypeVar
 import asyncpg
 import structlog
 
-from nova_workers.errors import OutcomeUnknown, Rejected, Unavailable
+from nova_workers.base.errors import OutcomeUnknown, Rejected, Unavailable
 
 __all__ = ["doubtful", "write_once"]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NotRequired, TypedDict, Unpack
 
-from nova_workers.vocabulary import AttemptEnd
+from nova_workers.base.vocabulary import AttemptEnd
 
 __all__ = [
     "NewEffect",

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.ledger.database import Connection
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["kept_awake"]
 

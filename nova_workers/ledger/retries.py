@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nova_workers.base.errors import missing
+from nova_workers.base.vocabulary import RetryRefusal
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts
 from nova_workers.ledger.runs.filters import RunFilter, conditions_of
-from nova_workers.vocabulary import RetryRefusal
 
 __all__ = ["find_failed", "retry_failed", "why_not_retried"]
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
 
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.release import part_name
 from nova_workers.ledger.database import Connection
-from nova_workers.release import part_name
 
 __all__ = ["Schema", "read_schema", "schema_head", "schema_revision", "takes_writes"]
 

@@ -13,10 +13,10 @@ import asyncpg
 import orjson
 from asyncpg.transaction import Transaction
 
+from nova_workers.base.sockets import TCP_OPTIONS
 from nova_workers.contracts.content import storable_json
 from nova_workers.ledger.failures import UNAVAILABLE
 from nova_workers.ledger.named_sql import bind
-from nova_workers.sockets import TCP_OPTIONS
 
 __all__ = ["CANCELLATION_S", "FLEET_ROLE", "TENANT_ROLE", "RoleRefused", "Session", "session_opener"]
 

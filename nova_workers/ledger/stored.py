@@ -12,7 +12,7 @@ from typing import Any, Protocol, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
-from nova_workers.errors import NewerValue
+from nova_workers.base.errors import NewerValue
 
 __all__ = ["read_stored", "to_store"]
 

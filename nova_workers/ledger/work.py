@@ -20,11 +20,11 @@ from typing import Any, Final, Self
 
 import structlog
 
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.ports import CancelNotifier, Dispatcher
 from nova_workers.contracts.runs import CancelRequest, Doorbell
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["Consequences", "Silence", "UnitOfWork", "Work"]
 

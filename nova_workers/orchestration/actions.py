@@ -13,13 +13,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nova_workers.base.errors import InvalidInput, MaxDepthExceededError, MessageRoutingError
+from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools, SpawnRequest
-from nova_workers.errors import (
-    InvalidInput,
-    MaxDepthExceededError,
-    MessageRoutingError,
-)
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations import agents as ledger
@@ -37,7 +34,6 @@ from nova_workers.orchestration.spawning.areas import WorkArea, writers_beside
 from nova_workers.orchestration.spawning.granting import Giver, servers_of
 from nova_workers.orchestration.spawning.placing import Spawned, check_restart, check_room, place_spawn, send_prompt
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn, prepare_spawn
-from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["AgentActions", "Caller"]
 

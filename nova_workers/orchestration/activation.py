@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
+from nova_workers.base.errors import AgentSpawnError, MessageRoutingError
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import ENDED_AGENTS, RunSource
 from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.contracts.runs import Submission
-from nova_workers.errors import AgentSpawnError, MessageRoutingError
-from nova_workers.ids import new_id
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.lifecycle import can_restart, legal_sources
 from nova_workers.orchestration.routing import deliver
-from nova_workers.vocabulary import ENDED_AGENTS, RunSource
 
 __all__ = ["activate", "activate_with_prompts", "prompt_agent"]
 

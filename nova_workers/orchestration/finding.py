@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nova_workers.base.errors import NotFound
 from nova_workers.contracts.orchestration import AgentDescriptor
-from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.agents import agents_of
 from nova_workers.ledger.orchestrations.locking import LockedTree

@@ -7,11 +7,11 @@ from typing import Any
 
 import orjson
 
+from nova_workers.base.vocabulary import HistoryDetail, HistoryEntryType
 from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.orchestration import HistoryEntry
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.orchestrations.history import latest_messages
-from nova_workers.vocabulary import HistoryDetail, HistoryEntryType
 
 __all__ = ["describe_history", "history_entries", "load_history", "selected"]
 

@@ -18,7 +18,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from nova_workers.vocabulary import AgentState
+from nova_workers.base.vocabulary import AgentState
 
 __all__ = ["can_restart", "legal_sources", "validate_transition"]
 

@@ -7,10 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.vocabulary import PermissionMode, RunQueue, RunSource
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.orchestration import OrchestrationLimits, Origin, SpawnRequest
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.spawning import NewAgent, NewTree
 from nova_workers.ledger.stored import to_store
@@ -20,7 +21,6 @@ from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.spawning.areas import WorkArea
 from nova_workers.orchestration.spawning.granting import Asked, Giver, check_directory, granted
 from nova_workers.orchestration.spawning.profile import agent_spec
-from nova_workers.vocabulary import PermissionMode, RunQueue, RunSource
 
 __all__ = ["NewOrchestration", "limits_of", "narrowed_limits", "plan_tree"]
 

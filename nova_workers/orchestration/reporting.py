@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.orchestration import AgentDescriptor, AgentResult
 from nova_workers.contracts.runs import Doorbell, Submission
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.orchestrations.open_trees import find_report

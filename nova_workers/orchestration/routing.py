@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from nova_workers.base.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS, AgentRole, RoutedMessageType
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.orchestration import AgentDescriptor, AgentResult, RoutedMessage, is_peer
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
@@ -22,7 +23,6 @@ from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.matching import Match, match
 from nova_workers.orchestration.reporting import queue_report
-from nova_workers.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS, AgentRole, RoutedMessageType
 
 __all__ = [
     "complete_agent",

@@ -6,11 +6,12 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
+from nova_workers.base.errors import AgentSpawnError, IdempotencyMismatch, NotFound, deleted, deleted_with_key
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.contracts.http.orchestrations import OrchestrationView
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import AgentDescriptor
-from nova_workers.errors import AgentSpawnError, IdempotencyMismatch, NotFound, deleted, deleted_with_key
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.idempotency import RequestKey, find_key, take_idempotency_key, take_key
 from nova_workers.ledger.in_doubt import doubtful, write_once
@@ -28,7 +29,6 @@ from nova_workers.orchestration.finding import find_agent
 from nova_workers.orchestration.models.choosing import ModelChooser
 from nova_workers.orchestration.planning import NewOrchestration, plan_tree
 from nova_workers.orchestration.routing import kill_branch
-from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["Orchestrations"]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nova_workers.base.vocabulary import RunSource
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import Origin
@@ -9,7 +10,6 @@ from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.planning import NewOrchestration, narrowed_limits
 from nova_workers.orchestration.service import Orchestrations
-from nova_workers.vocabulary import RunSource
 
 __all__ = ["OrchestrationStarter"]
 

@@ -11,9 +11,10 @@ from datetime import timedelta
 
 import structlog
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.vocabulary import ACTIVE_AGENTS
 from nova_workers.contracts.orchestration import MAX_SUMMARY_CHARS, AgentResult
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.orchestrations import activations, messages, open_trees
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.changes import changed_now
@@ -22,7 +23,6 @@ from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.routing import complete_agent, deliver, kill_branch, report_end
 from nova_workers.orchestration.unblocking import break_deadlocks
-from nova_workers.vocabulary import ACTIVE_AGENTS
 
 __all__ = ["OrchestrationTicker"]
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import orjson
 
+from nova_workers.base.vocabulary import ACTIVE_AGENTS, AgentState
 from nova_workers.contracts.orchestration import AgentResult, OrchestrationPlace
 from nova_workers.contracts.runs import Claim, Finish
 from nova_workers.ledger.database import Connection
@@ -18,7 +19,6 @@ from nova_workers.orchestration.activation import activate_with_prompts
 from nova_workers.orchestration.lifecycle import legal_sources
 from nova_workers.orchestration.routing import deliver, report_end
 from nova_workers.orchestration.unblocking import break_deadlocks
-from nova_workers.vocabulary import ACTIVE_AGENTS, AgentState
 
 __all__ = ["TreeTransitions"]
 

@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 
+from nova_workers.base.errors import DeadlockDetectedError
+from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.contracts.orchestration import AgentDescriptor
-from nova_workers.errors import DeadlockDetectedError
 from nova_workers.ledger.orchestrations import activations, external, messages
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations.locking import LockedTree
@@ -18,7 +19,6 @@ from nova_workers.ledger.work import UnitOfWork
 from nova_workers.orchestration.deadlock import Waiter, find_deadlock
 from nova_workers.orchestration.matching import Match, interrupted, match
 from nova_workers.orchestration.routing import end_agent, end_wait
-from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["break_deadlocks"]
 

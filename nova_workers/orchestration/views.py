@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nova_workers.base.vocabulary import Complexity
 from nova_workers.contracts.orchestration import AgentDescriptor, HistoryEntry
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations import agents as ledger
@@ -15,7 +16,6 @@ from nova_workers.orchestration.finding import pick_agent
 from nova_workers.orchestration.history import load_history
 from nova_workers.orchestration.models.choice import Recommendation
 from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.vocabulary import Complexity
 
 __all__ = ["AgentViews"]
 

@@ -10,9 +10,10 @@ from typing import Any
 
 import orjson
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders import DEFAULT_TTL_HOURS, AiWorkOrderV1, AiWorkResultV1, PolicyDocument
 from nova_workers.contracts.orders.keys import KEY_PREFIX
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.orders.acceptance import NewOrder, NewPart, insert_order, insert_parts
@@ -25,7 +26,6 @@ from nova_workers.orders.policies.choosing import presentation_of
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.stages import jobs_of
 from nova_workers.orders.views import OrderViews
-from nova_workers.vocabulary import PresentationMode
 from nova_workers.workspace.vault import Sealed
 
 __all__ = ["AcceptedOrder", "Orders", "schema_version"]

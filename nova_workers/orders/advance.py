@@ -12,10 +12,11 @@ from typing import Any, Final
 
 import orjson
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import WorkStopReason
 from nova_workers.contracts.agents import AgentSpec, ThreadRetention
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.orders import OrderProblem, artifact_of
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.delivery.outbox import add_deliveries
 from nova_workers.ledger.delivery.webhooks import list_subscriptions
@@ -31,7 +32,6 @@ from nova_workers.orders.presentation import rank as rank_proposals
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.stages import End, EndedPart, Next, Ranked, decide, rank
 from nova_workers.orders.trail import record
-from nova_workers.vocabulary import WorkStopReason
 
 __all__ = [
     "ENGINE",

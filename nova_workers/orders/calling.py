@@ -8,19 +8,19 @@ from typing import Any, Final
 
 import orjson
 
+from nova_workers.base.errors import Outage, RunLost
+from nova_workers.base.json_schemas import InvalidSchema, JsonSchema, json_in
+from nova_workers.base.vocabulary import OutageReason, WorkStopReason
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import Message, storable_json, text_block
 from nova_workers.contracts.engine import Engine, EngineOptions, EngineResult, TurnListener
 from nova_workers.contracts.orders import ModelChoice, canonical_json
 from nova_workers.contracts.ports import ModelPrices
 from nova_workers.contracts.usage import Allowance, TokenPrice, TokenUsage, most_tokens
-from nova_workers.errors import Outage, RunLost
-from nova_workers.json_schemas import InvalidSchema, JsonSchema, json_in
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orders.parts import BegunPart, Grant, Spent, reserve_call
 from nova_workers.orders.prompts import PartPrompt
 from nova_workers.runs.persist import persist
-from nova_workers.vocabulary import OutageReason, WorkStopReason
 
 __all__ = ["Answer", "PartCaller", "reason_of_outage"]
 

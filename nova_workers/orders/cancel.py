@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from typing import Final
 
+from nova_workers.base.errors import Conflict, IllegalTransition, missing
+from nova_workers.base.vocabulary import WorkStopReason
 from nova_workers.contracts.orders import AiWorkResultV1
-from nova_workers.errors import Conflict, IllegalTransition, missing
 from nova_workers.ledger.orders.records import OrderRow, get_order, lock_order, open_runs
 from nova_workers.ledger.runs.cancel import request_cancel
 from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.orders.advance import finish, finish_without_content, open_order
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.views import OrderViews
-from nova_workers.vocabulary import WorkStopReason
 
 __all__ = ["OrderCanceller"]
 

@@ -8,6 +8,7 @@ person.
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nova_workers.base.vocabulary import WorkStatus
 from nova_workers.contracts.orders import (
     AiArtifactV1,
     AiWorkResultV1,
@@ -22,7 +23,6 @@ from nova_workers.contracts.orders import (
     status_of,
 )
 from nova_workers.orders.checking.leaks import LeakCheck
-from nova_workers.vocabulary import WorkStatus
 
 __all__ = ["CheckedResult", "ResultDraft", "check_result", "invalid_result", "split_safe"]
 

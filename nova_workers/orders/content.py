@@ -8,10 +8,10 @@ from typing import Any, Final
 
 import orjson
 
+from nova_workers.base.vocabulary import RoleKind
 from nova_workers.contracts.orders import AiWorkOrderV1, PolicyDocument
 from nova_workers.ledger.orders.records import PartRow
 from nova_workers.orders.sealing import OrderSeal
-from nova_workers.vocabulary import RoleKind
 
 __all__ = ["OrderContent", "PartOutput", "open_content", "open_outputs", "seal_content"]
 

@@ -9,6 +9,9 @@ from typing import Any, Final
 
 from pydantic import ValidationError
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.json_schemas import InvalidSchema
+from nova_workers.base.validation import problem_of
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.orders import (
     AiWorkOrderV1,
@@ -18,13 +21,10 @@ from nova_workers.contracts.orders import (
     is_key_hash_of,
     key_hash_of,
 )
-from nova_workers.errors import InvalidInput
-from nova_workers.json_schemas import InvalidSchema
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.settings import get_ceilings
 from nova_workers.orders.policies.registry import LoadedPolicy, Policies
 from nova_workers.orders.secrets import OrderSecrets, TenantSecrets
-from nova_workers.validation import problem_of
 from nova_workers.workspace.agents.ceilings import CeilingRules
 
 __all__ = ["AdmittedOrder", "OrderDoor", "RefusedOrder", "problems_of"]

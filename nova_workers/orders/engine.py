@@ -18,6 +18,9 @@ import orjson
 import structlog
 from opentelemetry import trace
 
+from nova_workers.base.errors import EngineErrorKind, EngineFailure, NovaError, Outage, RunLost, Unstorable
+from nova_workers.base.observability.redaction import frames_of, sealing
+from nova_workers.base.vocabulary import WorkStopReason
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
@@ -34,13 +37,11 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.ports import ModelPrices
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import detail_of
-from nova_workers.errors import EngineErrorKind, EngineFailure, NovaError, Outage, RunLost, Unstorable
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.ends import TrailEntry
 from nova_workers.ledger.orders.parts import BegunPart, PartEnd, begin_part, end_part, settle_call, stored_part
 from nova_workers.ledger.orders.records import PartRow, list_parts, lock_order
 from nova_workers.ledger.work import UnitOfWork, Work
-from nova_workers.observability.redaction import frames_of, sealing
 from nova_workers.orders.advance import ENGINE, advance
 from nova_workers.orders.calling import Answer, PartCaller
 from nova_workers.orders.content import open_content, open_outputs
@@ -49,7 +50,6 @@ from nova_workers.orders.prompts import prompt_of, role_named
 from nova_workers.orders.sealing import OrderKeys, OrderSeal
 from nova_workers.orders.trail import record
 from nova_workers.runs.persist import persist, persist_work
-from nova_workers.vocabulary import WorkStopReason
 from nova_workers.workspace.agents.ceilings import CeilingRules
 
 __all__ = ["WorkOrderEngine"]

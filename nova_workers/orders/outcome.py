@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nova_workers.base.vocabulary import WorkStopReason
 from nova_workers.contracts.orders import (
     AiWorkResultV1,
     CostBreakdown,
@@ -24,7 +25,6 @@ from nova_workers.orders.checker import ResultDraft, check_result, split_safe
 from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.content import OrderContent
 from nova_workers.orders.presentation import Proposal, artifacts_of, present
-from nova_workers.vocabulary import WorkStopReason
 
 __all__ = ["Outcome", "figures_of", "outcome_of", "result_without_outcome"]
 

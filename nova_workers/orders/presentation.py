@@ -5,8 +5,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders import AiArtifactV1, PolicyDocument, artifact_of
-from nova_workers.vocabulary import PresentationMode
 
 __all__ = ["Presented", "Proposal", "artifacts_of", "present", "rank"]
 

@@ -7,9 +7,9 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from nova_workers.base.vocabulary import RoleKind
 from nova_workers.contracts.orders import Critique, PolicyRole
 from nova_workers.orders.content import OrderContent, PartOutput
-from nova_workers.vocabulary import RoleKind
 
 __all__ = ["PartPrompt", "prompt_of", "role_named"]
 

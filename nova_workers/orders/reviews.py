@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nova_workers.base.errors import Conflict, InvalidInput, missing
+from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.vocabulary import ReviewVerdict
 from nova_workers.contracts.orders import AiArtifactV1, AiWorkResultV1
-from nova_workers.errors import Conflict, InvalidInput, missing
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.orders.records import OrderRow, get_order, lock_order
 from nova_workers.ledger.work import Work
 from nova_workers.orders.advance import OpenOrder, finish, open_draft, open_order
@@ -16,7 +17,6 @@ from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.presentation import Proposal, artifacts_of
 from nova_workers.orders.sealing import OrderKeys
 from nova_workers.orders.views import OrderViews
-from nova_workers.vocabulary import ReviewVerdict
 
 __all__ = ["OrderReviews"]
 

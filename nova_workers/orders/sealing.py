@@ -11,8 +11,8 @@ from base64 import b32encode, b64decode, b64encode
 from collections.abc import Mapping
 from typing import Final
 
-from nova_workers.cipher import Cipher, NotAuthentic
-from nova_workers.errors import Conflict
+from nova_workers.base.cipher import Cipher, NotAuthentic
+from nova_workers.base.errors import Conflict
 from nova_workers.orders.checking.known_secrets import KnownSecrets
 from nova_workers.workspace.vault import Sealed, Vault
 

@@ -12,10 +12,10 @@ from typing import Final, NamedTuple
 
 import structlog
 
+from nova_workers.base.errors import Conflict, Unavailable
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.order_policies import OrderSecretCreate, OrderSecretCreated, OrderSecretView
 from nova_workers.contracts.http.secrets import SecretRotation
-from nova_workers.errors import Conflict, Unavailable
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import secrets as ledger
 from nova_workers.orders.checking.known_secrets import order_secret_place

@@ -8,8 +8,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from nova_workers.base.vocabulary import RoleKind, WorkStopReason
 from nova_workers.contracts.orders import PolicyDocument
-from nova_workers.vocabulary import RoleKind, WorkStopReason
 
 __all__ = ["End", "EndedPart", "Job", "Next", "Ranked", "decide", "jobs_of", "rank"]
 

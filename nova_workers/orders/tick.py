@@ -10,17 +10,17 @@ from typing import Final
 
 import structlog
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.observability.redaction import frames_of
+from nova_workers.base.vocabulary import OutageReason, WorkStopReason
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders import ends as ledger
 from nova_workers.ledger.orders.parts import PartEnd, end_part
 from nova_workers.ledger.orders.records import OrderRow, held_parts, list_parts, lock_order
 from nova_workers.ledger.work import UnitOfWork, Work
-from nova_workers.observability.redaction import frames_of
 from nova_workers.orders.advance import advance, finish, finish_without_content, open_order
 from nova_workers.orders.calling import reason_of_outage
 from nova_workers.orders.sealing import OrderKeys
-from nova_workers.vocabulary import OutageReason, WorkStopReason
 
 __all__ = ["OrderTicker"]
 

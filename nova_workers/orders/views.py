@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders import AiWorkResultV1, OrderWait, ResultExtensions, customer_stop
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.records import HeldPart, OrderRow, held_parts
 from nova_workers.orders.advance import open_draft, open_order
 from nova_workers.orders.outcome import outcome_of, result_without_outcome
 from nova_workers.orders.sealing import OrderKeys
-from nova_workers.vocabulary import PresentationMode
 
 __all__ = ["OrderViews", "running_result"]
 

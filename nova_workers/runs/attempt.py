@@ -9,21 +9,21 @@ from dataclasses import dataclass, replace
 
 import structlog
 
-from nova_workers.clock import Clock
-from nova_workers.config import Settings, ToolSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings, ToolSettings
+from nova_workers.base.errors import RunLost, Unavailable, Unstorable
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished, PlannedEffect
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import ANSWERABLE
-from nova_workers.errors import RunLost, Unavailable, Unstorable
 from nova_workers.ledger.holds import hold_claimed
 from nova_workers.ledger.runs.finish import finish_run, requeue_run, requeue_run_once
 from nova_workers.ledger.runs.resume import Journal, find_results, load_journal
 from nova_workers.ledger.waits.suspend import Suspended, suspend_run
 from nova_workers.ledger.work import UnitOfWork, Work
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.failures import defect_of, is_end_of_task, is_outage, place_of
 from nova_workers.runs.fairness import FairQueue
 from nova_workers.runs.holds import HoldPlan, Holds

@@ -9,6 +9,9 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.base.errors import IllegalTransition, InvalidInput, missing
+from nova_workers.base.keys import run_events
+from nova_workers.base.vocabulary import RetryRefusal
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import (
     MAX_BULK_CANCEL,
@@ -19,8 +22,6 @@ from nova_workers.contracts.http.wire import (
     RunView,
 )
 from nova_workers.contracts.runs import CancelRequest
-from nova_workers.errors import IllegalTransition, InvalidInput, missing
-from nova_workers.keys import run_events
 from nova_workers.ledger import retries
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs import cancel as ledger
@@ -29,7 +30,6 @@ from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.vocabulary import RetryRefusal
 
 __all__ = ["Canceller", "Retrier"]
 

@@ -12,12 +12,12 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.base.keys import CONTROL_CHANNEL, order_channel
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.validation import problem_of
 from nova_workers.broker.notifier import Notifier
 from nova_workers.contracts.runs import CancelReason
-from nova_workers.keys import CONTROL_CHANNEL, order_channel
-from nova_workers.observability.foreign import ForeignMessages
 from nova_workers.streams.subscriber import PING_EVERY_S, Subscriber
-from nova_workers.validation import problem_of
 
 __all__ = ["ControlChannel"]
 

@@ -11,14 +11,14 @@ import structlog
 from redis.exceptions import RedisError
 from structlog.contextvars import bound_contextvars
 
-from nova_workers.config import RunSettings
+from nova_workers.base.config import RunSettings
+from nova_workers.base.errors import RunLost, Unavailable
+from nova_workers.base.ids import new_id, new_ulid
+from nova_workers.base.observability.redaction import hiding
+from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.runs import COMMON_POOL, Claim, Doorbell, PlannedEffect, WorkerPool
-from nova_workers.errors import RunLost, Unavailable
-from nova_workers.ids import new_id, new_ulid
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.claim import Capped, Elsewhere, Suspect, Unusable, claim_next, lock_caps
-from nova_workers.observability.redaction import hiding
-from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.attempt import AttemptRunner, ExecutorParts
 from nova_workers.runs.reports import RunReports, span_attributes
 from nova_workers.threads.lease import HeldRun

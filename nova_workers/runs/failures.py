@@ -7,8 +7,8 @@ import traceback
 
 from redis.exceptions import RedisError
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.engine import EngineError
-from nova_workers.errors import Unavailable
 
 __all__ = ["defect_of", "is_end_of_task", "is_outage", "place_of"]
 

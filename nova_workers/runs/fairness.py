@@ -11,11 +11,11 @@ from collections import OrderedDict
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 
+from nova_workers.base.vocabulary import RUN_QUEUES
 from nova_workers.contracts.runs import COMMON_POOL, Doorbell, WorkerPool
 from nova_workers.ledger.runs.fairness import Entitled, Served, find_entitled
 from nova_workers.ledger.work import Work
 from nova_workers.runs.suspects import SuspectRuns
-from nova_workers.vocabulary import RUN_QUEUES
 
 __all__ = ["FairQueue", "FairScheduler"]
 

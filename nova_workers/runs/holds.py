@@ -17,20 +17,20 @@ from typing import Any
 
 import structlog
 
-from nova_workers.clock import Clock
-from nova_workers.config import RunSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import RunSettings
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.stopping import stop_tasks
+from nova_workers.base.vocabulary import OutageReason
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.runs import Claim, Doorbell
 from nova_workers.contracts.waits import HoldDetail, detail_of
-from nova_workers.errors import Unavailable
 from nova_workers.ledger import holds as ledger
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import Unusable
 from nova_workers.ledger.work import Work
-from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
-from nova_workers.vocabulary import OutageReason
 
 __all__ = ["HoldPlan", "Holds", "model_of"]
 

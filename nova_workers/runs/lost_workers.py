@@ -7,7 +7,7 @@ from collections import Counter
 
 import structlog
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.workers import forget_worker, hold_lock, look_for_lost_workers
 from nova_workers.runs.recover import Reconciler

@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import structlog
 
+from nova_workers.base.errors import RunLost, Unavailable
 from nova_workers.contracts.abort import AbortSignal
-from nova_workers.errors import RunLost, Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.work import UnitOfWork, Work
 

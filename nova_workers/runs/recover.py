@@ -9,21 +9,21 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.config import RunSettings
+from nova_workers.base.config import RunSettings
+from nova_workers.base.keys import broker_queue
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.vocabulary import RUN_QUEUES
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.keys import broker_queue
 from nova_workers.ledger.runs.fairness import take_doorbells_under_caps
 from nova_workers.ledger.runs.leases import recover_expired, take_overdue_doorbells
 from nova_workers.ledger.runs.workers import recover_runs_of
 from nova_workers.ledger.upkeep import overdue as upkeep
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.holds import Holds
 from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.waiting import Waiting
 from nova_workers.threads.lock import ThreadLocks
-from nova_workers.vocabulary import RUN_QUEUES
 
 __all__ = ["Reconciled", "Reconciler"]
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import structlog
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.runs import Claim, Finish, Finished
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
 from nova_workers.streams.endings import RunEnding, message_digest
 from nova_workers.streams.publisher import RunEvents
 

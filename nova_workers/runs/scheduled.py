@@ -7,11 +7,11 @@ from functools import partial
 
 import structlog
 
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.events import StreamEnd
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.scheduled import promote_due
 from nova_workers.ledger.work import Work
-from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
 
 __all__ = ["Scheduled"]

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from nova_workers.base.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy, deleted, deleted_with_key, missing
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy, deleted, deleted_with_key, missing
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.idempotency import find_key, take_idempotency_key
 from nova_workers.ledger.in_doubt import doubtful, write_once

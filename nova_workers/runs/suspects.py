@@ -17,12 +17,12 @@ from typing import Final, Protocol
 import orjson
 import structlog
 
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.ports import Dispatcher
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fairness import NextSuspects, take_suspects
-from nova_workers.observability.metrics import Metrics
 
 __all__ = [
     "MAKE_WAY",

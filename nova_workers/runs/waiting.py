@@ -7,10 +7,10 @@ from datetime import timedelta
 
 import structlog
 
+from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, Unavailable, missing
 from nova_workers.contracts.content import storable, text_block
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
-from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, Unavailable, missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.permissions import allow_always
 from nova_workers.ledger.runs.cancel import request_cancel, run_status

@@ -9,9 +9,9 @@ from typing import Final, Generic, Protocol, TypeVar
 
 import structlog
 
-from nova_workers.clock import Clock
-from nova_workers.config import RunSettings
-from nova_workers.errors import NovaError, Unavailable
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import RunSettings
+from nova_workers.base.errors import NovaError, Unavailable
 from nova_workers.ledger.database import Connection, Database
 
 __all__ = ["WorkLeases"]

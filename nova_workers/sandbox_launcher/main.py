@@ -5,7 +5,7 @@ import _signal  # pyright: ignore[reportMissingImports] - it has no stub
 import os
 import sys
 
-from nova_workers import child_supervisor
+from nova_workers.base import child_supervisor
 from nova_workers.sandbox_launcher import mounts
 from nova_workers.sandbox_launcher.calls import filter_calls
 from nova_workers.sandbox_launcher.kernel import prctl, unshare

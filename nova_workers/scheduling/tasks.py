@@ -11,14 +11,14 @@ from dataclasses import dataclass
 
 import structlog
 
-from nova_workers.config import TaskSettings
+from nova_workers.base.config import TaskSettings
+from nova_workers.base.errors import IllegalTransition, NotFound, Unavailable, missing
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.tasks import TaskView
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.errors import IllegalTransition, NotFound, Unavailable, missing
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.runs.submit import insert_run

@@ -15,7 +15,7 @@ from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.shell_sandbox.bounds import CommandBounds
 
 __all__ = ["CommandCgroups"]

@@ -7,8 +7,8 @@ from dataclasses import replace
 from pathlib import Path
 from typing import get_args
 
-from nova_workers.confined import PrivateFiles
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.confined import PrivateFiles
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.shell_sandbox.bounds import CommandBounds
 from nova_workers.shell_sandbox.cgroups import CommandCgroups
 from nova_workers.shell_sandbox.features import missing_features

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Final, Literal
 
 import nova_workers
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.sandbox_launcher.calls import program
 
 __all__ = ["WHY_NOT", "SandboxChoice", "SandboxKind", "call_filter", "find_program", "launcher"]

@@ -21,7 +21,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from nova_workers.confined import Confinement, PrivateFiles
+from nova_workers.base.confined import Confinement, PrivateFiles
 from nova_workers.contracts.agents import Egress, Enclosure
 from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.sandbox_launcher.landlock import SCOPES_SINCE

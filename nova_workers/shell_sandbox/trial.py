@@ -20,10 +20,10 @@ from contextlib import AbstractContextManager, ExitStack, contextmanager, suppre
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from nova_workers.confined import PrivateFiles
+from nova_workers.base.confined import PrivateFiles
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.contracts.agents import Egress, Enclosure
 from nova_workers.contracts.http.fleet import SandboxTrial
-from nova_workers.errors import ConfigurationError
 from nova_workers.shell_sandbox.owners import SANDBOX_UID, make_private
 from nova_workers.shell_sandbox.programs import WHY_NOT
 from nova_workers.shell_sandbox.sandbox import Enclosed, ShellSandbox

@@ -16,10 +16,10 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.base.keys import CONTROL_CHANNEL, orchestration_channel, run_channel
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.events import EventCursor
-from nova_workers.keys import CONTROL_CHANNEL, orchestration_channel, run_channel
-from nova_workers.observability.foreign import ForeignMessages
-from nova_workers.stopping import stop_tasks
 from nova_workers.streams.ends import SILENCE_S, EndFeed
 from nova_workers.streams.signals import Signal
 from nova_workers.streams.stored import stored_pages

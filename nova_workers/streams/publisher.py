@@ -14,10 +14,8 @@ from redis.asyncio import Redis
 from redis.asyncio.client import Pipeline
 from redis.exceptions import RedisError, ResponseError
 
-from nova_workers.clock import Clock
-from nova_workers.contracts.events import Event, EventCursor, StreamEnd
-from nova_workers.contracts.orchestration.events import TreeNews
-from nova_workers.keys import (
+from nova_workers.base.clock import Clock
+from nova_workers.base.keys import (
     EVENTS_MAX_ENTRIES,
     EVENTS_TTL_S,
     orchestration_channel,
@@ -25,6 +23,8 @@ from nova_workers.keys import (
     run_channel,
     run_events,
 )
+from nova_workers.contracts.events import Event, EventCursor, StreamEnd
+from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.streams.buffer import EventBuffer, to_json
 from nova_workers.streams.endings import RunEnding
 from nova_workers.streams.wire import FIELD, encode

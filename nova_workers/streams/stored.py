@@ -7,8 +7,8 @@ from typing import Any, cast
 
 from redis.asyncio import Redis
 
+from nova_workers.base.keys import run_events
 from nova_workers.contracts.events import EventCursor
-from nova_workers.keys import run_events
 from nova_workers.streams.wire import FIELD
 
 __all__ = ["stored_pages"]

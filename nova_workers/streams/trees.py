@@ -12,9 +12,9 @@ from typing import Any, NamedTuple, cast
 
 from redis.asyncio import Redis
 
+from nova_workers.base.keys import orchestration_events, run_events
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.events import TreeCursor
-from nova_workers.keys import orchestration_events, run_events
 from nova_workers.streams.wire import FIELD, LiveEvent, decode
 
 __all__ = ["AGENT_FIELD", "RUN_FIELD", "TreeFeed", "TreeItem"]

@@ -10,14 +10,14 @@ from dataclasses import dataclass
 import structlog
 from redis.exceptions import RedisError
 
-from nova_workers.clock import Clock
-from nova_workers.config import RunSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import RunSettings
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.runs import SHARED_LOSSES, CancelReason, Claim
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.leases import renew_leases
-from nova_workers.observability.metrics import Metrics
 from nova_workers.threads.lock import ThreadLocks
 
 __all__ = ["HeldRun", "LeaseKeeper"]

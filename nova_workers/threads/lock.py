@@ -7,7 +7,7 @@ from importlib.resources import files
 
 from redis.asyncio import Redis
 
-from nova_workers.keys import broker_queue, thread_lock, thread_recheck
+from nova_workers.base.keys import broker_queue, thread_lock, thread_recheck
 
 __all__ = ["ThreadLocks"]
 

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import MessageKind, Role
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
-from nova_workers.ids import new_id
 from nova_workers.ledger.threads.importing import ImportedCall, ImportedMessage, ImportedTurn
 from nova_workers.threads.sizes import content_chars
-from nova_workers.vocabulary import MessageKind, Role
 
 __all__ = ["SaidMessage", "turns_of"]
 

@@ -3,8 +3,8 @@
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from nova_workers.base.vocabulary import PermissionMode
 from nova_workers.contracts.orchestration import ORCHESTRATION_TOOLS, READ_TOOLS
-from nova_workers.vocabulary import PermissionMode
 
 __all__ = ["ModeRules"]
 

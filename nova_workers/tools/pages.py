@@ -8,11 +8,11 @@ from email.message import Message
 from pathlib import Path
 from typing import Final
 
-from nova_workers.child_process import Bounds, run_child
+from nova_workers.base.child_process import Bounds, run_child
+from nova_workers.base.errors import OutboundFailed, ToolFailure
+from nova_workers.base.observability.addresses import bare_address
+from nova_workers.base.outbound.requests import Outbound, OutboundResponse
 from nova_workers.contracts.ports import FetchedPage
-from nova_workers.errors import OutboundFailed, ToolFailure
-from nova_workers.observability.addresses import bare_address
-from nova_workers.outbound.requests import Outbound, OutboundResponse
 
 __all__ = ["WebPages"]
 

@@ -32,7 +32,7 @@ from importlib import import_module
 from typing import Any, Final
 from zoneinfo import ZoneInfo
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 
 __all__ = ["cron_firings", "names_many_seconds", "parse_cron"]
 

@@ -13,9 +13,9 @@ from decimal import Decimal
 from itertools import islice
 from typing import Any
 
+from nova_workers.base.errors import Gone, InvalidInput, NotFound, missing
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.triggers import Firing, TriggerCreate, TriggerPatch, TriggerPreview, TriggerView
-from nova_workers.errors import Gone, InvalidInput, NotFound, missing
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.idempotency import RequestKey, name_made, take_key
 from nova_workers.ledger.threads.records import get_thread

@@ -16,11 +16,12 @@ from itertools import groupby
 
 import structlog
 
-from nova_workers.config import TriggerSettings
+from nova_workers.base.config import TriggerSettings
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.ids import new_id
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.deliveries import INBOX, NewDelivery
 from nova_workers.contracts.runs import CancelRequest
-from nova_workers.errors import Unavailable
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.delivery.outbox import add_deliveries
 from nova_workers.ledger.runs.cancel import request_cancel
@@ -29,7 +30,6 @@ from nova_workers.ledger.triggers.due import DueTrigger, find_orchestrating, tak
 from nova_workers.ledger.triggers.firing import NewFiring
 from nova_workers.ledger.triggers.outcomes import settle, spent_since
 from nova_workers.ledger.work import UnitOfWork, Work
-from nova_workers.observability.metrics import Metrics
 from nova_workers.triggers.gates import Gates
 from nova_workers.triggers.occurrences import Occurrences
 from nova_workers.triggers.orchestrating import Plans, TreePlanner, plan_all

@@ -3,14 +3,14 @@
 from importlib import import_module
 from typing import Final
 
-from nova_workers.config import ToolSettings
+from nova_workers.base.config import ToolSettings
+from nova_workers.base.errors import InvalidInput, OutboundFailed
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.http.triggers import Gate, UrlGate
-from nova_workers.errors import InvalidInput, OutboundFailed
-from nova_workers.outbound.rules import OutboundRules
 
 __all__ = ["check_gate_address", "gate_rules"]
 
-_REQUESTS: Final = "nova_workers.outbound.requests"
+_REQUESTS: Final = "nova_workers.base.outbound.requests"
 """Imported by name with the first address of a gate: the API sends no request, and a client of HTTP takes 2 MB."""
 
 _GATE_BYTES = 1_000_000

@@ -9,13 +9,13 @@ from collections.abc import Sequence
 import structlog
 from pydantic import ValidationError
 
+from nova_workers.base.errors import OutboundFailed
+from nova_workers.base.observability.addresses import bare_address
+from nova_workers.base.outbound.requests import Outbound
 from nova_workers.contracts.http.triggers import GATE, IdleGate, OpenTasksGate, UrlGate
-from nova_workers.errors import OutboundFailed
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.triggers import gates as ledger
 from nova_workers.ledger.triggers.due import DueTrigger
-from nova_workers.observability.addresses import bare_address
-from nova_workers.outbound.requests import Outbound
 from nova_workers.triggers.verdicts import GateAnswer
 
 __all__ = ["Gates"]

@@ -13,8 +13,8 @@ from datetime import UTC, datetime, timedelta
 from functools import lru_cache
 from itertools import islice, pairwise
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.triggers import CatchUp, TriggerKind
-from nova_workers.errors import InvalidInput
 from nova_workers.triggers.schedules import Schedule, next_firings, parse_schedule
 
 __all__ = [

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nova_workers.base.errors import Conflict, Gone, LimitExceeded
+from nova_workers.base.ids import new_id
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.http.triggers import TriggerFiringView
-from nova_workers.errors import Conflict, Gone, LimitExceeded
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.idempotency import RequestKey, take_key
 from nova_workers.ledger.in_doubt import doubtful, write_once
@@ -19,7 +20,6 @@ from nova_workers.ledger.triggers.due import DueTrigger, take_one
 from nova_workers.ledger.triggers.firing import NewFiring
 from nova_workers.ledger.triggers.outcomes import find_firing, get_firing, spent_since
 from nova_workers.ledger.work import UnitOfWork, Work
-from nova_workers.observability.metrics import Metrics
 from nova_workers.triggers.orchestrating import TreePlanner
 from nova_workers.triggers.verdicts import day_began, limited, over_limit
 

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from nova_workers.errors import NovaError, Unavailable
+from nova_workers.base.errors import NovaError, Unavailable
 from nova_workers.ledger.orchestrations.spawning import NewTree
 from nova_workers.ledger.triggers.due import OrchestratingTrigger
 

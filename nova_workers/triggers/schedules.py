@@ -7,8 +7,8 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from zoneinfo import ZoneInfo, available_timezones
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.triggers import MIN_PERIOD_S, TriggerKind
-from nova_workers.errors import InvalidInput
 from nova_workers.triggers.cron import cron_firings, parse_cron
 
 __all__ = ["Schedule", "next_firings", "parse_schedule", "time_zone"]

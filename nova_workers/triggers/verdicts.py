@@ -10,9 +10,9 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from zoneinfo import ZoneInfo
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.triggers import SkipReason
-from nova_workers.errors import InvalidInput
-from nova_workers.ids import new_id
 from nova_workers.ledger.triggers.due import DueTrigger, QueuedOccurrence
 from nova_workers.ledger.triggers.firing import Move, NewFiring
 from nova_workers.ledger.triggers.outcomes import Spent

@@ -11,12 +11,12 @@ from typing import Final
 
 import structlog
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.ledger.runs.fleet import Switch, first_queued_runs
 from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace import moves as ledger
 from nova_workers.ledger.workspace.renames import Rename, find_renames, is_moving
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["AgentMoves"]
 

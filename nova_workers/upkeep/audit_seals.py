@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import AUDIT_HEAD, NewDelivery
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import add_deliveries
 from nova_workers.ledger.delivery.webhooks import list_subscriptions

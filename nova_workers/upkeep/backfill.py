@@ -15,18 +15,18 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.clock import Clock
-from nova_workers.config import EffectSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import EffectSettings
+from nova_workers.base.errors import ConfigurationError, Unavailable
+from nova_workers.base.keys import broker_queue
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.vocabulary import LIVE_QUEUES
 from nova_workers.contracts.ports import Embedder
-from nova_workers.errors import ConfigurationError, Unavailable
-from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search import backfill as ledger
 from nova_workers.ledger.upkeep import cursors
 from nova_workers.ledger.upkeep.cursors import Cursor, Work
-from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.portions import Backfilled, PortionMaker
-from nova_workers.vocabulary import LIVE_QUEUES
 
 __all__ = ["Backfill", "Backfilled"]
 

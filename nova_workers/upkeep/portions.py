@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import structlog
 
+from nova_workers.base.errors import InvalidInput, Unavailable
 from nova_workers.contracts.ports import Embedder
-from nova_workers.errors import InvalidInput, Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search.backfill import EndedRun, drop_other_models, drop_other_models_of_turns
 from nova_workers.ledger.search.embeddings import (

@@ -11,10 +11,10 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Final
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database, Snapshot
 from nova_workers.ledger.runs.submit import insert_run_on_new_thread
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE

@@ -14,8 +14,9 @@ from typing import Final
 
 import structlog
 
-from nova_workers.clock import Clock
-from nova_workers.config import RetentionSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import RetentionSettings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.threads import purge as thread_purge
 from nova_workers.ledger.upkeep import audit_chains
@@ -23,7 +24,6 @@ from nova_workers.ledger.upkeep import cursors as upkeep_cursors
 from nova_workers.ledger.upkeep import retention as ledger
 from nova_workers.ledger.upkeep.cursors import Cursor
 from nova_workers.ledger.upkeep.retention import Aged, ThreadPolicy, WalkedThread
-from nova_workers.observability.metrics import Metrics
 
 __all__ = ["Duty", "Retention"]
 

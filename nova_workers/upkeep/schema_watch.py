@@ -6,7 +6,7 @@ import asyncio
 
 import structlog
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.schema import read_schema, schema_head
 

@@ -15,7 +15,7 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.keys import run_events
+from nova_workers.base.keys import run_events
 from nova_workers.ledger.runs.cancel import request_cancel, select_open
 from nova_workers.ledger.runs.filters import RunFilter
 from nova_workers.ledger.tenants import ending as ledger

@@ -11,6 +11,12 @@ import structlog
 from celery import Celery, signals
 from prometheus_client import CollectorRegistry
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.observability.lines import gather_lines
+from nova_workers.base.observability.logging import configure_logging
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.task_names import (
     TASK_BACKFILL,
@@ -27,13 +33,7 @@ from nova_workers.broker.task_names import (
     TASK_UPKEEP,
     TASK_WORK_TASKS,
 )
-from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import ConfigurationError
-from nova_workers.observability.foreign import ForeignMessages
-from nova_workers.observability.lines import gather_lines
-from nova_workers.observability.logging import configure_logging
-from nova_workers.observability.metrics import Metrics
 from nova_workers.worker.consumer import CONSUMER, broker_awaited, broker_connected
 from nova_workers.worker.pool import delivered_on, loop_pool
 from nova_workers.worker.process import WorkerProcess

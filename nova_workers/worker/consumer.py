@@ -24,9 +24,9 @@ from kombu.message import Message
 from pydantic import ValidationError
 from redis.exceptions import RedisError
 
+from nova_workers.base.observability.foreign import ForeignMessages, Reason
 from nova_workers.broker.celery_app import RECONNECT
 from nova_workers.broker.messages import DoorbellBody, DoorbellHeaders
-from nova_workers.observability.foreign import ForeignMessages, Reason
 
 __all__ = ["CONSUMER", "BatchingConsumer", "broker_awaited", "broker_connected"]
 

@@ -14,7 +14,7 @@ from typing import Any
 from tornado.httputil import HTTPServerRequest
 from tornado.web import Application, RequestHandler
 
-from nova_workers.http_server.allowed_hosts import AllowedHosts
+from nova_workers.base.http_server.allowed_hosts import AllowedHosts
 
 __all__ = ["stand_before_flower"]
 

@@ -8,7 +8,7 @@ import json
 import os
 from typing import Any
 
-from nova_workers.program import collect_as_usual
+from nova_workers.base.program import collect_as_usual
 from nova_workers.worker.flower_wall import stand_before_flower
 
 # Not an option of the command line, which every user of the machine can read. Flower does not start without it.

@@ -20,7 +20,7 @@ from typing import Final
 
 import orjson
 
-from nova_workers.program import import_sparingly
+from nova_workers.base.program import import_sparingly
 
 __all__ = ["forked_connection"]
 

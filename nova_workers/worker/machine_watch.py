@@ -9,7 +9,7 @@ from typing import Final
 
 import structlog
 
-from nova_workers.observability.machine import lost_with, short_of_room
+from nova_workers.base.observability.machine import lost_with, short_of_room
 
 __all__ = ["MachineWatch"]
 

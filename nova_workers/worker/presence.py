@@ -13,9 +13,9 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
+from nova_workers.base.keys import WORKER_TTL_S, worker_presence, workers_index
 from nova_workers.contracts.http.fleet import SandboxTrial
-from nova_workers.keys import WORKER_TTL_S, worker_presence, workers_index
 
 __all__ = ["Presence", "touch"]
 

@@ -11,14 +11,14 @@ from typing import Any
 
 import structlog
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError, Unavailable
+from nova_workers.base.observability.lines import write_lines_at_once
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.program import exclude_from_collections
+from nova_workers.base.stopping import stop_tasks
+from nova_workers.base.vocabulary import RUN_QUEUES
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
-from nova_workers.config import Settings
-from nova_workers.errors import ConfigurationError, Unavailable
-from nova_workers.observability.lines import write_lines_at_once
-from nova_workers.observability.metrics import Metrics
-from nova_workers.program import exclude_from_collections
-from nova_workers.stopping import stop_tasks
-from nova_workers.vocabulary import RUN_QUEUES
 from nova_workers.worker.loop import LoopThread
 from nova_workers.worker.machine_watch import MachineWatch
 from nova_workers.worker.presence import Presence, touch

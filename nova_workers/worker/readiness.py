@@ -13,11 +13,11 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.errors import Unavailable
-from nova_workers.keys import WORKER_TTL_S, workers_index
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.keys import WORKER_TTL_S, workers_index
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.schema import takes_writes
-from nova_workers.observability.metrics import Metrics
 from nova_workers.worker.presence import touch
 
 __all__ = ["Readiness"]

@@ -13,6 +13,8 @@ from typing import Final
 from prometheus_client import CollectorRegistry
 from redis.exceptions import RedisError
 
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import unrecorded
 from nova_workers.bootstrap.executor import build_executor
 from nova_workers.bootstrap.worker import WorkerServices
 from nova_workers.broker.redis_connections import open_connections
@@ -21,8 +23,6 @@ from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, TrustLevel, TurnListener
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import unrecorded
 from nova_workers.orchestration.transitions import TreeTransitions
 from nova_workers.runs.executor import RunExecutor
 from nova_workers.runs.holds import Holds

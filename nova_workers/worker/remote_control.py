@@ -14,8 +14,8 @@ from celery.worker.consumer.control import Control
 from kombu.message import Message
 from pydantic import ValidationError
 
+from nova_workers.base.observability.foreign import ForeignMessages
 from nova_workers.broker.messages import CommandForm, CommandHeaders, first_error
-from nova_workers.observability.foreign import ForeignMessages
 
 __all__ = ["PERMITTED", "RemoteControl", "permitted_handlers"]
 

@@ -22,11 +22,11 @@ import orjson
 import structlog
 import uvloop
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.observability.logging import configure_logging
+from nova_workers.base.program import exclude_from_collections
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
-from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.observability.logging import configure_logging
-from nova_workers.program import exclude_from_collections
 from nova_workers.runs.suspects import MAKE_WAY
 from nova_workers.worker.fork_server import forked_connection
 

@@ -6,11 +6,11 @@ import asyncio
 
 import structlog
 
+from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.bootstrap.deferred import DeferredEngine
 from nova_workers.bootstrap.windows import EngineWindows
 from nova_workers.bootstrap.worker import WorkerServices
 from nova_workers.capabilities.seam import input_schema
-from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.workspace.agents import PartsInUse, parts_in_use
 from nova_workers.worker.rehearsal import rehearse_turns
 

@@ -4,9 +4,9 @@ A background run has no other way to reach a person. Each limit is exact, also f
 agent from flooding the inbox or the disk.
 """
 
+from nova_workers.base.errors import LimitExceeded
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, Sender
-from nova_workers.errors import LimitExceeded
 from nova_workers.ledger.delivery.deliveries import add_delivery, lock_outbox_of_run, payloads_of_run
 from nova_workers.ledger.work import UnitOfWork, Work
 

@@ -5,9 +5,9 @@ import re
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 
+from nova_workers.base.errors import NotFound, missing
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender, SentFileView
-from nova_workers.errors import NotFound, missing
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.delivery import sent_files as ledger
 from nova_workers.ledger.delivery.deliveries import lock_outbox_of_run, withdraw

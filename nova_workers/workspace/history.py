@@ -10,9 +10,9 @@ from typing import Final
 
 import structlog
 
+from nova_workers.base.errors import InvalidInput, NotFound, NovaError
 from nova_workers.contracts.http.history import SaidMessage, SearchHit, SearchResult
 from nova_workers.contracts.ports import Embedder
-from nova_workers.errors import InvalidInput, NotFound, NovaError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.search.messages import MessageFilter, search_messages
 from nova_workers.ledger.search.said import PositionedMessage, find_thread_message, messages_around

@@ -8,9 +8,9 @@ Sharing delivers a note to them: the first time in a run it is added to the outb
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.errors import Forbidden, InvalidInput, LimitExceeded, VersionMismatch, missing
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS, NoteView
-from nova_workers.errors import Forbidden, InvalidInput, LimitExceeded, VersionMismatch, missing
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.deliveries import withdraw
 from nova_workers.ledger.work import Work

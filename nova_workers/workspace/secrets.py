@@ -7,12 +7,12 @@ from collections.abc import Collection
 
 import structlog
 
+from nova_workers.base.errors import Conflict, InvalidInput, LimitExceeded, NotFound
+from nova_workers.base.observability.redactor import MIN_SECRET_CHARS
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SECRET_NAME_PATTERN, SecretRotation, SecretView
-from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, NotFound
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.workspace import secrets as ledger
-from nova_workers.observability.redactor import MIN_SECRET_CHARS
 from nova_workers.workspace.vault import Sealed, Vault
 
 __all__ = ["MAX_SECRETS", "Secrets"]

@@ -8,6 +8,8 @@ from collections.abc import Iterable
 import yaml
 from pydantic import ValidationError
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.validation import place_of, problem_of
 from nova_workers.contracts.content import storable, storable_json
 from nova_workers.contracts.skills import (
     MAX_FILE_BYTES,
@@ -19,8 +21,6 @@ from nova_workers.contracts.skills import (
     SkillFilePut,
     SkillFront,
 )
-from nova_workers.errors import InvalidInput
-from nova_workers.validation import place_of, problem_of
 
 __all__ = ["check_files", "check_path", "decode_files", "parse_skill_md"]
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 
+from nova_workers.base.errors import Conflict, InvalidInput
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.skills import SkillDetail, SkillFile
-from nova_workers.errors import Conflict, InvalidInput
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.workspace import skills as ledger
 from nova_workers.workspace.skill_format import check_files, parse_skill_md

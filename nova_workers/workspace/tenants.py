@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import get_args
 
+from nova_workers.base.errors import Conflict, Forbidden, InvalidInput
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantCreated, TenantPatch, TenantView
-from nova_workers.errors import Conflict, Forbidden, InvalidInput
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs import fleet
 from nova_workers.ledger.tenants import settings as ledger

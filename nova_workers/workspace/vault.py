@@ -8,8 +8,8 @@ from base64 import b64decode
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
 
-from nova_workers.cipher import Cipher, NotAuthentic
-from nova_workers.errors import Conflict
+from nova_workers.base.cipher import Cipher, NotAuthentic
+from nova_workers.base.errors import Conflict
 
 __all__ = ["Sealed", "Vault"]
 

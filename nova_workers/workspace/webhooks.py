@@ -9,11 +9,12 @@ from urllib.parse import SplitResult, urlsplit
 
 import structlog
 
+from nova_workers.base.errors import Conflict, Forbidden, InvalidInput
+from nova_workers.base.ids import new_id
+from nova_workers.base.observability.addresses import bare_address
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryView, NewDelivery
 from nova_workers.contracts.http.secrets import SecretRotation
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookSecret, WebhookView
-from nova_workers.errors import Conflict, Forbidden, InvalidInput
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.delivery import webhook_secrets
 from nova_workers.ledger.delivery import webhooks as ledger
@@ -23,7 +24,6 @@ from nova_workers.ledger.delivery.webhook_secrets import Endpoint, SecretColumns
 from nova_workers.ledger.delivery.webhooks import NewWebhook
 from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.agents import get_agent
-from nova_workers.observability.addresses import bare_address
 from nova_workers.workspace.standard_webhooks import new_secret
 from nova_workers.workspace.vault import Sealed, Vault
 

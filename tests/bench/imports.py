@@ -15,7 +15,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import NamedTuple
 
-from nova_workers.program import collect_seldom
+from nova_workers.base.program import collect_seldom
 
 __all__ = ["UNUSED_SERVERS"]
 

@@ -12,12 +12,12 @@ from pathlib import Path
 
 from playwright.async_api import Browser, BrowserContext, ConsoleMessage, Page, async_playwright, expect
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import ConsoleSettings
+from nova_workers.base.errors import Unavailable
 from nova_workers.client.client import NovaClient
-from nova_workers.clock import SystemClock
-from nova_workers.config import ConsoleSettings
 from nova_workers.console.sessions import LoginLinks, read_secret
 from nova_workers.devstack.commands import WORKER_APP, console_command
-from nova_workers.errors import Unavailable
 from tests.support.processes.fleet import Fleet, FleetProcess, free_port
 from tests.support.servers.databases import own_database
 from tests.support.waiting import until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from tests.support.processes.fleet import fleet_env
 from tests.support.processes.own_servers import OwnServers
 

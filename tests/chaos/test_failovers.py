@@ -12,8 +12,8 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
-from nova_workers.errors import Unavailable
 from tests.chaos.conftest import OwnServers, long_run
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet

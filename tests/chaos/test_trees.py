@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.ledger.database import Database
@@ -18,7 +19,6 @@ from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels
 from nova_workers.orchestration.planning import NewOrchestration
 from nova_workers.orchestration.service import Orchestrations
-from nova_workers.vocabulary import ENDED_AGENTS
 from tests.support.harness.trees import call, complete, script
 from tests.support.harness.workers import Doorbells
 from tests.support.processes.fleet import Fleet

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.http.triggers import TriggerCreate
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import OwnServers
 from tests.requirements import proves

@@ -6,9 +6,9 @@ import json
 
 import pytest
 
+from nova_workers.base.errors import IllegalTransition
 from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import IllegalTransition
 from nova_workers.ledger.database import Database
 from tests.chaos.conftest import OwnServers
 from tests.requirements import proves

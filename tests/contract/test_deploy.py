@@ -13,10 +13,10 @@ import pytest
 import yaml
 from pydantic import BaseModel
 
+from nova_workers.base.config import Settings
+from nova_workers.base.config.secret_variables import secret_settings
+from nova_workers.base.config.settings import CLIENT_VARIABLES
 from nova_workers.cli.app import COMMANDS
-from nova_workers.config import Settings
-from nova_workers.config.secret_variables import secret_settings
-from nova_workers.config.settings import CLIENT_VARIABLES
 from tests.requirements import proves
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -16,15 +16,15 @@ from pydantic import BaseModel, SecretStr
 from pytest_examples import CodeExample, find_examples
 
 from api.app import build_app
+from nova_workers.base.config import Settings, unknown_variables
+from nova_workers.base.errors import EngineErrorKind, NewerValue, NovaError, Rejected, Unavailable
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.vocabulary import OutageReason, QueuedReason, words_of
 from nova_workers.cli.app import app as cli
-from nova_workers.config import Settings, unknown_variables
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.scripted.script import find_script
-from nova_workers.errors import EngineErrorKind, NewerValue, NovaError, Rejected, Unavailable
 from nova_workers.ledger.database import Database
-from nova_workers.observability.metrics import Metrics
-from nova_workers.vocabulary import OutageReason, QueuedReason, words_of
 from tests.requirements import REQUIREMENTS, proves
 from tests.support.data.documents import ROOT, Block, anchors, blocks, code_spans, commands, links, pages
 
@@ -172,7 +172,7 @@ def test_the_api_page_lists_every_endpoint(schema: dict[str, Any]) -> None:
 
 def test_the_api_page_lists_every_error_code() -> None:
     table = (DOCS / "http-api.md").read_text("utf-8").partition("## Errors")[2].partition("## Endpoints")[0]
-    raised = {kind.code for kind in _family(Rejected) if kind.__module__ in {"nova_workers.errors", "api.errors"}}
+    raised = {kind.code for kind in _family(Rejected) if kind.__module__ in {"nova_workers.base.errors", "api.errors"}}
     assert raised | {Unavailable.code} <= set(re.findall(r"`(\w+)`", table))
 
 

@@ -5,12 +5,12 @@ from importlib.util import find_spec
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import OpenAISettings, Settings
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.vocabulary import ENGINE_NAMES
 from nova_workers.bootstrap.engines import build_engines
-from nova_workers.clock import SystemClock
-from nova_workers.config import OpenAISettings, Settings
 from nova_workers.engines.native import ShellSettings
-from nova_workers.observability.metrics import Metrics
-from nova_workers.vocabulary import ENGINE_NAMES
 
 
 async def test_the_engines_that_an_agent_may_name_are_those_that_a_worker_can_have(

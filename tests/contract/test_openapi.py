@@ -29,7 +29,7 @@ from schemathesis.schemas import APIOperation, BaseSchema
 from schemathesis.specs.openapi.checks import ignored_auth, negative_data_rejection, positive_data_acceptance
 
 from api.app import build_app
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.orders import OrderProblem

@@ -11,12 +11,12 @@ import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.vocabulary import QUEUES
 from nova_workers.broker.dispatcher import BrokerDispatcher
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
-from nova_workers.observability.metrics import Metrics
-from nova_workers.vocabulary import QUEUES
 from nova_workers.worker.presence import Presence
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan

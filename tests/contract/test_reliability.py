@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from tests.chaos.checker.verdict import INVARIANTS
 from tests.requirements import REQUIREMENTS
 from tests.support.data.documents import ROOT

@@ -18,12 +18,12 @@ from sqlalchemy import CheckConstraint
 
 import nova_workers.ledger
 from models import metadata
-from nova_workers import vocabulary
-from nova_workers.vocabulary import words_of
+from nova_workers.base import vocabulary
+from nova_workers.base.vocabulary import words_of
 
 _ROOT = Path(__file__).parents[2]
 _ABOUT_MISSING = ("NotFound", "Gone", "AgentRenamed")
-_SPOKEN = ("nova_workers/errors.py", "nova_workers/console/", "nova_workers/client/")
+_SPOKEN = ("nova_workers/base/errors.py", "nova_workers/console/", "nova_workers/client/")
 """Where errors about missing things are made, shown to people, or read from the API's answers."""
 
 

@@ -12,7 +12,7 @@ from typing import cast
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.events import EventCursor
 from nova_workers.ledger.database import Database
 from nova_workers.streams.wire import FIELD, decode

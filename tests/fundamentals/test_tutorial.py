@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.devstack.home import read_state
 from tests.support.data.documents import ROOT, blocks
 

@@ -18,10 +18,11 @@ from models.rights.audit import AUDITED
 from models.rights.audit_chain import AUDIT_ROLE
 from models.rights.logins import ensure_login
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import RetentionSettings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.client.audit_chain import CheckedChain, check_chain
-from nova_workers.clock import SystemClock
-from nova_workers.config import RetentionSettings
 from nova_workers.contracts.http.overview.audit import AuditEventView
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Database
@@ -29,7 +30,6 @@ from nova_workers.ledger.overview.audit import AuditFilter, get_audit_chain, rea
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, see_tenant
 from nova_workers.ledger.workspace.agents import seed_defaults
-from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.audit_seals import AuditSeals
 from nova_workers.upkeep.retention import Retention
 from tests.requirements import proves

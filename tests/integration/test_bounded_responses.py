@@ -11,10 +11,10 @@ import httpx2
 import openai
 import pytest
 
+from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.anthropic import credentials as anthropic_clients
 from nova_workers.engines.openai import clients as openai_clients
 from nova_workers.engines.openai.provider import Key, OpenAIProvider
-from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 from tests.requirements import proves
 from tests.support.loop_watch import watched_loop
 

@@ -7,8 +7,8 @@ import json
 
 import pytest
 
+from nova_workers.base.config import Settings
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
 from tests.requirements import proves

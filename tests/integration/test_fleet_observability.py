@@ -17,8 +17,8 @@ import pytest
 from celery.worker.control import Panel
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
+from nova_workers.base.config import Settings
 from nova_workers.broker.celery_app import build_celery
-from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.devstack.commands import flower_command, worker_command
 from nova_workers.ledger.database import Database

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
 from nova_workers.ledger import sessions
 from nova_workers.ledger.database import Connection, Database
 from tests.requirements import proves

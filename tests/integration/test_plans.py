@@ -12,8 +12,8 @@ import asyncpg
 
 from models import WITHOUT_STATISTICS
 from nova_workers import ledger
+from nova_workers.base.vocabulary import sql_list
 from nova_workers.ledger.named_sql import compile_statement
-from nova_workers.vocabulary import sql_list
 
 _STATEMENT = re.compile(r"\s*(WITH|SELECT|UPDATE|INSERT|DELETE)\b")
 _INDEX_SCAN = re.compile(r"(?:Index (?:Only )?Scan using|Bitmap Index Scan on) (\S+)")

@@ -11,13 +11,13 @@ import asyncpg
 import pytest
 
 from models import migrate
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.bootstrap.connections import connect_session
 from nova_workers.cli.backups.dump import back_up
 from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.tenants.settings import ensure_tenant

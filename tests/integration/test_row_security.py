@@ -13,11 +13,11 @@ from mcp import Client
 from models import metadata, migrate
 from models.rights.logins import ensure_login, scram_verifier
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
+from nova_workers.base.errors import Unavailable
 from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, ToolDeclaration, ToolInput
 from nova_workers.capabilities.serving import ToolServer
 from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.devstack.first_start import make_first_key
-from nova_workers.errors import Unavailable
 from nova_workers.ledger import sessions
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.shares import working_for

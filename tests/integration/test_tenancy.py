@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nova_workers.errors import NotFound
+from nova_workers.base.errors import NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import (
     create_key,

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import NotFound, OutcomeUnknown, Unavailable
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest, Doorbell
-from nova_workers.errors import NotFound, OutcomeUnknown, Unavailable
 from nova_workers.ledger import work as work_module
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import UnitOfWork, Work

@@ -18,8 +18,8 @@ from kombu.asynchronous import set_event_loop
 from redis.asyncio import Redis
 from redis.asyncio.client import PubSub
 
+from nova_workers.base.keys import broker_queue
 from nova_workers.broker.celery_app import build_celery
-from nova_workers.keys import broker_queue
 from nova_workers.worker.consumer import CONSUMER, broker_awaited
 from nova_workers.worker.loop import LoopThread
 from nova_workers.worker.pool import delivered_on, loop_pool

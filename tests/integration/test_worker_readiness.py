@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.broker.redis_connections import connect
 from nova_workers.ledger.database import Database
-from nova_workers.observability.metrics import Metrics
 from nova_workers.worker.readiness import Readiness
 from tests.support.servers.databases import replica_of_nothing
 

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from nova_workers.child_process import Bounds, run_child
+from nova_workers.base.child_process import Bounds, run_child
 from tests.requirements import proves
 
 linux = pytest.mark.skipif(sys.platform != "linux", reason="Programs have a supervisor on Linux only")
@@ -129,7 +129,7 @@ async def test_no_process_of_a_program_outlives_its_killed_caller(thread: str) -
     escaping = _escaping(write_end, "import time; time.sleep(60)")
     run = f"asyncio.run(run_child({escaping!r}, Bounds(60, 100), env={{}}, passed=({write_end},)))"
     within = run if thread == "main" else f"t = threading.Thread(target=lambda: {run}); t.start(); t.join()"
-    program = f"import asyncio, threading\nfrom nova_workers.child_process import Bounds, run_child\n{within}"
+    program = f"import asyncio, threading\nfrom nova_workers.base.child_process import Bounds, run_child\n{within}"
     worker = await asyncio.create_subprocess_exec(sys.executable, "-c", program, pass_fds=(write_end,))
     os.close(write_end)
     assert await asyncio.to_thread(os.read, read_end, 1) == b"x"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nova_workers.clock import spell_duration
+from nova_workers.base.clock import spell_duration
 
 
 @pytest.mark.parametrize(

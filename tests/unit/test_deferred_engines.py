@@ -13,16 +13,16 @@ import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.config.models import ModelProfile
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.bootstrap.deferred import DeferredEngine
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.bootstrap.engines import build_engines
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
-from nova_workers.config.models import ModelProfile
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from nova_workers.engines.commands import ShellSettings
-from nova_workers.errors import ConfigurationError
-from nova_workers.observability.metrics import Metrics
 from tests.support.waiting import until
 
 _MODULE = "engine_of_a_test"

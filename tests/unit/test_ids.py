@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 from ulid import ULID
 
-from nova_workers.ids import id_at, new_id, new_ulid
+from nova_workers.base.ids import id_at, new_id, new_ulid
 
 _DIGITS = "0123456789ABCDEFGHJKMNPQRSTVWXYZ"
 

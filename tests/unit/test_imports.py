@@ -94,7 +94,7 @@ _PROBE = """
 import asyncio, os, sys
 import nova_workers.worker
 from nova_workers.bootstrap.worker import build_worker
-from nova_workers.config import load_settings
+from nova_workers.base.config import load_settings
 
 async def probe():
     report = await build_worker(load_settings()).provider_probes.tick()

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
 from tests.requirements import proves
 
 

@@ -16,12 +16,12 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
+from nova_workers.base.config import Settings
+from nova_workers.base.config.sections import ToolSettings
+from nova_workers.base.confined import PrivateFiles
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.bootstrap.shell.commands import find_shell
 from nova_workers.cli.operations.sandbox_checks import check_sandbox_here
-from nova_workers.config import Settings
-from nova_workers.config.sections import ToolSettings
-from nova_workers.confined import PrivateFiles
-from nova_workers.errors import ConfigurationError
 from nova_workers.shell_sandbox import SANDBOX_UID, CommandBounds, SandboxChoice, find_sandbox, trial
 from nova_workers.shell_sandbox.cgroups import CommandCgroups
 from tests.requirements import proves
@@ -36,7 +36,7 @@ exec "$@"
 _KILLED = """
 import os, signal, sys
 from pathlib import Path
-from nova_workers.confined import PrivateFiles
+from nova_workers.base.confined import PrivateFiles
 from nova_workers.shell_sandbox import find_sandbox, trial
 
 def killed(_, stage):

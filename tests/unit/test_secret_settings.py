@@ -6,9 +6,9 @@ from base64 import b64encode
 
 import pytest
 
-from nova_workers.config import load_settings
-from nova_workers.config.secret_variables import secret_values
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.config import load_settings
+from nova_workers.base.config.secret_variables import secret_values
+from nova_workers.base.errors import ConfigurationError
 
 GOOD = b64encode(os.urandom(32)).decode()
 

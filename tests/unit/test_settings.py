@@ -1,6 +1,6 @@
 import pytest
 
-from nova_workers.config import load_settings, unknown_variables
+from nova_workers.base.config import load_settings, unknown_variables
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel, ConfigDict, ValidationError
 
-from nova_workers.errors import NewerValue
+from nova_workers.base.errors import NewerValue
 from nova_workers.ledger.stored import read_stored, to_store
 from tests.requirements import proves
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import Outage
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
     EngineCallbacks,
@@ -18,7 +19,6 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.steps import ToolServerAway
-from nova_workers.errors import Outage
 
 CALL = ToolCall("c1", "send", {}, step=0, sequence=0)
 STEP = StepRecord(0, (Message("assistant", (text_block("a"),)),))

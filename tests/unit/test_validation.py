@@ -5,11 +5,11 @@ import pytest
 from pydantic import BaseModel, ValidationError
 
 from api.app import build_app
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.validation import ACCEPTED_FORMS, known_fields, place_of, problem_of
 from nova_workers.contracts.agents import SubagentSpec
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.http.wire import AgentCreate
-from nova_workers.validation import ACCEPTED_FORMS, known_fields, place_of, problem_of
 
 
 def _problems(model: type[BaseModel], value: object) -> dict[str, str]:

@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.overview.activity import MAX_BUCKETS, ActivityGrouping, ActivityView, BucketSize
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.overview.activity import Period
 
 from ...auth import RunsCaller

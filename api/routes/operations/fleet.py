@@ -3,6 +3,7 @@
 import structlog
 from fastapi import APIRouter
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.fleet import (
     FleetPause,
     FleetView,
@@ -11,7 +12,6 @@ from nova_workers.contracts.http.fleet import (
     ProvidersView,
     QueuedView,
 )
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.holds import count_held, hasten
 from nova_workers.ledger.runs import fleet as ledger

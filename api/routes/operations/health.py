@@ -10,7 +10,7 @@ from fastapi import APIRouter, Response
 from pydantic import BaseModel, ConfigDict
 from redis.exceptions import RedisError
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
 from nova_workers.ledger.holds import count_held
 from nova_workers.ledger.runs.fleet import fleet_depth
 from nova_workers.ledger.schema import read_schema

@@ -6,9 +6,9 @@ from zoneinfo import ZoneInfo
 
 from fastapi import APIRouter, Query
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.usage_report import MAX_USAGE_DAYS, UsageGrouping, UsageReport
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.runs import usage as ledger
 
 from ...auth import RunsCaller

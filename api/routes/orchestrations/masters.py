@@ -4,6 +4,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Header, Request, Response
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.orchestrations import (
@@ -15,7 +16,6 @@ from nova_workers.contracts.http.orchestrations import (
 )
 from nova_workers.contracts.http.wire import IDEMPOTENCY_KEY_PATTERN
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.ids import new_id
 from nova_workers.orchestration.tools.external import MasterAnswer
 
 from ...acceptance import longest_wait_s

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from fastapi import APIRouter, Path, Query
 
+from nova_workers.base.vocabulary import HistoryDetail
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestrations import (
     AgentHistory,
@@ -23,7 +24,6 @@ from nova_workers.ledger.workspace.former_ids import refuse_former_id
 from nova_workers.orchestration.file_changes import list_file_changes
 from nova_workers.orchestration.finding import pick_agent
 from nova_workers.orchestration.history import load_history, selected
-from nova_workers.vocabulary import HistoryDetail
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

@@ -6,9 +6,9 @@ from typing import Annotated, cast
 import orjson
 from fastapi import Depends, FastAPI, Request, Response
 
+from nova_workers.base.errors import InvalidInput, Rejected
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.orders import OrderProblem
-from nova_workers.errors import InvalidInput, Rejected
-from nova_workers.ids import new_id
 from nova_workers.orders.checker import invalid_result
 from nova_workers.orders.door import AdmittedOrder, RefusedOrder
 

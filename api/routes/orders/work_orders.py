@@ -7,6 +7,9 @@ import structlog
 from fastapi import APIRouter, Header, Query, Request, Response
 from redis.exceptions import RedisError
 
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.observability.tracing import current_traceparent
+from nova_workers.base.vocabulary import OrderState
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.work_orders import (
     OrderReview,
@@ -15,14 +18,11 @@ from nova_workers.contracts.http.work_orders import (
     WorkOrderView,
 )
 from nova_workers.contracts.orders import AiWorkResultV1, customer_stop
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.orders.ends import read_trail
 from nova_workers.ledger.orders.records import OrderRow, get_order, list_orders
-from nova_workers.observability.tracing import current_traceparent
 from nova_workers.orders.door import AdmittedOrder
 from nova_workers.orders.policies.choosing import presentation_of
 from nova_workers.orders.views import running_result
-from nova_workers.vocabulary import OrderState
 
 from ...auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
 from ...boundary import CLIENT_GONE, until_gone

@@ -5,9 +5,9 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.http.wire import PastMessage
-from nova_workers.errors import InvalidInput
 from nova_workers.threads.past import SaidMessage
 
 from ...submitting import check_fields, checked_blocks, scaled

@@ -22,17 +22,17 @@ from starlette.datastructures import State
 from starlette.routing import Route
 from starlette.types import Message
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
+from nova_workers.base.ids import new_id
+from nova_workers.base.keys import run_channel
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import unrecorded
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.events import StreamEnd, Usage
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.ids import new_id
-from nova_workers.keys import run_channel
 from nova_workers.ledger.visibility import one_tenant
 from nova_workers.ledger.work import Silence, Work
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import unrecorded
 from nova_workers.runs.submit import Submitter
 from nova_workers.streams.buffer import to_json
 from nova_workers.streams.endings import RunEnding, message_digest

@@ -5,6 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Path, Response
 from pydantic import ConfigDict, Field
 
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.agents import (
@@ -17,7 +18,6 @@ from nova_workers.contracts.http.agents import (
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.ledger.workspace.moves import threads_left
-from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.agents.service import PERSON
 
 from ...auth import AgentsCaller

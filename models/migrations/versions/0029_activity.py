@@ -1,7 +1,6 @@
 """Covering indexes for activity over time: a request reads them and not the tables."""
 
 from alembic import op
-
 from nova_workers.release import part
 
 _concurrently = part("models.migrations.concurrently")

@@ -2,7 +2,6 @@
 
 import sqlalchemy as sa
 from alembic import op
-
 from nova_workers.release import part
 
 _row_security = part("models.rights.row_security")

@@ -2,9 +2,8 @@
 
 import sqlalchemy as sa
 from alembic import op
-from sqlalchemy.dialects.postgresql import ARRAY
-
 from nova_workers.release import part
+from sqlalchemy.dialects.postgresql import ARRAY
 
 RECORD_AUDIT = part("models.rights.audit").RECORD_AUDIT
 restrict_audit = part("models.rights.audit_chain").restrict_audit

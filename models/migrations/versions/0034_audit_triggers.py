@@ -2,7 +2,6 @@
 
 import sqlalchemy as sa
 from alembic import op
-
 from nova_workers.release import part
 
 _audit = part("models.rights.audit")

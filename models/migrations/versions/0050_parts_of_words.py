@@ -1,7 +1,6 @@
 """The functions by which search finds parts of words."""
 
 from alembic import op
-
 from nova_workers.release import part
 
 PART_FUNCTIONS = part("models.effects").PART_FUNCTIONS

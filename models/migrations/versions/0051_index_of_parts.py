@@ -6,7 +6,6 @@ whole words and their beginnings.
 
 import sqlalchemy as sa
 from alembic import op
-
 from nova_workers.release import part
 
 MESSAGE_PARTS = part("models.effects").MESSAGE_PARTS

@@ -1,7 +1,6 @@
 """The ceilings of a tenant are the operator's: the tenant's role in the database cannot change them."""
 
 from alembic import op
-
 from nova_workers.release import part
 
 _ceilings = part("models.rights.ceilings")

@@ -2,6 +2,7 @@
 
 import os
 
+from nova_workers.base.confined import PrivateFiles
 from nova_workers.bootstrap.anthropic import profiles_of
 from nova_workers.bootstrap.engine_parts import EngineParts
 from nova_workers.bootstrap.on_demand.anthropic import resilience_of
@@ -9,7 +10,6 @@ from nova_workers.bootstrap.on_demand.connections import connections
 from nova_workers.bootstrap.on_demand.native import fetcher
 from nova_workers.bootstrap.pricing import model_price
 from nova_workers.bootstrap.windows import anthropic_windows
-from nova_workers.confined import PrivateFiles
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 

@@ -4,11 +4,11 @@ from urllib.parse import urlsplit
 
 import httpx2
 
+from nova_workers.base.config import Settings
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.bootstrap.engine_parts import EngineParts
-from nova_workers.config import Settings
 from nova_workers.engines.mcp.pool import ConnectionPool
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.shell_sandbox import NoSandbox
 
 __all__ = ["connections"]

@@ -1,11 +1,11 @@
 """The native tools of a worker."""
 
+from nova_workers.base.config import Settings
+from nova_workers.base.confined import PrivateFiles
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.bootstrap.engine_parts import EngineParts
-from nova_workers.config import Settings
-from nova_workers.confined import PrivateFiles
 from nova_workers.engines.native import NativeTools, WebSearchSettings
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.tools.pages import WebPages
 
 __all__ = ["fetcher", "native_tools"]

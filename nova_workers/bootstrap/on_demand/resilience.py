@@ -3,9 +3,9 @@
 import hashlib
 from collections.abc import Iterable, Mapping
 
-from nova_workers import keys
+from nova_workers.base import keys
+from nova_workers.base.config.models import ModelRateLimit
 from nova_workers.bootstrap.engine_parts import EngineParts
-from nova_workers.config.models import ModelRateLimit
 from nova_workers.engines.resilience import (
     HealthKeys,
     Policy,

@@ -6,12 +6,12 @@ from dataclasses import replace
 
 import structlog
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.outbound.egress import EgressProxy
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.bootstrap.shell.sandbox import sandbox_of
-from nova_workers.config import Settings
 from nova_workers.engines.commands import ShellSettings
-from nova_workers.errors import ConfigurationError
-from nova_workers.outbound.egress import EgressProxy
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.shell_sandbox import ShellSandbox
 
 __all__ = ["find_shell"]

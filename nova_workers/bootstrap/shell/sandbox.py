@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from nova_workers.config import Settings
-from nova_workers.confined import PrivateFiles
+from nova_workers.base.config import Settings
+from nova_workers.base.confined import PrivateFiles
 from nova_workers.shell_sandbox import CommandBounds, ShellSandbox, find_sandbox
 
 __all__ = ["sandbox_of"]

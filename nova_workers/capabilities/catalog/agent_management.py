@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints, model_validator
 
+from nova_workers.base.errors import InvalidInput, NotFound
 from nova_workers.capabilities.agent_words import describe_agent
 from nova_workers.capabilities.seam import (
     Capability,
@@ -17,7 +18,6 @@ from nova_workers.contracts.agents import AgentId, AgentSpec, Responsibility, Su
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.skills import SkillNames
-from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.workspace.agents.ceilings import CeilingRules

@@ -12,7 +12,11 @@ from typing import Annotated, Final
 
 from pydantic import AfterValidator, Field, StringConstraints
 
-from nova_workers.capabilities.audio import find_speaker, find_transcriber
+from nova_workers.base.audio import find_speaker, find_transcriber
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
+from nova_workers.base.confined import Confinement, PrivateFiles
+from nova_workers.base.errors import LimitExceeded, ToolFailure
 from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
@@ -21,11 +25,7 @@ from nova_workers.capabilities.seam import (
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
-from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.content import storable
-from nova_workers.errors import LimitExceeded, ToolFailure
 
 __all__ = ["capability"]
 

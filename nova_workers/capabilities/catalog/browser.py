@@ -9,11 +9,11 @@ from typing import Annotated, Any, Final
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Servers
 from nova_workers.contracts.authors.rights import STEERS, authored
 from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
-from nova_workers.errors import InvalidInput
-from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["capability"]
 

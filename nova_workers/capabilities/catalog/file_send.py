@@ -6,6 +6,8 @@ from typing import Annotated, Self
 
 from pydantic import AfterValidator, Field, StringConstraints, model_validator
 
+from nova_workers.base.confined import Confinement, PrivateFiles
+from nova_workers.base.errors import LimitExceeded, ToolFailure
 from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
@@ -14,10 +16,8 @@ from nova_workers.capabilities.seam import (
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.confined import Confinement, PrivateFiles
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.deliveries import Sender
-from nova_workers.errors import LimitExceeded, ToolFailure
 from nova_workers.workspace.files import OutgoingFile, file_name, send_file
 
 __all__ = ["capability"]

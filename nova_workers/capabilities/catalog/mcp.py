@@ -6,14 +6,14 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field
 
+from nova_workers.base.config import ToolSettings
+from nova_workers.base.errors import InvalidInput, NotFound
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.capabilities.seam import Capability, CapabilityContext, CapabilityParts, Revealed, Servers
-from nova_workers.config import ToolSettings
 from nova_workers.contracts.authors.rights import PARTS, authored
 from nova_workers.contracts.engine import McpServer, StdioMcpServer
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm, ServerName
-from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection
-from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
 

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from nova_workers.base.errors import ToolFailure
 from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
@@ -13,7 +14,6 @@ from nova_workers.capabilities.seam import (
     ToolInput,
 )
 from nova_workers.contracts.http.memories import MemoryText
-from nova_workers.errors import ToolFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.memories import delete_memory, list_memories, save_memory
 

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nova_workers.base.errors import ConfigurationError, ToolFailure, missing
 from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
@@ -17,7 +18,6 @@ from nova_workers.contracts.http.orchestrations import OrchestrationCreate, Orch
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, ORCHESTRATIONS, Origin
 from nova_workers.contracts.ports import OrchestrationControl
 from nova_workers.contracts.waits import AwaitOrchestration
-from nova_workers.errors import ConfigurationError, ToolFailure, missing
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.trees import get_orchestration, list_orchestrations
 

@@ -7,6 +7,9 @@ from typing import Annotated, Any
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints
 
+from nova_workers.base.errors import Forbidden
+from nova_workers.base.observability.redaction import current_redactor
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.capabilities.seam import (
     CapabilityContext,
     CapabilityParts,
@@ -17,10 +20,7 @@ from nova_workers.capabilities.seam import (
 )
 from nova_workers.contracts.authors.rights import SECRET_NAMES, authored
 from nova_workers.contracts.http.secrets import MAX_SECRET_BYTES, SecretName
-from nova_workers.errors import Forbidden
 from nova_workers.ledger.database import Connection
-from nova_workers.observability.redaction import current_redactor
-from nova_workers.true_numbers import TrueNumbers
 from nova_workers.workspace.secrets import MAX_SECRETS, Secrets
 from nova_workers.workspace.vault import Vault
 

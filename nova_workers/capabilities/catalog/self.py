@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from nova_workers.base.errors import NotFound
 from nova_workers.capabilities.agent_words import describe_agent, describe_duties
 from nova_workers.capabilities.seam import (
     Capability,
@@ -16,7 +17,6 @@ from nova_workers.capabilities.seam import (
 )
 from nova_workers.contracts.agents import AgentSpec, Responsibility
 from nova_workers.contracts.http.wire import AgentView
-from nova_workers.errors import NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.workspace.agents.ceilings import CeilingRules
 from nova_workers.workspace.agents.rules import title_key

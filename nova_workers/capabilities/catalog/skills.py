@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, StringConstraints
 
+from nova_workers.base.errors import ToolFailure
 from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
@@ -15,7 +16,6 @@ from nova_workers.capabilities.seam import (
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.errors import ToolFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.skills import get_skill_file, load_skills
 from nova_workers.workspace.skills import loads_on_demand

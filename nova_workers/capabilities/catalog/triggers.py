@@ -4,6 +4,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import AwareDatetime, Field, StringConstraints
 
+from nova_workers.base.errors import Forbidden, InvalidInput, missing
 from nova_workers.capabilities.seam import (
     Capability,
     CapabilityContext,
@@ -31,7 +32,6 @@ from nova_workers.contracts.http.triggers import (
     UrlGate,
 )
 from nova_workers.contracts.native import native_tools
-from nova_workers.errors import Forbidden, InvalidInput, missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS, delete_trigger, get_trigger, list_triggers
 from nova_workers.triggers import definitions as workspace

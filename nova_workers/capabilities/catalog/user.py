@@ -5,6 +5,8 @@ from typing import Annotated
 
 from pydantic import AwareDatetime, Field, ValidationError
 
+from nova_workers.base.clock import Clock
+from nova_workers.base.errors import InvalidInput
 from nova_workers.capabilities.delegation import check_delegation, granted_delegation
 from nova_workers.capabilities.seam import (
     Capability,
@@ -14,9 +16,7 @@ from nova_workers.capabilities.seam import (
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.clock import Clock
 from nova_workers.contracts.waits import MAX_WAIT_S, AskUser, Pause
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 
 __all__ = ["capability"]

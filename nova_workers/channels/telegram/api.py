@@ -24,7 +24,7 @@ from aiogram.types import Update as TelegramUpdate
 from aiohttp import ClientError
 from pydantic import SecretStr, ValidationError
 
-from nova_workers.errors import ConfigurationError, DeliveryFailed
+from nova_workers.base.errors import ConfigurationError, DeliveryFailed
 
 __all__ = ["MAX_DOWNLOAD_BYTES", "BotApi", "ConflictingPoller", "Refused", "is_gone"]
 

@@ -17,6 +17,7 @@ from aiogram.methods import (
 from aiogram.types import InlineKeyboardMarkup, LinkPreviewOptions
 from aiogram.types import Update as TelegramUpdate
 
+from nova_workers.base.errors import DeliveryFailed
 from nova_workers.channels.journal import Journal
 from nova_workers.channels.port import File, Origin, Reply, Update
 from nova_workers.channels.telegram.api import BotApi, Refused, is_gone
@@ -33,7 +34,6 @@ from nova_workers.channels.telegram.files import (
 from nova_workers.channels.telegram.intake import Intake, Pressed
 from nova_workers.channels.telegram.rendering import split_markdown, to_html
 from nova_workers.channels.telegram.sources import UpdateSource
-from nova_workers.errors import DeliveryFailed
 
 __all__ = ["TelegramChannel"]
 

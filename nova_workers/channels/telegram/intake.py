@@ -9,12 +9,12 @@ from aiogram.methods import AnswerCallbackQuery, SendMessage
 from aiogram.types import CallbackQuery, Message, User
 from aiogram.types import Update as TelegramUpdate
 
+from nova_workers.base.errors import DeliveryFailed, InvalidInput
 from nova_workers.channels.allow_list import AllowList
 from nova_workers.channels.port import Command, Update
 from nova_workers.channels.telegram.api import BotApi
 from nova_workers.channels.telegram.buttons import read_press, reply_target
 from nova_workers.channels.telegram.media import MediaReader
-from nova_workers.errors import DeliveryFailed, InvalidInput
 
 __all__ = ["Intake", "Pressed"]
 

@@ -9,12 +9,12 @@ from typing import NamedTuple
 from aiogram.methods import GetFile
 from aiogram.types import Message
 
-from nova_workers.capabilities.audio import find_transcriber
+from nova_workers.base.audio import find_transcriber
+from nova_workers.base.config import AudioSettings
+from nova_workers.base.errors import DeliveryFailed, InvalidInput, ToolFailure
 from nova_workers.channels.port import Attachment
 from nova_workers.channels.telegram.api import MAX_DOWNLOAD_BYTES, BotApi
 from nova_workers.client.retry import Retry
-from nova_workers.config import AudioSettings
-from nova_workers.errors import DeliveryFailed, InvalidInput, ToolFailure
 
 __all__ = ["MediaReader", "Recording"]
 

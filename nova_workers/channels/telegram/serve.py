@@ -13,6 +13,17 @@ from aiogram.types import BotCommand
 from aiohttp import web
 from pydantic import SecretStr
 
+from nova_workers.base.config import AudioSettings, Settings
+from nova_workers.base.errors import (
+    ConfigurationError,
+    DeliveryFailed,
+    Forbidden,
+    NovaError,
+    TooManyRequests,
+    Unauthenticated,
+    Unavailable,
+)
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.channels.allow_list import AllowList
 from nova_workers.channels.inbox import Home, InboxFeed
 from nova_workers.channels.journal import Journal
@@ -24,17 +35,6 @@ from nova_workers.channels.telegram.media import MediaReader
 from nova_workers.channels.telegram.sources import Polling, UpdateSource, Webhook
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
-from nova_workers.config import AudioSettings, Settings
-from nova_workers.errors import (
-    ConfigurationError,
-    DeliveryFailed,
-    Forbidden,
-    NovaError,
-    TooManyRequests,
-    Unauthenticated,
-    Unavailable,
-)
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["serve_telegram"]
 

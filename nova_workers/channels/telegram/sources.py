@@ -12,9 +12,9 @@ from aiogram.types import Update as TelegramUpdate
 from aiohttp import web
 from pydantic import ValidationError
 
+from nova_workers.base.errors import DeliveryFailed
 from nova_workers.channels.telegram.api import BotApi, ConflictingPoller
 from nova_workers.client.retry import Retry
-from nova_workers.errors import DeliveryFailed
 
 __all__ = ["Polling", "UpdateSource", "Webhook"]
 

@@ -9,10 +9,10 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.archive.reader import read_folder
 from nova_workers.cli.archive.writer import FolderWriter
 from nova_workers.cli.command import Session, remote
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

@@ -5,7 +5,7 @@ import re
 from pathlib import Path, PurePosixPath
 from typing import Any, Final
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 
 __all__ = ["LINE_KINDS", "NOTE_FIELDS", "PLAIN_LISTS", "dump", "place", "pretty", "skill_file"]
 

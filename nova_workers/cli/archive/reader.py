@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.archive.layout import LINE_KINDS, NOTE_FIELDS, PLAIN_LISTS, dump
-from nova_workers.errors import InvalidInput
 
 __all__ = ["read_folder"]
 

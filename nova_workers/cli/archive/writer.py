@@ -9,8 +9,8 @@ from io import BufferedWriter
 from pathlib import Path
 from typing import Any
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.archive.layout import LINE_KINDS, NOTE_FIELDS, PLAIN_LISTS, dump, place, pretty, skill_file
-from nova_workers.errors import InvalidInput
 
 __all__ = ["FolderWriter"]
 

@@ -12,10 +12,10 @@ from pathlib import Path
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError, Conflict, Unavailable
+from nova_workers.base.keys import BROKER_KEY_PREFIX, worker_presence, workers_index
 from nova_workers.devstack.home import lock_home
-from nova_workers.errors import ConfigurationError, Conflict, Unavailable
-from nova_workers.keys import BROKER_KEY_PREFIX, worker_presence, workers_index
 
 __all__ = ["EmptyRedis", "unused_redis"]
 

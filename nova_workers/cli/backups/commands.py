@@ -10,6 +10,9 @@ from typing import Annotated, Any, TypeVar
 import asyncpg
 import typer
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import InvalidInput, Unavailable
+from nova_workers.base.release import part
 from nova_workers.cli.backups.broker import unused_redis
 from nova_workers.cli.backups.container import Backup, Manifest, open_backup
 from nova_workers.cli.backups.dump import back_up
@@ -18,10 +21,7 @@ from nova_workers.cli.backups.load import Loaded, check_backup, load_backup, mak
 from nova_workers.cli.backups.programs import without_password
 from nova_workers.cli.backups.server import Server, on_server
 from nova_workers.cli.terminal.output import JsonOption, Output, age, stamp
-from nova_workers.config import Settings, load_settings
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE
-from nova_workers.errors import InvalidInput, Unavailable
-from nova_workers.release import part
 
 __all__ = ["app"]
 

@@ -16,8 +16,8 @@ from typing import IO, Final, Literal
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from nova_workers.base.errors import InvalidInput, NovaError
 from nova_workers.cli.backups.files import write_files
-from nova_workers.errors import InvalidInput, NovaError
 
 __all__ = ["FORMAT", "Backup", "Manifest", "NotWritten", "open_backup", "write_backup"]
 

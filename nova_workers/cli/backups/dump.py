@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
 
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.cli.backups.container import Manifest, write_backup
 from nova_workers.cli.backups.programs import (
     ProgramFailed,
@@ -21,7 +22,6 @@ from nova_workers.cli.backups.programs import (
 )
 from nova_workers.cli.backups.server import refuse_pooler
 from nova_workers.cli.version import version_of
-from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.schema import schema_revision
 from nova_workers.ledger.upkeep import catalog

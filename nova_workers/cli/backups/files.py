@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any, Final
 
-from nova_workers.errors import ConfigurationError, Conflict, InvalidInput
+from nova_workers.base.errors import ConfigurationError, Conflict, InvalidInput
 
 __all__ = ["FilesWritten", "need_empty", "read_files", "write_files"]
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass
 
 import asyncpg
 
+from nova_workers.base.errors import ConfigurationError, Conflict, InvalidInput
+from nova_workers.base.release import part
 from nova_workers.cli.backups.broker import EmptyRedis
 from nova_workers.cli.backups.container import Backup
 from nova_workers.cli.backups.programs import (
@@ -23,7 +25,6 @@ from nova_workers.cli.backups.programs import (
     without_password,
 )
 from nova_workers.cli.backups.server import Server, refuse_pooler
-from nova_workers.errors import ConfigurationError, Conflict, InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.upkeep import catalog
 from nova_workers.ledger.upkeep.restored import (
@@ -34,7 +35,6 @@ from nova_workers.ledger.upkeep.restored import (
     hold_fleet,
     pause_fleet,
 )
-from nova_workers.release import part
 
 __all__ = ["Loaded", "check_backup", "load_backup", "make_database"]
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import quote, unquote, urlsplit
 
+from nova_workers.base.errors import ConfigurationError, NovaError
 from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.servers.binaries import postgres_programs
-from nova_workers.errors import ConfigurationError, NovaError
 
 __all__ = ["ProgramFailed", "Programs", "find_programs", "last_lines", "start", "without_password"]
 

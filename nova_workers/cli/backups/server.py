@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from urllib.parse import quote, urlsplit
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.devstack.home import AlreadyRunning, lock_home, read_state
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.supervisor import Supervisor
-from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Database
 
 __all__ = ["Server", "on_server", "refuse_pooler"]

@@ -5,11 +5,11 @@ import time
 from rich.console import Console
 from rich.rule import Rule
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.cli.demo.watch import ms_since
 from nova_workers.cli.terminal.output import printable
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.orders import AiWorkResultV1, CopyProposalArtifact, EngineTrace, build_order
-from nova_workers.errors import Unavailable
 
 __all__ = ["show_order"]
 

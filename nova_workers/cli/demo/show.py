@@ -17,6 +17,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.rule import Rule
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import NovaError, Unavailable
+from nova_workers.base.program import EXIT_INTERRUPTED, exit_on_failed_output, raise_on_interrupt
 from nova_workers.cli.demo.order import show_order
 from nova_workers.cli.demo.tables import flower_table, flower_tasks, ledger_table, messages_table, process_table
 from nova_workers.cli.demo.tree import show_tree
@@ -24,12 +27,9 @@ from nova_workers.cli.demo.watch import Watched, ms_since, watch_run
 from nova_workers.cli.demo.work import show_task, show_trigger
 from nova_workers.cli.terminal.output import printable
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings, load_settings
 from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate, ThreadView
 from nova_workers.devstack.home import StackState, flower_password, lock_home
 from nova_workers.devstack.stack import Stack, StackOptions
-from nova_workers.errors import NovaError, Unavailable
-from nova_workers.program import EXIT_INTERRUPTED, exit_on_failed_output, raise_on_interrupt
 
 __all__ = ["main"]
 

@@ -9,12 +9,12 @@ from rich import box
 from rich.table import Table
 from rich.text import Text
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.cli.terminal.output import money, printable, short
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import MessageView, RunView, ThreadView, TurnView
 from nova_workers.devstack.commands import FLOWER_MAX_TASKS
 from nova_workers.devstack.home import FLOWER_USER, StackState
-from nova_workers.errors import Unavailable
 
 __all__ = ["FlowerTask", "flower_table", "flower_tasks", "ledger_table", "messages_table", "process_table"]
 

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 
 from rich.console import Console
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.cli.talk.live import tool_line
 from nova_workers.cli.terminal.output import printable
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.events import StreamEnd, StreamError, Token, ToolStatus
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.errors import Unavailable
 
 __all__ = ["Watched", "ms_since", "watch_run"]
 

@@ -7,12 +7,12 @@ from datetime import UTC, datetime, timedelta
 from rich.console import Console
 from rich.rule import Rule
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.cli.demo.watch import Watched, watch_run
 from nova_workers.cli.terminal.output import printable
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.tasks import StepInput, TaskCreate
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView
-from nova_workers.errors import Unavailable
 
 __all__ = ["show_task", "show_trigger"]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Awaitable, Callable, Sequence
 
+from nova_workers.base.errors import NovaError, Unauthenticated
 from nova_workers.cli.operations.author_checks import check_authors
 from nova_workers.cli.operations.findings import Finding, isolated
 from nova_workers.cli.operations.orchestration_checks import check_orchestrations
@@ -9,7 +10,6 @@ from nova_workers.cli.target import Target
 from nova_workers.cli.terminal.output import stamp
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.fleet import FleetView, HeldRuns, ProviderRest, QueuedGroup, SwitchView
-from nova_workers.errors import NovaError, Unauthenticated
 
 __all__ = ["check_api", "check_console"]
 

@@ -12,12 +12,12 @@ from typing import Annotated, Any, TextIO
 import typer
 from typer.core import TyperGroup
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Column, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.client.audit_chain import check_chain
 from nova_workers.contracts.http.overview.audit import AuditEventView
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

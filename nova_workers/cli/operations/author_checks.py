@@ -7,15 +7,15 @@ it did, and a key without the right cannot change what it steers.
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TypeVar
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import InvalidInput
 from nova_workers.capabilities.discovery import default_registry
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.client.client import NovaClient
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.authors.rights import AuthorScope
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyView
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.models.installed import known_models

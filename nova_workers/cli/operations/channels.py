@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.config import load_settings
 from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
 from nova_workers.cli.operations.processes import become_part
 from nova_workers.cli.target import find_target
-from nova_workers.config import load_settings
 
 __all__ = ["app"]
 

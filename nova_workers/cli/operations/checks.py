@@ -10,15 +10,15 @@ from pydantic import ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.base.errors import in_one_line
+from nova_workers.base.keys import BEAT_TTL_S, beat_tick, broker_queue, worker_presence, workers_index
+from nova_workers.base.vocabulary import QUEUES
 from nova_workers.cli.operations.clocks import skew
 from nova_workers.cli.operations.findings import Finding, isolated
 from nova_workers.cli.operations.redis_health import check_info
 from nova_workers.cli.operations.sandbox_checks import check_sandboxes
 from nova_workers.cli.terminal.output import age
 from nova_workers.contracts.http.fleet import WorkerView
-from nova_workers.errors import in_one_line
-from nova_workers.keys import BEAT_TTL_S, beat_tick, broker_queue, worker_presence, workers_index
-from nova_workers.vocabulary import QUEUES
 
 __all__ = ["REDIS_AWAY", "check_broker", "open_redis"]
 

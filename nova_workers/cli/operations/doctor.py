@@ -10,6 +10,8 @@ from typing import Any, TypeVar
 import typer
 from pydantic import SecretStr
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
 from nova_workers.cli.operations.api_checks import check_api, check_console
 from nova_workers.cli.operations.checks import check_broker
@@ -21,8 +23,6 @@ from nova_workers.cli.operations.sandbox_checks import check_sandbox_here
 from nova_workers.cli.target import Servers, Target, find_servers, find_target, read_state
 from nova_workers.cli.terminal.output import JsonOption, Output
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings, load_settings
-from nova_workers.errors import ConfigurationError
 
 __all__ = ["app", "examine"]
 

@@ -9,8 +9,8 @@ from typing import Literal
 
 import typer
 
+from nova_workers.base.errors import NovaError, in_one_line
 from nova_workers.cli.terminal.output import Output
-from nova_workers.errors import NovaError, in_one_line
 
 __all__ = ["Finding", "isolated", "report"]
 

@@ -5,11 +5,11 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.vocabulary import ENDED_RUNS, PauseScope, RestReason
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Column, age, short, stamp
 from nova_workers.contracts.http.fleet import FleetPause, FleetView, ProvidersCleared, ProvidersView
-from nova_workers.vocabulary import ENDED_RUNS, PauseScope, RestReason
 
 __all__ = ["app"]
 

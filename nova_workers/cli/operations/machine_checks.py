@@ -6,10 +6,10 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from nova_workers.base.config import Settings, unknown_variables
+from nova_workers.base.observability.machine import lost_with, short_of_room, space_of, write_fault
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Servers
-from nova_workers.config import Settings, unknown_variables
-from nova_workers.observability.machine import lost_with, short_of_room, space_of, write_fault
 
 __all__ = ["check_disks", "check_embedded", "check_variables"]
 

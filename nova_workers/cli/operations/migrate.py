@@ -8,13 +8,13 @@ from typing import Annotated
 import asyncpg
 import typer
 
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import ConfigurationError, Unavailable
+from nova_workers.base.release import part
 from nova_workers.cli.target import find_servers
 from nova_workers.cli.terminal.output import JsonOption, Output
-from nova_workers.config import Settings, load_settings
 from nova_workers.devstack.first_start import make_first_key
 from nova_workers.devstack.home import write_private
-from nova_workers.errors import ConfigurationError, Unavailable
-from nova_workers.release import part
 
 __all__ = ["app"]
 

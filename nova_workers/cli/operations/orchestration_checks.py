@@ -1,14 +1,14 @@
 """The check of `nova doctor` for orchestrations: what their agents do not get, although it was granted."""
 
+from nova_workers.base.errors import InvalidInput, NovaError
+from nova_workers.base.vocabulary import AgentRole
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.orchestration import CapabilityTools
-from nova_workers.errors import InvalidInput, NovaError
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.installed import known_models
 from nova_workers.orchestration.spawning.granting import withheld
-from nova_workers.vocabulary import AgentRole
 
 __all__ = ["check_orchestrations"]
 

@@ -13,9 +13,10 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.config import Settings, load_settings, unknown_variables
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.cli.command import ApiKeyOption, ApiUrlOption
 from nova_workers.cli.target import find_servers, find_target, read_state
-from nova_workers.config import Settings, load_settings, unknown_variables
 from nova_workers.devstack.commands import (
     api_command,
     beat_command,
@@ -25,7 +26,6 @@ from nova_workers.devstack.commands import (
 )
 from nova_workers.devstack.environments import FleetProcessKind, environment_for
 from nova_workers.devstack.home import FLOWER_PASSWORD_FILE, FLOWER_USER, flower_password
-from nova_workers.errors import ConfigurationError
 
 __all__ = ["app", "become_part"]
 

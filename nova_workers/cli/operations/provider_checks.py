@@ -1,11 +1,11 @@
 """The check of `nova doctor` of the providers that agents use, by what a worker found when it last tried them."""
 
+from nova_workers.base.errors import NovaError
+from nova_workers.base.keys import provider_reports
 from nova_workers.cli.operations.checks import REDIS_AWAY, open_redis
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Target
 from nova_workers.client.client import NovaClient
-from nova_workers.errors import NovaError
-from nova_workers.keys import provider_reports
 from nova_workers.orchestration.models.availability import ProviderReport
 
 __all__ = ["check_providers"]

@@ -7,11 +7,11 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.bootstrap.shell.sandbox import sandbox_of
 from nova_workers.cli.operations.findings import Finding
-from nova_workers.config import Settings
 from nova_workers.contracts.http.fleet import SandboxTrial, WorkerView
-from nova_workers.errors import ConfigurationError
 
 __all__ = ["check_sandbox_here", "check_sandboxes"]
 

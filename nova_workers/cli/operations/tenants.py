@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.operations.tenant import NO_BOUND, show_tenant
 from nova_workers.cli.terminal.output import Column, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.tenants import TenantChange, TenantCreate, TenantView
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

@@ -9,6 +9,8 @@ from typing import Any
 from prompt_toolkit import PromptSession
 from prompt_toolkit.key_binding import KeyBindings, KeyPressEvent
 
+from nova_workers.base.errors import InvalidInput, NovaError
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.cli.command import Session
 from nova_workers.cli.orchestrations.drawing import REDRAWS_A_SECOND, Drawing
 from nova_workers.cli.talk.answers import choices, read_answer
@@ -16,8 +18,6 @@ from nova_workers.cli.terminal.output import printable, short
 from nova_workers.contracts.events import StreamEnd, StreamStart, Waiting
 from nova_workers.contracts.orchestration.events import AgentStateChanged, TreeRecord
 from nova_workers.contracts.waits import ANSWERABLE, AskApproval, AskUser, WaitView
-from nova_workers.errors import InvalidInput, NovaError
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["Questions"]
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.config import load_settings
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import JsonOption, Output, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.cli.terminal.text_input import read_text
-from nova_workers.config import load_settings
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigPut
 from nova_workers.orchestration.config.parsing import MODELS_FILE, parse_config
 from nova_workers.orchestration.config.values import OrchestrationConfig

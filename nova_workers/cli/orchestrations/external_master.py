@@ -7,13 +7,13 @@ import time
 from contextlib import suppress
 from typing import Any
 
+from nova_workers.base.clock import spell_duration
+from nova_workers.base.errors import NovaError, OrchestrationError, Unavailable
+from nova_workers.base.ids import new_id
 from nova_workers.client.resources.orchestrations import Orchestrations
 from nova_workers.client.retry import Retry
-from nova_workers.clock import spell_duration
 from nova_workers.contracts.http.orchestrations import MasterCall, MasterReply, OrchestrationCreate, OrchestrationView
 from nova_workers.contracts.orchestration import TASK_COMPLETE
-from nova_workers.errors import NovaError, OrchestrationError, Unavailable
-from nova_workers.ids import new_id
 
 __all__ = ["ExternalMaster"]
 

@@ -10,9 +10,9 @@ from mcp.shared.exceptions import MCPError
 from mcp.types import Tool
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
-from nova_workers.child_process import Bounds, run_child
+from nova_workers.base.child_process import Bounds, run_child
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.http.orchestrations import MasterReply
-from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["ASK_USER", "LOCAL_TOOLS", "RUN_BASH", "ask_user", "run_bash"]
 

@@ -18,13 +18,13 @@ from mcp.types import (
     Tool,
 )
 
+from nova_workers.base.errors import NovaError
+from nova_workers.base.release import release
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.orchestrations.external_master import ExternalMaster
 from nova_workers.cli.orchestrations.local_tools import ASK_USER, LOCAL_TOOLS, RUN_BASH, ask_user, run_bash
 from nova_workers.contracts.http.orchestrations import MasterReply, OrchestrationCreate
-from nova_workers.errors import NovaError
-from nova_workers.release import release
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["PROGRESS_EVERY_S", "app", "build_server"]
 

@@ -9,21 +9,21 @@ from typing import Annotated, Any
 
 import typer
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.errors import NotFound
+from nova_workers.base.vocabulary import MODEL_TIERS, TaskCategory
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.chart import bar
 from nova_workers.cli.terminal.output import Column
-from nova_workers.clock import SystemClock
 from nova_workers.contracts.http.orchestration_config import (
     OrchestrationConfigPut,
     OrchestrationModelView,
     RankedScoreView,
 )
-from nova_workers.errors import NotFound
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.models.installed import known_models
 from nova_workers.orchestration.models.merging import merge_models
 from nova_workers.orchestration.models.programs import DiscoveredModel, discover_models, update_programs
-from nova_workers.vocabulary import MODEL_TIERS, TaskCategory
 
 __all__ = ["app"]
 

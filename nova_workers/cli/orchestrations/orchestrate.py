@@ -4,11 +4,11 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.vocabulary import RunQueue
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.orchestrations.watching import watch
 from nova_workers.cli.talk.send import parse_metadata, read_message
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
-from nova_workers.vocabulary import RunQueue
 
 __all__ = ["app"]
 

@@ -8,6 +8,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 from rich.tree import Tree
 
+from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.cli.talk.live import outage_line
 from nova_workers.cli.terminal.output import age, money, printable, short
 from nova_workers.contracts.events import ProviderUnavailable, StreamEnd, StreamStart, ToolStatus, Usage, Waiting
@@ -19,7 +20,6 @@ from nova_workers.contracts.orchestration.events import (
     TreeRecord,
 )
 from nova_workers.contracts.waits import ANSWERABLE
-from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["TreeView"]
 

@@ -6,14 +6,14 @@ import sys
 from contextlib import aclosing
 from dataclasses import dataclass
 
+from nova_workers.base.errors import NovaError
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.cli.command import Session
 from nova_workers.cli.orchestrations.asking import Questions
 from nova_workers.cli.orchestrations.changes import note_changes
 from nova_workers.cli.orchestrations.drawing import Drawing
 from nova_workers.cli.orchestrations.tree_view import TreeView
 from nova_workers.cli.terminal.output import money
-from nova_workers.errors import NovaError
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["Pace", "watch"]
 

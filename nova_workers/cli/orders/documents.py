@@ -4,8 +4,8 @@ from typing import Any
 
 import yaml
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.terminal.text_input import read_text
-from nova_workers.errors import InvalidInput
 
 __all__ = ["read_document"]
 

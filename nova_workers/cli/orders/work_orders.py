@@ -6,15 +6,15 @@ import orjson
 import typer
 from pydantic import ValidationError
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.validation import place_of, problem_of
+from nova_workers.base.vocabulary import OrderState, ReviewVerdict
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.orders.documents import read_document
 from nova_workers.cli.terminal.output import stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailEntry, WorkOrderView
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, derive_key_hash
-from nova_workers.errors import InvalidInput
-from nova_workers.validation import place_of, problem_of
-from nova_workers.vocabulary import OrderState, ReviewVerdict
 
 __all__ = ["app"]
 

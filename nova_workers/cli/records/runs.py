@@ -5,6 +5,8 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.errors import EngineErrorKind, InvalidInput
+from nova_workers.base.vocabulary import OPEN_RUNS, OpenRunStatus
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.talk.follow import follow, outcome_code, took_s
 from nova_workers.cli.talk.live import LiveView, limit_line
@@ -14,8 +16,6 @@ from nova_workers.contracts.content import text_of
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import BulkCancel, BulkRetry, RunEdit, RunQueue, RunStatus, RunView
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import EngineErrorKind, InvalidInput
-from nova_workers.vocabulary import OPEN_RUNS, OpenRunStatus
 
 __all__ = ["app"]
 

@@ -8,13 +8,13 @@ from typing import Annotated, Any
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.client import iterate
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import MessageView, ThreadCreate, ThreadFork, ThreadPatch, ThreadView
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

@@ -4,6 +4,7 @@ from http import HTTPStatus
 
 import httpx2
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.security.access import (
     Operation,
@@ -24,7 +25,6 @@ from nova_workers.cli.security.exposure import (
     check_transport,
 )
 from nova_workers.cli.target import Target
-from nova_workers.errors import Unavailable
 
 __all__ = ["check_walls"]
 

@@ -2,10 +2,10 @@
 
 from collections.abc import Sequence
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.terminal.output import short
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.errors import InvalidInput
 
 __all__ = ["OTHER", "choices", "read_answer", "wait_line"]
 

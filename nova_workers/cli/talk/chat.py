@@ -11,6 +11,7 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.errors import InvalidInput, NovaError
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.talk.answers import read_answer
 from nova_workers.cli.talk.chat_input import COMMANDS, message_of, messages, typed_lines
@@ -19,7 +20,6 @@ from nova_workers.cli.talk.live import LiveView
 from nova_workers.cli.terminal.output import short
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from nova_workers.errors import InvalidInput, NovaError
 
 __all__ = ["app"]
 

@@ -6,13 +6,13 @@ import time
 from collections.abc import AsyncGenerator
 from contextlib import aclosing, asynccontextmanager
 
+from nova_workers.base.errors import IllegalTransition, NovaError
 from nova_workers.cli.command import Session
 from nova_workers.cli.talk.live import LiveView, cost_line
 from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.cli.terminal.output import stamp
 from nova_workers.contracts.events import EventCursor, Steered, StreamEnd
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
-from nova_workers.errors import IllegalTransition, NovaError
 
 __all__ = ["Interrupt", "follow", "on_interrupt", "outcome_code", "took_s", "why_it_waits"]
 

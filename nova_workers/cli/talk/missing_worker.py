@@ -4,10 +4,10 @@ import asyncio
 from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager, suppress
 
+from nova_workers.base.errors import NovaError
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.cli.command import Session
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE
-from nova_workers.errors import NovaError
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["missing_worker_noted"]
 

@@ -8,14 +8,14 @@ from typing import Annotated, Any
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.talk.follow import follow, on_interrupt, outcome_code, why_it_waits
 from nova_workers.cli.talk.live import LiveView, cost_line, limit_line
 from nova_workers.cli.talk.missing_worker import missing_worker_noted
 from nova_workers.contracts.events import Usage
 from nova_workers.contracts.http.wire import OnBusy, RunQueue, RunView, StatelessRunCreate
-from nova_workers.errors import InvalidInput
-from nova_workers.vocabulary import ENDED_RUNS
 
 __all__ = ["app", "parse_metadata", "read_message"]
 

@@ -18,8 +18,8 @@ from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
+from nova_workers.base.clock import spell_duration
 from nova_workers.cli.terminal.table_layout import Column, lay_out
-from nova_workers.clock import spell_duration
 
 __all__ = ["Column", "JsonOption", "Output", "age", "money", "printable", "short", "stamp"]
 

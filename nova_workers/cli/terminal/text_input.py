@@ -5,7 +5,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from pathlib import Path
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 
 __all__ = ["blame_file", "read_text"]
 

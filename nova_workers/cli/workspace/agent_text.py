@@ -9,10 +9,10 @@ from typing import Any
 
 import yaml
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.terminal.output import age, stamp
 from nova_workers.contracts.agents import AgentSpec, ApprovalRule, CapabilityGrant, SubagentSpec
 from nova_workers.contracts.http.wire import AgentView
-from nova_workers.errors import InvalidInput
 
 __all__ = [
     "agent_facts",

@@ -4,6 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
@@ -20,7 +21,6 @@ from nova_workers.cli.workspace.agent_text import (
 )
 from nova_workers.contracts.http.agents import AgentRename
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

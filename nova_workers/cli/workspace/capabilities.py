@@ -5,9 +5,9 @@ from typing import Annotated, Any
 
 import typer
 
+from nova_workers.base.errors import missing
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import short
-from nova_workers.errors import missing
 
 __all__ = ["app"]
 

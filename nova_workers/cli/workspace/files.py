@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Column, printable, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.deliveries import SentFileView
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

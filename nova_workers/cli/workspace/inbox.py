@@ -5,12 +5,12 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.client import iterate
 from nova_workers.contracts.deliveries import DeliveryKind, DeliveryStatus, DeliveryView
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app", "describe"]
 

@@ -4,13 +4,13 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.markdown import SafeMarkdown
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.cli.terminal.text_input import read_text
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

@@ -5,6 +5,7 @@ from base64 import b64decode, b64encode
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from nova_workers.base.errors import Conflict, InvalidInput
 from nova_workers.contracts.skills import (
     MAX_FILE_BYTES,
     MAX_FILES,
@@ -15,7 +16,6 @@ from nova_workers.contracts.skills import (
     SkillFilePut,
     SkillPut,
 )
-from nova_workers.errors import Conflict, InvalidInput
 from nova_workers.workspace.skill_format import check_files, parse_skill_md
 
 __all__ = ["read_skill", "write_skill"]

@@ -5,6 +5,7 @@ from typing import Annotated, Any
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.talk.follow import follow, outcome_code, why_it_waits
 from nova_workers.cli.talk.live import LiveView
@@ -25,7 +26,6 @@ from nova_workers.contracts.http.tasks import (
     TaskSummary,
     TaskView,
 )
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

@@ -6,7 +6,7 @@ from typing import Annotated, Any
 
 import typer
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 
 __all__ = ["TriggerArgument", "TriggerOptions"]
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import Column, short, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
@@ -18,7 +19,6 @@ from nova_workers.contracts.http.triggers import (
     TriggerPreview,
     TriggerView,
 )
-from nova_workers.errors import InvalidInput
 
 __all__ = ["app"]
 

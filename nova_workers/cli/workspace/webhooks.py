@@ -5,6 +5,7 @@ from typing import Annotated, get_args
 
 import typer
 
+from nova_workers.base.errors import InvalidInput, NovaError
 from nova_workers.cli.command import Session, build, remote
 from nova_workers.cli.terminal.output import Column, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
@@ -17,7 +18,6 @@ from nova_workers.contracts.http.webhooks import (
     WebhookSecret,
     WebhookView,
 )
-from nova_workers.errors import InvalidInput, NovaError
 
 __all__ = ["app"]
 

@@ -3,10 +3,10 @@
 from collections.abc import AsyncGenerator, AsyncIterable
 from contextlib import aclosing
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.client.connection import lines_of
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
-from nova_workers.errors import Unavailable
 
 __all__ = ["Archives"]
 

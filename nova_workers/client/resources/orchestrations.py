@@ -5,6 +5,9 @@ from contextlib import aclosing
 
 from pydantic import ValidationError
 
+from nova_workers.base.errors import NovaError, Unavailable
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import HistoryDetail
 from nova_workers.client.connection import sleep
 from nova_workers.client.transport import EventSource, Params, Transport
 from nova_workers.contracts.bodies import Page
@@ -29,9 +32,6 @@ from nova_workers.contracts.orchestration.events import (
     TreeRecord,
     tree_record_adapter,
 )
-from nova_workers.errors import NovaError, Unavailable
-from nova_workers.ids import new_id
-from nova_workers.vocabulary import HistoryDetail
 
 __all__ = ["Orchestrations"]
 

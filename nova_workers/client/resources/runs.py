@@ -7,6 +7,9 @@ from datetime import datetime
 
 from pydantic import ValidationError
 
+from nova_workers.base.errors import NovaError, Unavailable
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import RetryRefusal
 from nova_workers.client.connection import sleep
 from nova_workers.client.retry import Attempts
 from nova_workers.client.transport import EventSource, Params, Transport
@@ -28,9 +31,6 @@ from nova_workers.contracts.http.wire import (
     StatelessRunCreate,
 )
 from nova_workers.contracts.waits import RunAnswer, WaitKind, WaitView
-from nova_workers.errors import NovaError, Unavailable
-from nova_workers.ids import new_id
-from nova_workers.vocabulary import RetryRefusal
 
 __all__ = ["Runs"]
 

@@ -1,5 +1,6 @@
 """``/v1/tasks``."""
 
+from nova_workers.base.ids import new_id
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tasks import (
@@ -17,7 +18,6 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.ids import new_id
 
 __all__ = ["Tasks"]
 

@@ -1,5 +1,6 @@
 """``/v1/triggers`` of the client."""
 
+from nova_workers.base.ids import new_id
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.triggers import (
@@ -9,7 +10,6 @@ from nova_workers.contracts.http.triggers import (
     TriggerPreview,
     TriggerView,
 )
-from nova_workers.ids import new_id
 
 __all__ = ["Triggers"]
 

@@ -2,7 +2,7 @@
 """The typed client of the HTTP API.
 
 Every method is one endpoint; it takes and returns the bodies of `nova_workers.contracts` and raises the
-errors of `nova_workers.errors`:
+errors of `nova_workers.base.errors`:
 
     with SyncNovaClient("http://127.0.0.1:8700", key) as nova:
         run = nova.runs.create(RunCreate(message="Hello"), thread_id=thread.id)
@@ -15,6 +15,8 @@ from typing import Any, Self
 
 from pydantic import BaseModel
 
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.ids import new_id
 from nova_workers.client.retry import Retry
 from nova_workers.client.sync.resources.agents import Agents
 from nova_workers.client.sync.resources.archive import Archives
@@ -57,8 +59,6 @@ from nova_workers.contracts.http.wire import (
     ThreadView,
     TurnView,
 )
-from nova_workers.errors import Unavailable
-from nova_workers.ids import new_id
 
 __all__ = ["Agents", "Fleet", "Keys", "Leases", "SyncNovaClient", "Threads"]
 

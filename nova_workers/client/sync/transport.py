@@ -1,5 +1,5 @@
 # Generated from nova_workers/client/transport.py by `make format`: change that file instead.
-"""Requests to the API: one HTTP connection pool, retries of harmless requests, errors of `nova_workers.errors`.
+"""Requests to the API: one HTTP connection pool, retries of harmless requests, errors of `nova_workers.base.errors`.
 
 Below is `httpx2`; nothing above this module sees it.
 """
@@ -13,10 +13,10 @@ from typing import Self, TypeVar
 import httpx2
 from pydantic import BaseModel, ValidationError
 
+from nova_workers.base.errors import Unauthenticated, Unavailable
 from nova_workers.client.problems import error_of_response, error_of_transport, unknown_answer
 from nova_workers.client.retry import Attempts, Retry
 from nova_workers.client.sync.connection import Http, chunks_of, sleep
-from nova_workers.errors import Unauthenticated, Unavailable
 
 __all__ = ["EventSource", "Params", "Transport"]
 
@@ -33,7 +33,7 @@ _REPEATABLE_METHODS = frozenset({"GET", "PUT", "DELETE"})
 
 
 class Transport:
-    """Sends requests with the key, and turns every failure into an error of `nova_workers.errors`."""
+    """Sends requests with the key, and turns every failure into an error of `nova_workers.base.errors`."""
 
     def __init__(
         self, base_url: str, api_key: str | None, *, timeout_s: float = 30.0, retry: Retry | None = None

@@ -9,6 +9,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import InvalidInput, NotFound
 from nova_workers.client.client import NovaClient
 from nova_workers.console.actions import Done, act, answer_run
 from nova_workers.console.chat.messages import message_of
@@ -23,7 +24,6 @@ from nova_workers.contracts.http.wire import (
     ThreadPatch,
     TurnView,
 )
-from nova_workers.errors import InvalidInput, NotFound
 
 __all__ = ["ROUTES"]
 

@@ -5,14 +5,14 @@ from collections.abc import AsyncGenerator, Sequence
 from contextlib import aclosing
 from time import monotonic
 
+from nova_workers.base.errors import Gone, NotFound, NovaError
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.client.client import NovaClient
 from nova_workers.console.chat.live_run import LiveRun
 from nova_workers.console.chat.tail import Renderer, Tail
 from nova_workers.console.chat.transcript import Conversation, ShownTurn, load_conversation
 from nova_workers.console.live import DONE, Change
 from nova_workers.contracts.http.wire import RunView, ThreadView
-from nova_workers.errors import Gone, NotFound, NovaError
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["LISTED_THREADS", "follow_thread"]
 

@@ -6,9 +6,9 @@ from mimetypes import guess_type
 from starlette.datastructures import UploadFile
 from starlette.requests import Request
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.console.forms import Form, read_form
 from nova_workers.contracts.content import ContentBlock, text_block
-from nova_workers.errors import InvalidInput
 
 __all__ = ["IMAGES", "MAX_FILES", "message_of", "read_message"]
 

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import cast
 
+from nova_workers.base.vocabulary import ENDED_TURNS
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
 from nova_workers.console.chat.sent_files import SentFile, files_of_call, load_files
@@ -12,7 +13,6 @@ from nova_workers.console.chat.wording import Outcome, outcome_of
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.content import ContentBlock, text_of
 from nova_workers.contracts.http.wire import MessageView, RunView, ThreadView, ToolCallView, TurnView, UsageView
-from nova_workers.vocabulary import ENDED_TURNS
 
 __all__ = ["Conversation", "Part", "ShownTurn", "load_conversation", "said_text"]
 

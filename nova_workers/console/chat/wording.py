@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nova_workers.base.vocabulary import ENDED_TURNS
 from nova_workers.contracts.http.wire import RunView, TurnView
-from nova_workers.vocabulary import ENDED_TURNS
 
 __all__ = ["Outcome", "outcome_of"]
 

@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import InvalidInput, NotFound, Rejected
+from nova_workers.base.ids import new_id
 from nova_workers.console.access import agent_choices, if_allowed
 from nova_workers.console.chat import actions
 from nova_workers.console.chat.feed import LISTED_THREADS, follow_thread
@@ -23,8 +25,6 @@ from nova_workers.console.rendering import fragment, is_fragment, render, see_ot
 from nova_workers.console.state import client_of
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from nova_workers.errors import InvalidInput, NotFound, Rejected
-from nova_workers.ids import new_id
 
 __all__ = ["PAGE"]
 

@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import Rejected
 from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
@@ -20,7 +21,6 @@ from nova_workers.console.schema_forms import Shape, make_node, read_value, shap
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.fleet import FleetPause
 from nova_workers.contracts.http.tenants import TenantChange
-from nova_workers.errors import Rejected
 
 __all__ = ["PAGE"]
 

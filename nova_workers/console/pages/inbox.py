@@ -6,13 +6,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.vocabulary import DeliveryKind, DeliveryStatus
 from nova_workers.console.actions import act, answer_run
 from nova_workers.console.forms import read_form
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
-from nova_workers.vocabulary import DeliveryKind, DeliveryStatus
 
 __all__ = ["PAGE"]
 

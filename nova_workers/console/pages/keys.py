@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import Rejected
 from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -13,7 +14,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.keys import KeyCreate, Scope
-from nova_workers.errors import Rejected
 
 __all__ = ["PAGE"]
 

@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import Rejected, VersionMismatch
 from nova_workers.client.resources.notes import Notes
 from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
@@ -16,7 +17,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteView
-from nova_workers.errors import Rejected, VersionMismatch
 
 __all__ = ["PAGE"]
 

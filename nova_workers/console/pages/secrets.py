@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import InvalidInput, Rejected
+from nova_workers.base.validation import ACCEPTED_FORMS
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -14,8 +16,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.secrets import SECRET_NAME_PATTERN, SecretPut, SecretRotation
-from nova_workers.errors import InvalidInput, Rejected
-from nova_workers.validation import ACCEPTED_FORMS
 
 __all__ = ["PAGE"]
 

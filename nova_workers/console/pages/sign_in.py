@@ -7,6 +7,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import NotFound, TooManyRequests, Unauthenticated
+from nova_workers.base.http_server.addresses import address_group, client_address
 from nova_workers.console.forms import Form, read_form
 from nova_workers.console.guard import SESSION_COOKIE, is_own_path
 from nova_workers.console.navigation import PageModule
@@ -14,8 +16,6 @@ from nova_workers.console.rendering import THEME_COOKIE, THEMES, is_secure, rend
 from nova_workers.console.sessions import Session
 from nova_workers.console.state import client_of, client_with, session_of, state_of
 from nova_workers.contracts.http.keys import SignIn
-from nova_workers.errors import NotFound, TooManyRequests, Unauthenticated
-from nova_workers.http_server.addresses import address_group, client_address
 
 __all__ = ["PAGE"]
 

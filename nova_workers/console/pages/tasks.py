@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import NotFound, Rejected
+from nova_workers.base.vocabulary import TaskStatus
 from nova_workers.client.resources.tasks import Tasks
 from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
@@ -25,8 +27,6 @@ from nova_workers.contracts.http.tasks import (
     TaskPatch,
     TaskResourceAdd,
 )
-from nova_workers.errors import NotFound, Rejected
-from nova_workers.vocabulary import TaskStatus
 
 __all__ = ["PAGE"]
 

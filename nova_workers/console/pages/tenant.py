@@ -6,6 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import Rejected
 from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import act
 from nova_workers.console.forms import Form, build, changes, read_form
@@ -14,7 +15,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.fleet import FleetPause
 from nova_workers.contracts.http.tenants import TenantPatch
-from nova_workers.errors import Rejected
 
 __all__ = ["PAGE"]
 

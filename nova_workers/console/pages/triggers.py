@@ -9,6 +9,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import Rejected
+from nova_workers.base.vocabulary import CatchUp, Overlap, TriggerAction, TriggerKind
 from nova_workers.console.access import agent_choices
 from nova_workers.console.actions import Done, act
 from nova_workers.console.drawing.time_axis import Mark, time_axis
@@ -18,8 +20,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerFiringView, TriggerPatch, TriggerView
-from nova_workers.errors import Rejected
-from nova_workers.vocabulary import CatchUp, Overlap, TriggerAction, TriggerKind
 
 __all__ = ["PAGE"]
 

@@ -8,13 +8,13 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.console.drawing.charts import Series, stacked_bars
 from nova_workers.console.navigation import NavEntry, PageModule
 from nova_workers.console.paging import filter_of
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.usage_report import UsageGrouping, UsageReport, UsageSum
-from nova_workers.errors import InvalidInput
 
 __all__ = ["PAGE"]
 

@@ -6,6 +6,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import Rejected
+from nova_workers.base.vocabulary import WebhookKind
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, build, changes, read_form
 from nova_workers.console.navigation import NavEntry, PageModule
@@ -13,8 +15,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookView
-from nova_workers.errors import Rejected
-from nova_workers.vocabulary import WebhookKind
 
 __all__ = ["PAGE"]
 

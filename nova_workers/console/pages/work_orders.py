@@ -8,6 +8,8 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.vocabulary import OrderState
 from nova_workers.console.access import if_allowed
 from nova_workers.console.actions import act
 from nova_workers.console.forms import build, read_form
@@ -16,8 +18,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.work_orders import OrderReview
-from nova_workers.errors import InvalidInput
-from nova_workers.vocabulary import OrderState
 
 __all__ = ["PAGE"]
 

@@ -5,9 +5,9 @@ from typing import Annotated
 
 from pydantic import Field, StringConstraints
 
+from nova_workers.base.vocabulary import OutageReason, PauseScope, ProviderState, QueuedReason, RestReason, RunQueue
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, OneLine, View
-from nova_workers.vocabulary import OutageReason, PauseScope, ProviderState, QueuedReason, RestReason, RunQueue
 
 __all__ = [
     "MAX_QUEUED_COUNTED",

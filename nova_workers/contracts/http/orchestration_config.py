@@ -5,9 +5,9 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nova_workers.base.vocabulary import JudgementStatus, ModelTier, RankingSource, TaskCategory
 from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Body, View
-from nova_workers.vocabulary import JudgementStatus, ModelTier, RankingSource, TaskCategory
 
 __all__ = [
     "MAX_CONFIG_CHARS",

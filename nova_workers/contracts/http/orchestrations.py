@@ -5,13 +5,20 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, StringConstraints
 
+from nova_workers.base.vocabulary import (
+    AgentRole,
+    AgentState,
+    HistoryEntryType,
+    PermissionMode,
+    RoutedMessageType,
+    RunQueue,
+)
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, WITHIN, authored
 from nova_workers.contracts.bodies import Body, Name, OneLine, View
 from nova_workers.contracts.http.wire import Metadata, UsageView
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS, MAX_SUMMARY_CHARS, OrchestrationLimits
 from nova_workers.contracts.waits import HoldView, WaitView
-from nova_workers.vocabulary import AgentRole, AgentState, HistoryEntryType, PermissionMode, RoutedMessageType, RunQueue
 
 __all__ = [
     "AgentHistory",

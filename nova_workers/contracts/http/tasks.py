@@ -11,11 +11,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints, model_validator
 
+from nova_workers.base.vocabulary import OpenTaskStatus, ResourceKind, TaskStatus
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.authors.rights import ADDRESSEE, FREE, MESSAGE, PARTS, authored
 from nova_workers.contracts.bodies import Body, View, is_one_line
 from nova_workers.contracts.content import storable
-from nova_workers.vocabulary import OpenTaskStatus, ResourceKind, TaskStatus
 
 __all__ = [
     "MAX_DESCRIPTION_CHARS",

@@ -7,11 +7,11 @@ from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, AwareDatetime, Field, StrictBool, StringConstraints, TypeAdapter, model_validator
 
+from nova_workers.base.vocabulary import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerAction, TriggerKind
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, OUTBOUND, PARTS, Right, authored
 from nova_workers.contracts.bodies import Body, OneLine, View
 from nova_workers.contracts.content import storable
-from nova_workers.vocabulary import CatchUp, FiringOutcome, Overlap, SkipReason, TriggerAction, TriggerKind
 
 __all__ = [
     "CATCHUP_S",

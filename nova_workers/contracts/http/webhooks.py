@@ -5,10 +5,10 @@ from typing import Annotated
 
 from pydantic import AfterValidator, Field, StrictBool, StringConstraints
 
+from nova_workers.base.vocabulary import WebhookKind
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.bodies import Body, View
 from nova_workers.contracts.content import storable
-from nova_workers.vocabulary import WebhookKind
 
 __all__ = [
     "MAX_GRACE_S",

@@ -8,14 +8,14 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
+from nova_workers.base.errors import EngineErrorKind
+from nova_workers.base.vocabulary import OnBusy, OpenRunStatus, RetryRefusal, RunQueue, RunStatus
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, PARTS, authored
 from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Problem, View
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.engine import Limit
 from nova_workers.contracts.waits import HoldView, WaitView
-from nova_workers.errors import EngineErrorKind
-from nova_workers.vocabulary import OnBusy, OpenRunStatus, RetryRefusal, RunQueue, RunStatus
 
 __all__ = [
     "IDEMPOTENCY_KEY_PATTERN",

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Any
 
+from nova_workers.base.vocabulary import OrderState, ReviewVerdict, TrailAudience, WorkStopReason
 from nova_workers.contracts.bodies import Body, View
-from nova_workers.vocabulary import OrderState, ReviewVerdict, TrailAudience, WorkStopReason
 
 __all__ = ["OrderReview", "WorkOrderTrailEntry", "WorkOrderTrailView", "WorkOrderView"]
 

@@ -13,11 +13,11 @@ from urllib.parse import quote, urlsplit
 
 from pydantic import ConfigDict, Field, StringConstraints, field_validator
 
-from nova_workers.config import ToolSettings
+from nova_workers.base.config import ToolSettings
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.authors.rights import BOUND, COMMAND, PROGRAM_DIRECTORY, SECRET_REFERENCES, STEERS, authored
 from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServer
-from nova_workers.errors import InvalidInput
-from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["MCP_CAPABILITY", "HttpServer", "McpServerForm", "ServerName", "StdioServer"]
 

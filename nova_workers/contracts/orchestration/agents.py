@@ -2,7 +2,7 @@
 
 Names and vocabularies follow the orchestration engine's specification: `AgentDescriptor`, `SpawnRequest`,
 `AgentResult`, `ExpertProfile`, `RoutedMessage`, and the states, roles and permission modes of
-`nova_workers.vocabulary`.
+`nova_workers.base.vocabulary`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict
 
+from nova_workers.base.vocabulary import AgentRole, AgentState, Complexity, PermissionMode, RoutedMessageType
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.limits import OrchestrationLimits
-from nova_workers.vocabulary import AgentRole, AgentState, Complexity, PermissionMode, RoutedMessageType
 
 __all__ = [
     "MAX_PROMPT_CHARS",

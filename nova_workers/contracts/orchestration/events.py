@@ -11,8 +11,8 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter
 
+from nova_workers.base.vocabulary import AgentRole, AgentState, RoutedMessageType
 from nova_workers.contracts.events import Event
-from nova_workers.vocabulary import AgentRole, AgentState, RoutedMessageType
 
 __all__ = [
     "AgentMessageSent",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.vocabulary import HistoryEntryType
 from nova_workers.contracts.content import JsonObject
-from nova_workers.vocabulary import HistoryEntryType
 
 __all__ = ["HistoryEntry", "Rationale"]
 

@@ -7,9 +7,9 @@ from typing import Annotated
 
 from pydantic import ConfigDict, Field
 
+from nova_workers.base.true_numbers import TrueNumbers
+from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.true_numbers import TrueNumbers
-from nova_workers.vocabulary import Limit
 
 __all__ = ["OrchestrationLimits", "TreeSpending"]
 

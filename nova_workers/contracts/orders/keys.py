@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import rfc8785
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.orders.order import (
     AiWorkOrderV1,
     AuditConfig,
@@ -15,7 +16,6 @@ from nova_workers.contracts.orders.order import (
     IdempotencyConfig,
     OrderExtensions,
 )
-from nova_workers.errors import InvalidInput
 
 __all__ = [
     "KEY_PREFIX",

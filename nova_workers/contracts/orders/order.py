@@ -4,8 +4,8 @@ from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
+from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders.wire import GIVEN, Identifier, OpenValue, WireValue
-from nova_workers.vocabulary import PresentationMode
 
 __all__ = [
     "DEFAULT_TTL_HOURS",

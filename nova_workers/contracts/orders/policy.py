@@ -5,11 +5,11 @@ from typing import Annotated, Any, Final, Self
 
 from pydantic import Field, JsonValue, StringConstraints, model_validator
 
+from nova_workers.base.vocabulary import PresentationMode, RoleKind
 from nova_workers.contracts.authors.rights import BOUND, CEILING_ENGINE, FREE, PARTS, STEERS, authored
 from nova_workers.contracts.orders.artifacts import TYPED_PAYLOADS
 from nova_workers.contracts.orders.stop_reasons import StopReasonV1
 from nova_workers.contracts.orders.wire import Identifier, WireValue
-from nova_workers.vocabulary import PresentationMode, RoleKind
 
 __all__ = [
     "POLICY_ID_PATTERN",

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
+from nova_workers.base.vocabulary import OutageReason, WorkStatus
 from nova_workers.contracts.orders.artifacts import AiArtifactV1
 from nova_workers.contracts.orders.stop_reasons import StopReasonV1
 from nova_workers.contracts.orders.wire import OpenValue, WireValue
-from nova_workers.vocabulary import OutageReason, WorkStatus
 
 __all__ = [
     "AiWorkResultV1",

@@ -5,7 +5,7 @@ from typing import Final, NamedTuple
 
 from typing_extensions import TypeAliasType
 
-from nova_workers.vocabulary import WorkStatus, WorkStopReason
+from nova_workers.base.vocabulary import WorkStatus, WorkStopReason
 
 __all__ = ["CustomerStop", "StopReasonV1", "customer_stop", "status_of"]
 

@@ -8,7 +8,7 @@ import shutil
 from importlib.util import find_spec
 from pathlib import Path
 
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.errors import ConfigurationError
 
 __all__ = ["postgres_programs", "valkey_program"]
 

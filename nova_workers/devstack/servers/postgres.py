@@ -13,11 +13,11 @@ from urllib.parse import quote
 
 import asyncpg
 
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.process import OsUser, ProcessSpec
 from nova_workers.devstack.servers.binaries import postgres_programs
 from nova_workers.devstack.servers.sockets import socket_folder
-from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.sessions import FLEET_ROLE, TENANT_ROLE
 from nova_workers.shell_sandbox import SANDBOX_UID
 

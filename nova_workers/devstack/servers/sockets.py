@@ -5,7 +5,7 @@ import os
 import tempfile
 from pathlib import Path
 
-from nova_workers.errors import ConfigurationError
+from nova_workers.base.errors import ConfigurationError
 
 __all__ = ["socket_folder"]
 

@@ -5,9 +5,9 @@ from collections.abc import Sequence
 import httpx2
 from anthropic import AsyncAnthropic, CredentialsError, DefaultAsyncHttpxClient
 
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.anthropic_probe import Profile
-from nova_workers.errors import ConfigurationError
-from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 
 __all__ = ["Clients"]
 

@@ -7,6 +7,7 @@ from typing import Any
 import anthropic
 import httpx2
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.engines import bounds
 from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.turn import BlockPlace, ContentRefused
@@ -29,7 +30,6 @@ from nova_workers.engines.verdicts import (
     is_data_defect,
     of_status,
 )
-from nova_workers.errors import EngineFailure
 
 __all__ = ["failure_of", "refused_option"]
 

@@ -8,6 +8,7 @@ from typing import Any, cast
 import structlog
 from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import ContentBlock
 from nova_workers.contracts.usage import CallBound
 from nova_workers.engines.anthropic.accumulator import Accumulator
@@ -27,7 +28,6 @@ from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Response, ToolRefused
 from nova_workers.engines.windows import Windows
-from nova_workers.errors import EngineFailure
 
 __all__ = ["AnthropicResponder", "Reading"]
 

@@ -11,6 +11,8 @@ from typing import Any
 from mcp.server import Server
 from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, Tool, ToolAnnotations
 
+from nova_workers.base.errors import ToolFailure
+from nova_workers.base.release import release
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.claude_agent.gate import CallGate
@@ -20,8 +22,6 @@ from nova_workers.engines.native import TurnTools
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.engines.turn.calls import without_deferral
 from nova_workers.engines.turn.output import within_bounds
-from nova_workers.errors import ToolFailure
-from nova_workers.release import release
 
 __all__ = ["bridge_server"]
 

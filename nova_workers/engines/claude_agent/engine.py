@@ -35,7 +35,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from nova_workers.confined import PrivateFiles
+from nova_workers.base.confined import PrivateFiles
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
@@ -55,7 +56,6 @@ from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.engines.windows import Windows
-from nova_workers.errors import EngineFailure
 
 __all__ = ["ClaudeAgentEngine"]
 

@@ -2,12 +2,12 @@
 
 import re
 
+from nova_workers.base.errors import EngineErrorKind, EngineFailure
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_of
 from nova_workers.engines import bounds
 from nova_workers.engines.resilience import AttemptFailed, Cause
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import REFUSING, TOO_LARGE
-from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["failure_of", "is_media_refusal", "media_refusal_of", "program_ended"]
 

@@ -16,9 +16,9 @@ from pathlib import Path
 
 from claude_agent_sdk import project_key_for_directory
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.skills import SKILL_MD, SkillDirectory
-from nova_workers.errors import EngineFailure
 
 __all__ = ["Home", "make_home", "sweep"]
 

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.sessions import NewSession
@@ -17,7 +18,6 @@ from nova_workers.engines.claude_agent.names import own_name
 from nova_workers.engines.claude_agent.process import Launch
 from nova_workers.engines.claude_agent.transcript import entries_of, fingerprint, is_entry, kept, rebound
 from nova_workers.engines.resilience import Route
-from nova_workers.errors import EngineFailure
 
 __all__ = ["SessionOpener"]
 

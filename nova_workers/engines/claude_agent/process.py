@@ -20,7 +20,7 @@ from typing import Any
 
 from claude_agent_sdk import Transport
 
-from nova_workers.child_process import end_supervised, supervised
+from nova_workers.base.child_process import end_supervised, supervised
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.lines import json_object, read_lines
 from nova_workers.shell_sandbox import Enclosed

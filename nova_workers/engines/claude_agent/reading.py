@@ -4,6 +4,7 @@ from typing import Any
 
 from anthropic.types.beta import BetaUsage
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
@@ -11,7 +12,6 @@ from nova_workers.engines.anthropic.catalog import Prices
 from nova_workers.engines.claude_agent.transcript import to_own_names
 from nova_workers.engines.turn import Draft, Ending, Response
 from nova_workers.engines.turn.intake import parse_input
-from nova_workers.errors import EngineFailure
 
 __all__ = ["ResponseReader", "usage_of"]
 

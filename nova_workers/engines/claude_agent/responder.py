@@ -13,6 +13,7 @@ conversation.
 from collections.abc import Sequence
 from typing import Protocol
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject, Message, text_block, text_of
 from nova_workers.contracts.usage import CallBound, TokenUsage
 from nova_workers.engines import bounds
@@ -28,7 +29,6 @@ from nova_workers.engines.tool_turns import RefusableTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response
 from nova_workers.engines.turn.intake import admit
 from nova_workers.engines.windows import Windows
-from nova_workers.errors import EngineFailure
 
 __all__ = ["ClaudeProvider", "Opener"]
 

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 
+from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.engines.claude_agent.gate import CallGate
@@ -9,7 +10,6 @@ from nova_workers.engines.claude_agent.names import BUILT_IN
 from nova_workers.engines.native import Toolset, TurnTools
 from nova_workers.engines.turn import ToolOutcome
 from nova_workers.engines.turn.output import within_bounds
-from nova_workers.errors import ToolFailure
 
 __all__ = ["ClaudeTools"]
 

@@ -23,10 +23,10 @@ ones. It is never offered. If the fleet has a guarded fetcher, the bridge offers
 from dataclasses import dataclass
 from pathlib import Path
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.native import FILE_TOOLS, SHELL_TOOL
 from nova_workers.engines.claude_agent.names import BRIDGE_PATTERN, SUBAGENT_TOOL
-from nova_workers.errors import EngineFailure
 
 __all__ = ["Permissions", "permissions"]
 

@@ -4,6 +4,7 @@ import asyncio
 from dataclasses import replace
 from typing import Final
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.engines.codex.installed import HARMLESS, Installed, capture, offered_tools
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.programs.frames import Ended
@@ -12,7 +13,6 @@ from nova_workers.engines.programs.run import ProgramRun
 from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.programs.transcript import Prompt
 from nova_workers.engines.programs.vendor import ProgramSettings, Request, Vendor
-from nova_workers.errors import EngineFailure
 
 __all__ = ["check_offer"]
 

@@ -18,11 +18,11 @@ from typing import Any, Final
 import orjson
 import structlog
 
-from nova_workers.child_process import Bounds, run_child
+from nova_workers.base.child_process import Bounds, run_child
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.programs.home import Home, make_home
 from nova_workers.engines.programs.tool_server import SERVER
-from nova_workers.errors import EngineFailure
 
 __all__ = ["HARMLESS", "Capture", "Installed", "capture", "offered_tools", "read_installed", "stamp_of"]
 

@@ -13,6 +13,7 @@ from typing import Any
 
 import orjson
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
@@ -27,7 +28,6 @@ from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.strict_schemas import is_strict
 from nova_workers.engines.tool_schemas import OPENAI_COMPATIBLE
 from nova_workers.engines.verdicts import Verdict
-from nova_workers.errors import EngineFailure
 
 __all__ = ["Codex"]
 

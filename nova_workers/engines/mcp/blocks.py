@@ -22,8 +22,8 @@ from mcp.types import (
 )
 from mcp.types import ContentBlock as McpContent
 
+from nova_workers.base.media import MEDIA_TYPES, media_type_of
 from nova_workers.contracts.content import ContentBlock, storable_json, text_block
-from nova_workers.media import MEDIA_TYPES, media_type_of
 
 __all__ = ["from_mcp", "to_mcp", "to_mcp_result"]
 

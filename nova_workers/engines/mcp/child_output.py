@@ -12,8 +12,8 @@ from typing import TextIO
 
 import structlog
 
+from nova_workers.base.observability.redaction import hide
 from nova_workers.contracts.content import storable
-from nova_workers.observability.redaction import hide
 
 __all__ = ["LastLines", "logged_output"]
 

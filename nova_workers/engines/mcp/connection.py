@@ -20,15 +20,15 @@ from mcp import Client, MCPError
 from mcp.client.streamable_http import streamable_http_client
 from mcp.types import CONNECTION_CLOSED, CallToolResult, RequestParamsMeta, Tool
 
+from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.observability.redaction import current_redactor, hiding
+from nova_workers.base.observability.redactor import Redactor
+from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import CALL_ID, HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.child_output import LastLines, logged_output
 from nova_workers.engines.mcp.listings import tolerant
 from nova_workers.engines.mcp.stdio import stdio_transport
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
-from nova_workers.observability.redaction import current_redactor, hiding
-from nova_workers.observability.redactor import Redactor
-from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.shell_sandbox import NoSandbox, ShellSandbox
 
 __all__ = ["MakeTransport", "OnProgress", "ServerConnection"]

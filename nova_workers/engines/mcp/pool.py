@@ -20,12 +20,12 @@ from typing import Any
 import structlog
 from mcp.types import CallToolResult, Tool
 
+from nova_workers.base.observability.redaction import hide
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import HttpMcpServer, InProcessMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.connection import MakeTransport, OnProgress, ServerConnection
-from nova_workers.observability.redaction import hide
 from nova_workers.shell_sandbox import NoSandbox, ShellSandbox
-from nova_workers.stopping import stop_tasks
 
 __all__ = ["CallLost", "ConnectionPool", "Lease", "PooledConnection", "ServerAway"]
 

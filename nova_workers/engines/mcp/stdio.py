@@ -17,7 +17,7 @@ from mcp.client.stdio import get_default_environment
 from mcp.shared.message import SessionMessage
 from mcp.types import jsonrpc_message_adapter
 
-from nova_workers.child_process import end_supervised, supervised
+from nova_workers.base.child_process import end_supervised, supervised
 from nova_workers.contracts.engine import StdioMcpServer
 from nova_workers.engines.lines import LineTooLong, read_lines
 from nova_workers.shell_sandbox import Enclosed, NoSandbox, ShellSandbox

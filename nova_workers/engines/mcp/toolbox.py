@@ -11,6 +11,9 @@ from mcp import MCPError
 from mcp.types import CallToolResult, Tool
 from pydantic import ValidationError
 
+from nova_workers.base.errors import ToolFailure
+from nova_workers.base.observability.addresses import bare_addresses
+from nova_workers.base.observability.redaction import hide
 from nova_workers.contracts.content import JsonObject, storable
 from nova_workers.contracts.engine import DEFERRAL, InProcessMcpServer, McpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
@@ -30,9 +33,6 @@ from nova_workers.engines.tool_schemas import (
     repaired,
 )
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
-from nova_workers.observability.addresses import bare_addresses
-from nova_workers.observability.redaction import hide
 
 __all__ = ["ReportAway", "ReportProgress", "ToolDefinition", "Toolbox"]
 

@@ -1,6 +1,6 @@
 """Read, Write and Edit: with the names and arguments of the Anthropic SDK's tools, which models know.
 
-An invalid or truncated image would make the provider refuse the conversation from then on, so `nova_workers.media`
+An invalid or truncated image would make the provider refuse the conversation from then on, so `nova_workers.base.media`
 checks what is sent as an image or a PDF.
 """
 
@@ -17,14 +17,14 @@ from io import FileIO
 from pathlib import Path
 from typing import Any, TypeVar
 
-from nova_workers.confined import Confinement
+from nova_workers.base.confined import Confinement
+from nova_workers.base.errors import ToolFailure
+from nova_workers.base.media import bytes_problem
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.native.texts import UTF_8, TextForm, marked_form, read_text, shown_text
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
-from nova_workers.media import bytes_problem
 
 __all__ = ["Files", "in_thread"]
 

@@ -6,11 +6,11 @@ from typing import TypeVar
 
 from pydantic import BaseModel, ConfigDict, ValidationError
 
+from nova_workers.base.errors import ToolFailure
+from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.contracts.content import JsonObject, text_block
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
-from nova_workers.true_numbers import TrueNumbers
 
 __all__ = ["NativeTool", "ToolInput", "complaint", "plain_schema", "text_outcome"]
 

@@ -14,15 +14,15 @@ from typing import Annotated, Final
 
 from pydantic import Field
 
-from nova_workers.child_process import Bounds, run_child
-from nova_workers.confined import Confinement, PrivateFiles
+from nova_workers.base.child_process import Bounds, run_child
+from nova_workers.base.confined import Confinement, PrivateFiles
+from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.native import search_child
 from nova_workers.engines.native.files import in_thread
 from nova_workers.engines.native.seam import NativeTool, ToolInput, plain_schema, text_outcome
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
 
 __all__ = ["Search"]
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from nova_workers.confined import Confinement, PrivateFiles
+from nova_workers.base.confined import Confinement, PrivateFiles
+from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
 from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME, native_tools
@@ -20,7 +21,6 @@ from nova_workers.engines.native.web import fetch_tool
 from nova_workers.engines.spans import tool_span
 from nova_workers.engines.tool_schemas import LeftOutTool, missing_note
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
 
 __all__ = ["NativeTools", "Toolset", "TurnTools", "WebSearchSettings"]
 

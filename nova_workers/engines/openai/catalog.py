@@ -4,11 +4,11 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from nova_workers.base.errors import ConfigurationError, EngineFailure
 from nova_workers.engines.models import ALIASES
 from nova_workers.engines.openai.provider import DEFAULT_PROVIDER, OpenAIProvider
 from nova_workers.engines.prices import PriceList
 from nova_workers.engines.resilience import ModelLimits
-from nova_workers.errors import ConfigurationError, EngineFailure
 
 __all__ = ["Catalog", "Target"]
 

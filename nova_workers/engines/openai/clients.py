@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import httpx2
 from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
+from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.openai.provider import OPENAI_URL, OpenAIProvider
 from nova_workers.engines.resilience import AttemptFailed
-from nova_workers.outbound.bounded import ResponseBounds, bound_responses
 
 __all__ = ["Clients"]
 

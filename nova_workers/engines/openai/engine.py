@@ -16,6 +16,7 @@ from functools import partial
 
 import httpx2
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
@@ -31,7 +32,6 @@ from nova_workers.engines.probing import why_not_reached
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.tool_schemas import OPENAI, OPENAI_COMPATIBLE, ToolLimits
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
-from nova_workers.errors import EngineFailure
 
 __all__ = ["OpenAIEngine"]
 

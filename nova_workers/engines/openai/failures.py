@@ -7,6 +7,7 @@ from typing import Any
 import httpx2
 import openai
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.engines import bounds
 from nova_workers.engines.openai.untyped import word
 from nova_workers.engines.resilience import AttemptFailed
@@ -27,7 +28,6 @@ from nova_workers.engines.verdicts import (
     is_data_defect,
     of_status,
 )
-from nova_workers.errors import EngineFailure
 
 __all__ = ["broken", "failure_of", "refusal", "refused_option", "stream_failure"]
 

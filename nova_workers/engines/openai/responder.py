@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import structlog
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import CallBound, TokenUsage
@@ -27,7 +28,6 @@ from nova_workers.engines.spans import model_span
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response, ToolRefused
 from nova_workers.engines.verdicts import found_in_reading
-from nova_workers.errors import EngineFailure
 
 __all__ = ["OpenAIResponder", "Reading"]
 

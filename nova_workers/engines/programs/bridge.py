@@ -25,6 +25,7 @@ from mcp.types import (
     jsonrpc_message_adapter,
 )
 
+from nova_workers.base.release import release
 from nova_workers.contracts.content import text_block
 from nova_workers.engines.lines import read_lines
 from nova_workers.engines.mcp.blocks import to_mcp_result
@@ -32,7 +33,6 @@ from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.programs.frames import BridgeCall
 from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.release import release
 
 __all__ = ["Bridge"]
 

@@ -11,6 +11,7 @@ import asyncio
 from collections.abc import Mapping
 from dataclasses import replace
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
@@ -24,7 +25,6 @@ from nova_workers.engines.programs.slot import Slot
 from nova_workers.engines.programs.vendor import ProgramSettings, Vendor, why_not_usable
 from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
 from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
-from nova_workers.errors import EngineFailure
 
 __all__ = ["ProgramEngine"]
 

@@ -2,14 +2,14 @@
 
 import re
 
+from nova_workers.base.errors import EngineFailure
+from nova_workers.base.observability.redaction import REDACTED, hide
 from nova_workers.engines import bounds
 from nova_workers.engines.programs.frames import Ended
 from nova_workers.engines.programs.vendor import Vendor
 from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import INVALID
-from nova_workers.errors import EngineFailure
-from nova_workers.observability.redaction import REDACTED, hide
 
 __all__ = ["forbidden_tool", "no_key", "program_ended", "reported", "silent"]
 

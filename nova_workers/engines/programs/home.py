@@ -12,7 +12,7 @@ from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from nova_workers.errors import EngineFailure
+from nova_workers.base.errors import EngineFailure
 
 __all__ = ["Home", "make_home", "sweep"]
 

@@ -2,11 +2,11 @@
 
 from collections.abc import Mapping
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.usage import TokenPrice, TokenUsage
 from nova_workers.engines.models import ALIASES
 from nova_workers.engines.prices import ModelPrice, PriceList
 from nova_workers.engines.resilience import ModelLimits
-from nova_workers.errors import EngineFailure
 
 __all__ = ["ProgramModels"]
 

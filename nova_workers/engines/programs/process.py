@@ -8,10 +8,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from nova_workers.child_process import end_supervised, supervised
+from nova_workers.base.child_process import end_supervised, supervised
+from nova_workers.base.observability.redaction import REDACTED, hide
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.lines import LineTooLong, json_object, read_lines
-from nova_workers.observability.redaction import REDACTED, hide
 
 __all__ = ["Launch", "ProgramProcess"]
 

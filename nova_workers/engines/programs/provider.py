@@ -13,6 +13,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import CallBound, TokenUsage
@@ -31,7 +32,6 @@ from nova_workers.engines.spans import model_span
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome, ToolRefused
 from nova_workers.engines.turn.answer import answer_request
-from nova_workers.errors import EngineFailure
 
 __all__ = ["ProgramProvider", "Shared"]
 

@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.programs.bridge import Bridge
@@ -10,7 +11,6 @@ from nova_workers.engines.programs.frames import Announced, BridgeCall, Ended, F
 from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.process import Launch, ProgramProcess
 from nova_workers.engines.programs.vendor import Vendor
-from nova_workers.errors import EngineFailure
 
 __all__ = ["ProgramRun"]
 

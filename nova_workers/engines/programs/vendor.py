@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.engines.programs.frames import Frame
 from nova_workers.engines.programs.home import Home
@@ -15,7 +16,6 @@ from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.programs.transcript import Prompt
 from nova_workers.engines.tool_schemas import ToolLimits
 from nova_workers.engines.verdicts import Verdict
-from nova_workers.errors import EngineFailure
 
 __all__ = ["ProgramSettings", "Request", "Vendor", "find_program", "why_not_usable"]
 

@@ -6,6 +6,8 @@ from importlib.resources import files
 
 from redis.asyncio import Redis
 
+from nova_workers.base.observability.addresses import bare_addresses
+from nova_workers.base.observability.redaction import redact
 from nova_workers.engines.resilience.health import (
     FAILURES_LIFE,
     MOST_CONVERSATIONS,
@@ -17,8 +19,6 @@ from nova_workers.engines.resilience.health import (
     Health,
 )
 from nova_workers.engines.resilience.policy import Policy
-from nova_workers.observability.addresses import bare_addresses
-from nova_workers.observability.redaction import redact
 
 __all__ = ["HealthKeys", "RedisHealth"]
 

@@ -23,14 +23,14 @@ from functools import partial
 
 import structlog
 
+from nova_workers.base.errors import EngineFailure, Outage
+from nova_workers.base.vocabulary import OutageReason
 from nova_workers.contracts.usage import Allowance, Reservation, TokenUsage
 from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Failure, Health
 from nova_workers.engines.resilience.limiter import Grant
 from nova_workers.engines.resilience.seam import AttemptFailed, Cause, Provider, Route
 from nova_workers.engines.resilience.shared import Call, Resilience
 from nova_workers.engines.turn import Ask, Draft, Response
-from nova_workers.errors import EngineFailure, Outage
-from nova_workers.vocabulary import OutageReason
 
 __all__ = ["ResilientResponder"]
 

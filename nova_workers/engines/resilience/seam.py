@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from nova_workers.base.errors import EngineErrorKind, EngineFailure
 from nova_workers.contracts.usage import CallBound
 from nova_workers.engines import bounds
 from nova_workers.engines.turn import Ask, Draft, Response
-from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["AttemptFailed", "Cause", "ModelLimits", "NoMetrics", "Provider", "ResilienceMetrics", "Route"]
 

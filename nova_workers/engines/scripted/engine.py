@@ -2,6 +2,7 @@
 
 from dataclasses import replace
 
+from nova_workers.base.errors import ConfigurationError, EngineFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
@@ -16,7 +17,6 @@ from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.scripted.player import Echo, Player, PlayerTools
 from nova_workers.engines.scripted.script import find_script
 from nova_workers.engines.turn import Interruption, Turn
-from nova_workers.errors import ConfigurationError, EngineFailure
 
 __all__ = ["ScriptedEngine"]
 

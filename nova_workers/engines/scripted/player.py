@@ -6,13 +6,13 @@ import re
 
 import orjson
 
+from nova_workers.base.errors import EngineFailure, ToolFailure
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.usage import Allowance, CallBound, TokenPrice, TokenUsage
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.scripted.script import ScriptedResponse, ScriptedTool, ScriptItem
 from nova_workers.engines.turn import Ask, Draft, Response, ToolOutcome
-from nova_workers.errors import EngineFailure, ToolFailure
 
 __all__ = ["MODEL", "Echo", "Player", "PlayerTools"]
 

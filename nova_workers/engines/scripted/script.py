@@ -19,10 +19,10 @@ from typing import Annotated, Any, Literal
 import orjson
 from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError, model_validator
 
+from nova_workers.base.errors import EngineErrorKind, EngineFailure
 from nova_workers.contracts.content import Message, text_of
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import EngineErrorKind, EngineFailure
 
 __all__ = ["ScriptItem", "ScriptedError", "ScriptedResponse", "ScriptedTool", "find_script"]
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import orjson
 
+from nova_workers.base.errors import EngineFailure
+from nova_workers.base.json_schemas import InvalidSchema, JsonSchema, json_in
 from nova_workers.contracts.content import Message, text_block
-from nova_workers.errors import EngineFailure
-from nova_workers.json_schemas import InvalidSchema, JsonSchema, json_in
 
 __all__ = ["AnswerCheck", "answer_request"]
 

@@ -16,6 +16,8 @@ from typing import Any
 
 import structlog
 
+from nova_workers.base.errors import ToolFailure
+from nova_workers.base.media import with_scaled_images
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_block
 from nova_workers.contracts.engine import EngineEvent, ToolAuthorization, ToolCall, TurnListener
 from nova_workers.contracts.steps import INTERRUPTED, not_permitted
@@ -25,8 +27,6 @@ from nova_workers.engines.turn.interruption import Interruption, TurnStopped
 from nova_workers.engines.turn.output import within_bounds
 from nova_workers.engines.turn.seam import ToolOutcome, Tools
 from nova_workers.engines.turn.step import OpenStep, ended, interrupted
-from nova_workers.errors import ToolFailure
-from nova_workers.media import with_scaled_images
 
 __all__ = ["CallRunner", "without_deferral"]
 

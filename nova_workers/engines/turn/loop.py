@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 
 import structlog
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import (
     EngineError,
@@ -29,7 +30,6 @@ from nova_workers.engines.turn.refusals import Refusals
 from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, ToolRefused, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
 from nova_workers.engines.turn.tally import STOP_REASONS, Budget, Tally, stopped_because
-from nova_workers.errors import EngineFailure
 
 __all__ = ["Turn"]
 

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
+from nova_workers.base.media import media_problem
 from nova_workers.contracts.content import ContentBlock, storable_json, text_block
 from nova_workers.engines.turn.seam import ToolOutcome
-from nova_workers.media import media_problem
 
 __all__ = ["within_bounds"]
 

@@ -10,12 +10,12 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Literal, Protocol
 
+from nova_workers.base.errors import EngineFailure, Outage
+from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message
 from nova_workers.contracts.engine import ToolCall, TurnListener
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.interruption import Interruption
-from nova_workers.errors import EngineFailure, Outage
-from nova_workers.vocabulary import Limit
 
 __all__ = [
     "Ask",

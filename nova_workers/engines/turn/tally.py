@@ -3,6 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortReason
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import (
@@ -18,7 +19,6 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.seam import Ending
-from nova_workers.errors import EngineFailure
 
 __all__ = ["STOP_REASONS", "Budget", "Tally", "stopped_because"]
 

@@ -6,11 +6,11 @@ from collections.abc import AsyncGenerator
 from contextlib import aclosing
 from typing import Final
 
+from nova_workers.base.errors import Conflict
+from nova_workers.base.vocabulary import OPEN_RUNS, sql_list
 from nova_workers.contracts.http.archive import ARCHIVE_FORMAT
-from nova_workers.errors import Conflict
 from nova_workers.ledger.archive.tables import KeptTable, load_tables, references
 from nova_workers.ledger.database import Snapshot
-from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = ["read_archive"]
 

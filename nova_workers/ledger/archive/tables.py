@@ -6,8 +6,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
+from nova_workers.base.vocabulary import ENDED_RUNS, ENDED_TURNS, sql_list
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import ENDED_RUNS, ENDED_TURNS, sql_list
 
 __all__ = ["KEPT", "LEFT_OUT", "Column", "KeptTable", "Reference", "load_tables", "references", "shaped"]
 

@@ -7,8 +7,8 @@ from typing import Any, Final
 
 import asyncpg
 
+from nova_workers.base.errors import Conflict, InvalidInput
 from nova_workers.contracts.content import JsonObject
-from nova_workers.errors import Conflict, InvalidInput
 from nova_workers.ledger.archive.tables import KeptTable, Reference, references
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_effects

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from nova_workers.base.errors import IllegalTransition, missing
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, Sender
-from nova_workers.errors import IllegalTransition, missing
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 
 __all__ = [

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import Sender, SentFileView
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["add_file", "delete_file", "find_same_file", "get_file", "list_files", "read_file"]

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from nova_workers.base.errors import LimitExceeded, NotFound, missing
 from nova_workers.contracts.http.webhooks import WebhookView
-from nova_workers.errors import LimitExceeded, NotFound, missing
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [

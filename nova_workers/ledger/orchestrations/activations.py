@@ -6,12 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nova_workers.base.vocabulary import ENDED_AGENTS, AgentState, sql_list
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.agents import AGENT_COLUMNS, descriptor
 from nova_workers.ledger.runs.filters import IS_RUNNING
-from nova_workers.vocabulary import ENDED_AGENTS, AgentState, sql_list
 
 __all__ = ["Ended", "add_reasoning", "end_activation", "move", "reactivate", "set_progress", "set_summary"]
 

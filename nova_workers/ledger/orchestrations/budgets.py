@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.orchestration.events import TreeNews
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.changes import news_of_message
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from nova_workers.base.vocabulary import ANSWERABLE, sql_list
 from nova_workers.contracts.events import Waiting
 from nova_workers.contracts.orchestration.events import (
     AgentMessageSent,
@@ -16,7 +17,6 @@ from nova_workers.contracts.orchestration.events import (
 )
 from nova_workers.contracts.waits import wait_adapter
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.vocabulary import ANSWERABLE, sql_list
 
 __all__ = ["changed_now", "news_of_agents", "news_of_message", "open_questions", "recorded_news"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nova_workers.base.errors import NotFound, VersionMismatch
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigView
-from nova_workers.errors import NotFound, VersionMismatch
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["configured_tenants", "get_config", "get_config_version", "list_config_versions", "not_at", "put_config"]

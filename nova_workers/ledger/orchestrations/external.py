@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nova_workers.base.errors import OrchestrationError, missing
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.errors import OrchestrationError, missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.agents import AGENT_COLUMNS, descriptor
 from nova_workers.ledger.orchestrations.locking import EXTERNAL_WAIT_S

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import TaskCategory
 from nova_workers.contracts.http.orchestration_config import JudgementView
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_usage
-from nova_workers.vocabulary import TaskCategory
 
 __all__ = [
     "Answer",

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.errors import OrchestrationError, RunLost, missing
+from nova_workers.base.vocabulary import RunQueue
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.errors import OrchestrationError, RunLost, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.filters import IS_RUNNING
 from nova_workers.ledger.stored import read_stored
-from nova_workers.vocabulary import RunQueue
 
 __all__ = [
     "EXTERNAL_WAIT_S",

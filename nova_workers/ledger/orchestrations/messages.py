@@ -6,15 +6,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import RoutedMessageType
 from nova_workers.contracts.content import storable_json
 from nova_workers.contracts.orchestration import RoutedMessage
 from nova_workers.contracts.waits import AwaitMessages, wait_adapter
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.ledger.stored import read_stored
 from nova_workers.ledger.waits.records import Wait
-from nova_workers.vocabulary import RoutedMessageType
 
 __all__ = [
     "OpenWait",

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.vocabulary import TASK_CATEGORIES, TaskCategory
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import TASK_CATEGORIES, TaskCategory
 
 __all__ = ["Ranking", "list_rankings", "refresh_rankings"]
 

@@ -6,14 +6,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nova_workers.base.errors import AgentSpawnError
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import AgentRole, AgentState, PermissionMode, RunQueue, RunSource
 from nova_workers.contracts.content import JsonObject, storable
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import AgentSpawnError
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.orchestrations.locking import LockedTree
-from nova_workers.vocabulary import AgentRole, AgentState, PermissionMode, RunQueue, RunSource
 
 __all__ = ["NewAgent", "NewTree", "find_started", "insert_agent", "insert_tree"]
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.errors import NotFound, missing
+from nova_workers.base.vocabulary import RunSource
 from nova_workers.contracts.http.orchestrations import (
     AgentProgress,
     OrchestrationError,
@@ -17,10 +19,8 @@ from nova_workers.contracts.http.orchestrations import (
 from nova_workers.contracts.http.wire import UsageView
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import ANSWERABLE, HoldDetail, HoldView, WaitView
-from nova_workers.errors import NotFound, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
-from nova_workers.vocabulary import RunSource
 
 __all__ = [
     "TreeHead",

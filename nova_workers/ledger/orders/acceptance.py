@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import RoleKind, RunQueue
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Doorbell, Submission
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.submit import insert_run_on_new_thread
 from nova_workers.ledger.stored import to_store
-from nova_workers.vocabulary import RoleKind, RunQueue
 
 __all__ = ["ORDER_AGENT", "NewOrder", "NewPart", "insert_order", "insert_parts"]
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nova_workers.ids import new_id
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import ENDED_RUNS, OrderState, RoleKind, TrailAudience, WorkStopReason, sql_list
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import ENDED_RUNS, OrderState, RoleKind, TrailAudience, WorkStopReason, sql_list
 
 __all__ = [
     "LostPart",

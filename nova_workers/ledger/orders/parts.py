@@ -13,12 +13,12 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from nova_workers.base.vocabulary import OrderState, OutageReason, WorkStopReason
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.records import PART_COLUMNS, PartRow
 from nova_workers.ledger.stored import read_stored
-from nova_workers.vocabulary import OrderState, OutageReason, WorkStopReason
 
 __all__ = [
     "BegunPart",

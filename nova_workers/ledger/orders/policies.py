@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.errors import Conflict
 from nova_workers.contracts.content import JsonObject
-from nova_workers.errors import Conflict
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["PolicyRow", "delete_policy", "get_policy", "list_policies", "list_policy_versions", "put_policy"]

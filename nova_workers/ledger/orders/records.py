@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nova_workers.base.errors import missing
+from nova_workers.base.vocabulary import OrderState, RoleKind, WorkStopReason
 from nova_workers.contracts.waits import HoldDetail
-from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
-from nova_workers.vocabulary import OrderState, RoleKind, WorkStopReason
 
 __all__ = [
     "PART_COLUMNS",

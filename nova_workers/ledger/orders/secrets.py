@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from nova_workers.errors import missing
+from nova_workers.base.errors import missing
 from nova_workers.ledger.database import Connection
 
 __all__ = [

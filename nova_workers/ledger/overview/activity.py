@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Final
 
+from nova_workers.base.ids import id_at
+from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.overview.activity import MAX_GROUPS, ActivityBucket, ActivityGrouping, Spread
-from nova_workers.ids import id_at
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.vocabulary import ENDED_RUNS
 
 __all__ = ["Period", "load_activity"]
 

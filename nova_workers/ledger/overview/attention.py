@@ -10,10 +10,10 @@ from collections.abc import Mapping, Set
 from functools import cache
 from typing import Final, Literal
 
+from nova_workers.base.vocabulary import ANSWERABLE
 from nova_workers.contracts.http.keys import Scope
 from nova_workers.contracts.http.overview.attention import MAX_COUNTED, AttentionView
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import ANSWERABLE
 
 __all__ = ["find_attention"]
 

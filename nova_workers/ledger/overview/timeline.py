@@ -6,6 +6,8 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal
 
+from nova_workers.base.errors import missing
+from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.overview.timeline import (
     CUT_CHARS,
@@ -19,9 +21,7 @@ from nova_workers.contracts.http.overview.timeline import (
 from nova_workers.contracts.http.wire import RunError, UsageView
 from nova_workers.contracts.refusals import about_tools
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.vocabulary import ENDED_RUNS
 
 __all__ = ["load_timeline"]
 

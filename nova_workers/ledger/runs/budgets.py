@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Literal
 
+from nova_workers.base.errors import RunLost
+from nova_workers.base.vocabulary import DUE_RUNS, Limit, sql_list
 from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
 from nova_workers.contracts.runs import Claim
-from nova_workers.errors import RunLost
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.filters import IS_RUNNING
-from nova_workers.vocabulary import DUE_RUNS, Limit, sql_list
 
 __all__ = [
     "BudgetKind",

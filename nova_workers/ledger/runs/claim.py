@@ -6,13 +6,13 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import timedelta
 
+from nova_workers.base.errors import NewerValue
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.agents import AgentSpec, Ceilings
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.orchestration import OrchestrationPlace
 from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Claim, DailyBudgets, WorkerPool
 from nova_workers.contracts.waits import HoldDetail
-from nova_workers.errors import NewerValue
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_messages, insert_turns
 from nova_workers.ledger.runs.finish import requeue_claimed

@@ -11,9 +11,9 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Final, Literal
 
+from nova_workers.base.vocabulary import OPEN_EFFECTS, EffectStatus, sql_list
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.restored import HOLDS_DELIVERIES
-from nova_workers.vocabulary import OPEN_EFFECTS, EffectStatus, sql_list
 
 __all__ = [
     "WAITS_FOR_EARLIER",

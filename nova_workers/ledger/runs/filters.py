@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nova_workers.base.ids import id_at
+from nova_workers.base.vocabulary import ENDED_RUNS, OPEN_RUNS, sql_list
 from nova_workers.contracts.http.wire import RunStatus
-from nova_workers.ids import id_at
-from nova_workers.vocabulary import ENDED_RUNS, OPEN_RUNS, sql_list
 
 __all__ = ["IS_OPEN", "IS_RUNNING", "RunFilter", "conditions_of"]
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nova_workers.base.errors import RunLost
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import AttemptEnd, EffectCondition
 from nova_workers.contracts.content import storable
 from nova_workers.contracts.runs import Claim, Doorbell, Finish, Finished
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import RunLost
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_effects, insert_usage
 from nova_workers.ledger.runs.effects import WAITS_FOR_EARLIER
@@ -26,7 +27,6 @@ from nova_workers.ledger.runs.step_rows import (
     message_rows,
     usage_values,
 )
-from nova_workers.vocabulary import AttemptEnd, EffectCondition
 
 __all__ = ["finish_run", "requeue_claimed", "requeue_run", "requeue_run_once"]
 

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nova_workers.base.vocabulary import OPEN_RUNS, RUN_QUEUES, PauseScope, sql_list
 from nova_workers.contracts.http.fleet import QueueDepth, SwitchView
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import OPEN_RUNS, RUN_QUEUES, PauseScope, sql_list
 
 __all__ = ["Depth", "Switch", "first_queued_runs", "fleet_depth", "list_switches", "pause", "resume"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from nova_workers.base.errors import Conflict, RunLost
 from nova_workers.contracts.content import ContentBlock, Message, storable
 from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import Conflict, RunLost
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages
 from nova_workers.ledger.runs.filters import IS_RUNNING

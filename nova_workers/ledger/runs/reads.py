@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from nova_workers.base.errors import NotFound, missing
+from nova_workers.base.vocabulary import ANSWERABLE, ENDED_RUNS, sql_list
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunError, RunView, UsageView
 from nova_workers.contracts.runs import SHARED_LOSSES
 from nova_workers.contracts.waits import HoldDetail, HoldView, WaitView, describe_waits
-from nova_workers.errors import NotFound, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.filters import RunFilter, conditions_of
-from nova_workers.vocabulary import ANSWERABLE, ENDED_RUNS, sql_list
 
 __all__ = [
     "FREE_WORKER",

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from dataclasses import asdict, fields
 from datetime import datetime
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import StepRecord
 from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ids import new_id
 from nova_workers.ledger.inserts import insert_messages
 
 __all__ = [

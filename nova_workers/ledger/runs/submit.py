@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import DUE_RUNS, sql_list
 from nova_workers.contracts.runs import Accepted, Submission
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
-from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
     "agent_deleted_at",

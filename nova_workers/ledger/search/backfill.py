@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from nova_workers.base.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 
 __all__ = [
     "ENDED",

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from nova_workers.ids import new_id
+from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [

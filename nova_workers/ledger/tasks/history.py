@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.tasks import TaskChangeView
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 
 __all__ = ["list_changes", "record_change"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nova_workers.ids import new_id
+from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Connection
 
 __all__ = [

@@ -9,6 +9,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nova_workers.base.errors import LimitExceeded
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import OPEN_TASKS, sql_list
 from nova_workers.contracts.http.tasks import (
     MAX_OPEN_TASKS,
     MAX_TASK_ID,
@@ -17,11 +20,8 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 from nova_workers.contracts.waits import describe_waits
-from nova_workers.errors import LimitExceeded
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.tasks.hours import WITH_NEXT_WORK
-from nova_workers.vocabulary import OPEN_TASKS, sql_list
 
 __all__ = [
     "cancel_descendants",

@@ -10,12 +10,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.vocabulary import DUE_RUNS, sql_list
 from nova_workers.contracts.http.tasks import TaskStatus
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import PAUSED
 from nova_workers.ledger.tasks.hours import IN_WORK_HOURS
-from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
     "Invocation",

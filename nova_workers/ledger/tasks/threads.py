@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.tasks import TaskView
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 
 __all__ = ["agent_exists", "ensure_thread"]

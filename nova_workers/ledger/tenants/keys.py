@@ -8,9 +8,9 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.errors import Unauthenticated, missing
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.keys import KeyCreated, KeyIdentity, KeyView
-from nova_workers.errors import Unauthenticated, missing
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [

@@ -5,8 +5,8 @@ from __future__ import annotations
 import secrets
 from datetime import timedelta
 
+from nova_workers.base.errors import Conflict, LimitExceeded
 from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
-from nova_workers.errors import Conflict, LimitExceeded
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.tenants.keys import hash_secret
 from nova_workers.ledger.upkeep.restored import HOLDS_DELIVERIES

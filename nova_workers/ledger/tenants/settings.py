@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nova_workers.base.errors import Conflict, InvalidInput, missing
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.http.tenants import TenantView
-from nova_workers.errors import Conflict, InvalidInput, missing
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.stored import read_stored
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from datetime import timedelta
 
-from nova_workers.errors import missing
-from nova_workers.ids import new_id
+from nova_workers.base.errors import missing
+from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Connection
 
 __all__ = ["begin_sign_in", "end_sign_in", "use_sign_in"]

@@ -5,12 +5,12 @@ A compaction in the middle of a turn becomes that turn's parent, and also replac
 
 from __future__ import annotations
 
+from nova_workers.base.errors import RunLost
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import CompactionRecord
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import RunLost
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages, insert_turns, insert_usage
 from nova_workers.ledger.runs.filters import IS_RUNNING

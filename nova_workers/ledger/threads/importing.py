@@ -7,12 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
+from nova_workers.base.vocabulary import MessageKind, Role
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_messages, insert_turns
 from nova_workers.ledger.search.embeddings import MAX_WORD_CHARS, save_texts_of_turns
 from nova_workers.ledger.upkeep.cursors import add_import_cursor
-from nova_workers.vocabulary import MessageKind, Role
 
 __all__ = ["ImportedCall", "ImportedMessage", "ImportedTurn", "import_turns"]
 

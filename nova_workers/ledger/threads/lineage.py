@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
+from nova_workers.base.errors import InvalidInput, NotFound
 from nova_workers.contracts.http.wire import MessageView, RunError, ToolCallView, TurnView, UsageView
 from nova_workers.contracts.refusals import about_tools
-from nova_workers.errors import InvalidInput, NotFound
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["list_messages", "list_turns", "place_of_message", "restore_content"]

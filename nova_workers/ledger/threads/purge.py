@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
+from nova_workers.base.vocabulary import OPEN_RUNS, sql_list
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.vocabulary import OPEN_RUNS, sql_list
 
 __all__ = ["Slice", "delete_by_policy", "mark_deleted", "purge_next", "trim"]
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import asyncpg
 
+from nova_workers.base.errors import Conflict, NotFound, deleted, missing
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.wire import OPENING_CHARS, ThreadView
 from nova_workers.contracts.waits import describe_waits
-from nova_workers.errors import Conflict, NotFound, deleted, missing
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.cancel import CancelRequest, request_cancel_on_thread
 from nova_workers.ledger.search.embeddings import forget_thread

@@ -7,8 +7,8 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from nova_workers.base.errors import LimitExceeded, deleted, missing
 from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction, TriggerKind, TriggerView
-from nova_workers.errors import LimitExceeded, deleted, missing
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [

@@ -11,11 +11,11 @@ from datetime import datetime
 from decimal import Decimal
 from typing import Any
 
+from nova_workers.base.errors import deleted, missing
+from nova_workers.base.vocabulary import DUE_RUNS, sql_list
 from nova_workers.contracts.http.triggers import CatchUp, Overlap, TriggerAction, TriggerKind
-from nova_workers.errors import deleted, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.claim import PAUSED_BY_PEOPLE
-from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = [
     "DueTrigger",

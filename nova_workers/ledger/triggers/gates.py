@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nova_workers.base.vocabulary import DUE_RUNS, sql_list
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["has_active_task", "was_busy"]
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime
 from decimal import Decimal
 
+from nova_workers.base.errors import missing
+from nova_workers.base.vocabulary import DUE_RUNS, sql_list
 from nova_workers.contracts.http.triggers import TriggerFiringView
-from nova_workers.errors import missing
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.vocabulary import DUE_RUNS, sql_list
 
 __all__ = ["Spent", "find_firing", "get_firing", "list_firings", "settle", "spent_since"]
 

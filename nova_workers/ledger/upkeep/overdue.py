@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nova_workers.base.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 from nova_workers.ledger.database import Connection
-from nova_workers.vocabulary import EFFECT_KINDS, OPEN_EFFECTS, sql_list
 
 __all__ = ["delete_expired_keys", "has_due_effects"]
 

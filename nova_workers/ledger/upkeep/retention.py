@@ -11,10 +11,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from nova_workers.base.vocabulary import OPEN_RUNS, OPEN_TASKS, KeptTurns, sql_list
 from nova_workers.contracts.deliveries import INBOX
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.upkeep.cursors import Cursor
-from nova_workers.vocabulary import OPEN_RUNS, OPEN_TASKS, KeptTurns, sql_list
 
 __all__ = ["AGED", "Aged", "ThreadPolicy", "WalkedThread", "delete_aged", "thread_policy", "walk_threads"]
 

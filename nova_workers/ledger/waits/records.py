@@ -14,15 +14,15 @@ from datetime import datetime, timedelta
 import structlog
 from pydantic import ValidationError
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import ENDED_RUNS, EndedRunStatus, ResolvedWaitStatus, sql_list
 from nova_workers.contracts.content import ContentBlock, JsonObject, storable
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.contracts.waits import MAX_DELEGATION_DEPTH, WaitRequest, wait_adapter
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.inserts import insert_runs, insert_threads
 from nova_workers.ledger.stored import read_stored
 from nova_workers.ledger.waits.questions import close_questions
-from nova_workers.vocabulary import ENDED_RUNS, EndedRunStatus, ResolvedWaitStatus, sql_list
 
 __all__ = [
     "Resolution",

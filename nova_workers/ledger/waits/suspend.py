@@ -5,19 +5,19 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 
+from nova_workers.base.errors import RunLost
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import SuspendedStatus
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.deliveries import INBOX
 from nova_workers.contracts.runs import Claim, Doorbell, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import WaitRequest
-from nova_workers.errors import RunLost
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.inserts import insert_attempts, insert_runs, insert_threads
 from nova_workers.ledger.runs.filters import IS_RUNNING
 from nova_workers.ledger.runs.step_rows import FACTS, FACTS_ROW, usage_values
 from nova_workers.ledger.waits.questions import inbox_item
-from nova_workers.vocabulary import SuspendedStatus
 
 __all__ = ["NewWait", "Suspended", "suspend_run"]
 

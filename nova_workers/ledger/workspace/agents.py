@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nova_workers.base.errors import Conflict, NotFound, VersionMismatch, deleted, missing
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.http.wire import AgentView
-from nova_workers.errors import Conflict, NotFound, VersionMismatch, deleted, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored, to_store
 from nova_workers.ledger.workspace.former_ids import id_now, renamed

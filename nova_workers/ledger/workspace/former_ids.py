@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nova_workers.errors import AgentRenamed
+from nova_workers.base.errors import AgentRenamed
 from nova_workers.ledger.database import Connection
 
 __all__ = ["id_now", "refuse_former_id", "renamed"]

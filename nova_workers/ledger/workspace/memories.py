@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from nova_workers.base.errors import LimitExceeded
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS
-from nova_workers.errors import LimitExceeded
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["MAX_CONTENT_CHARS", "MAX_MEMORIES", "Memory", "delete_memory", "list_memories", "save_memory"]

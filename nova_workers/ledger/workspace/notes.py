@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.notes import NoteSummary, NoteView
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["add_note", "count_notes", "delete_note", "get_note", "list_notes", "lock_note", "write_note"]

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from nova_workers.errors import Conflict
+from nova_workers.base.errors import Conflict
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = ["Rename", "begin_rename", "find_renames", "is_moving", "lock_renames", "rename_of", "require_settled"]

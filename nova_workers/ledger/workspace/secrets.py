@@ -6,7 +6,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 from datetime import datetime
 
-from nova_workers.errors import missing
+from nova_workers.base.errors import missing
 from nova_workers.ledger.database import Connection, Row
 
 __all__ = [

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nova_workers.base.errors import LimitExceeded, NotFound, missing
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.skills import (
     SkillDetail,
@@ -14,7 +15,6 @@ from nova_workers.contracts.skills import (
     SkillFront,
     SkillView,
 )
-from nova_workers.errors import LimitExceeded, NotFound, missing
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.stored import read_stored
 

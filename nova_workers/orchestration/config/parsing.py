@@ -7,7 +7,8 @@ from typing import Any, Final, Generic, TypeVar
 
 from pydantic import ValidationError
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.validation import problem_of
 from nova_workers.orchestration.config.aliases import Resolution, nearest, resolve_models
 from nova_workers.orchestration.config.reading import Located, Path, Problem, read_yaml
 from nova_workers.orchestration.config.values import (
@@ -17,7 +18,6 @@ from nova_workers.orchestration.config.values import (
     OrchestrationConfig,
     ResolvedModel,
 )
-from nova_workers.validation import problem_of
 
 __all__ = ["CONFIG_FILE", "MODELS_FILE", "parse_config"]
 

@@ -3,9 +3,9 @@
 import re
 from collections.abc import Collection, Mapping
 
+from nova_workers.base.vocabulary import AgentRole
 from nova_workers.contracts.mcp.servers import McpServerForm
 from nova_workers.orchestration.config.values import Plugin
-from nova_workers.vocabulary import AgentRole
 
 __all__ = ["resolve_plugins"]
 

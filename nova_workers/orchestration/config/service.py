@@ -6,10 +6,10 @@ import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-from nova_workers.config import ToolSettings
+from nova_workers.base.config import ToolSettings
+from nova_workers.base.errors import InvalidInput, VersionMismatch
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut, OrchestrationConfigView
 from nova_workers.contracts.mcp.servers import McpServerForm
-from nova_workers.errors import InvalidInput, VersionMismatch
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import configs as ledger
 from nova_workers.ledger.tenants.settings import get_ceilings

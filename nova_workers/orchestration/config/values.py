@@ -9,6 +9,9 @@ from typing import Annotated, Any, Final, Literal
 
 from pydantic import AfterValidator, BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
+from nova_workers.base.errors import ModelNotAvailableError
+from nova_workers.base.true_numbers import TrueNumbers
+from nova_workers.base.vocabulary import AgentRole, ModelTier, PermissionMode, ReasoningEffort, TaskCategory
 from nova_workers.contracts.authors.rights import (
     ALLOWED_COMMANDS,
     BOUND,
@@ -20,9 +23,6 @@ from nova_workers.contracts.authors.rights import (
     authored,
 )
 from nova_workers.contracts.mcp.servers import HttpServer, McpServerForm, ServerName, StdioServer
-from nova_workers.errors import ModelNotAvailableError
-from nova_workers.true_numbers import TrueNumbers
-from nova_workers.vocabulary import AgentRole, ModelTier, PermissionMode, ReasoningEffort, TaskCategory
 
 __all__ = [
     "BUILT_IN_PROVIDERS",

@@ -14,8 +14,8 @@ from pydantic import BaseModel, ValidationError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.config import OpenAISettings, Settings
-from nova_workers.keys import provider_reports
+from nova_workers.base.config import OpenAISettings, Settings
+from nova_workers.base.keys import provider_reports
 from nova_workers.orchestration.config.values import ProviderConfig
 
 __all__ = [

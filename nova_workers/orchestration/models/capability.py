@@ -6,10 +6,10 @@ from typing import Final, Literal
 
 from pydantic import ConfigDict
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.true_numbers import TrueNumbers
+from nova_workers.base.vocabulary import COMPLEXITIES, MODEL_TIERS, TASK_CATEGORIES, Complexity, ModelTier, TaskCategory
 from nova_workers.orchestration.config.values import ModelOverride
-from nova_workers.true_numbers import TrueNumbers
-from nova_workers.vocabulary import COMPLEXITIES, MODEL_TIERS, TASK_CATEGORIES, Complexity, ModelTier, TaskCategory
 
 __all__ = ["ModelCapability", "infer_capability", "infer_tier", "required_tier", "tier_rank", "version_of"]
 

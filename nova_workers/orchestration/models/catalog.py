@@ -6,6 +6,7 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
+from nova_workers.base.vocabulary import TASK_CATEGORIES
 from nova_workers.contracts.http.orchestration_config import OrchestrationModelView, RankedScoreView
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.judgements import get_scores
@@ -17,7 +18,6 @@ from nova_workers.orchestration.models.capability import ModelCapability
 from nova_workers.orchestration.models.choice import ModelSelector
 from nova_workers.orchestration.models.ranking import Rankings
 from nova_workers.orchestration.models.registry import ModelRegistry
-from nova_workers.vocabulary import TASK_CATEGORIES
 
 __all__ = ["ModelCatalog"]
 

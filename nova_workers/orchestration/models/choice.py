@@ -5,11 +5,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Final
 
-from nova_workers.errors import ModelNotAvailableError, ProviderNotAvailableError
+from nova_workers.base.errors import ModelNotAvailableError, ProviderNotAvailableError
+from nova_workers.base.vocabulary import ModelTier, TaskCategory
 from nova_workers.orchestration.models.capability import ModelCapability, required_tier, tier_rank, version_of
 from nova_workers.orchestration.models.classifying import classify, usual_complexity
 from nova_workers.orchestration.models.registry import ModelRegistry
-from nova_workers.vocabulary import ModelTier, TaskCategory
 
 __all__ = ["ModelSelector", "Recommendation", "Score"]
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
+from nova_workers.base.vocabulary import AgentRole, Complexity, ReasoningEffort, TaskCategory
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.choice import Recommendation
-from nova_workers.vocabulary import AgentRole, Complexity, ReasoningEffort, TaskCategory
 
 __all__ = ["ChosenModel", "ModelChooser"]
 

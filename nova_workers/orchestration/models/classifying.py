@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from nova_workers.vocabulary import TASK_CATEGORIES, Complexity, TaskCategory
+from nova_workers.base.vocabulary import TASK_CATEGORIES, Complexity, TaskCategory
 
 __all__ = ["Classification", "classify", "usual_complexity"]
 

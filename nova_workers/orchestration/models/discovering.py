@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 
 import structlog
 
-from nova_workers.clock import Clock
-from nova_workers.config import OrchestrationSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import OrchestrationSettings
+from nova_workers.base.errors import InvalidInput, VersionMismatch
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut, OrchestrationConfigView
-from nova_workers.errors import InvalidInput, VersionMismatch
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.configs import configured_tenants
 from nova_workers.orchestration.config.service import OrchestrationConfigs

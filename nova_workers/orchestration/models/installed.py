@@ -9,10 +9,10 @@ from functools import cache
 from importlib import import_module
 from typing import Any, Final
 
-from nova_workers.anthropic_models import sdk_model_ids
+from nova_workers.base.anthropic_models import sdk_model_ids
+from nova_workers.base.vocabulary import ModelTier
 from nova_workers.orchestration.config.values import ResolvedModel
 from nova_workers.orchestration.models.capability import ModelCapability, infer_capability, infer_tier, version_of
-from nova_workers.vocabulary import ModelTier
 
 __all__ = ["installed", "is_chat_model", "known_models", "sdk_models", "undated"]
 

@@ -8,12 +8,12 @@ from typing import Annotated, Final
 import orjson
 from pydantic import BaseModel, ConfigDict, Field
 
+from nova_workers.base.vocabulary import TASK_CATEGORIES, TaskCategory
 from nova_workers.contracts.content import JsonObject
 from nova_workers.ledger.orchestrations.judgements import ModelScores
 from nova_workers.ledger.orchestrations.rankings import Ranking
 from nova_workers.orchestration.models.capability import ModelCapability
 from nova_workers.orchestration.models.ranking import canonical_model
-from nova_workers.vocabulary import TASK_CATEGORIES, TaskCategory
 
 __all__ = ["JUDGE_INSTRUCTIONS", "answer_schema", "describe_models", "read_scores"]
 

@@ -10,10 +10,11 @@ from typing import Final
 import structlog
 from pydantic import ValidationError
 
-from nova_workers.config import OrchestrationSettings
+from nova_workers.base.config import OrchestrationSettings
+from nova_workers.base.errors import InvalidInput, Unavailable
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import Engine, EngineOptions, EngineResult
-from nova_workers.errors import InvalidInput, Unavailable
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.judgements import (
     Answer,
@@ -25,7 +26,6 @@ from nova_workers.ledger.orchestrations.judgements import (
 from nova_workers.ledger.orchestrations.rankings import Ranking, list_rankings
 from nova_workers.ledger.runs.budgets import spent_today
 from nova_workers.ledger.tenants.settings import get_tenant
-from nova_workers.observability.metrics import Metrics
 from nova_workers.orchestration.config.service import OrchestrationConfigs
 from nova_workers.orchestration.models.capability import ModelCapability
 from nova_workers.orchestration.models.catalog import ModelCatalog

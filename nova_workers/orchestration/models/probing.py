@@ -10,10 +10,10 @@ import structlog
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
-from nova_workers.clock import Clock
-from nova_workers.config import OrchestrationSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import OrchestrationSettings
+from nova_workers.base.keys import PROVIDERS_TTL_S, provider_reports
 from nova_workers.contracts.engine import Engine, ProbedEngine
-from nova_workers.keys import PROVIDERS_TTL_S, provider_reports
 from nova_workers.orchestration.models.availability import ProviderReport
 
 __all__ = ["ProviderProbes"]

@@ -19,7 +19,7 @@ from typing import Any, Final
 
 import orjson
 
-from nova_workers.child_process import Bounds, run_child
+from nova_workers.base.child_process import Bounds, run_child
 from nova_workers.orchestration.models import strings_child
 from nova_workers.orchestration.models.installed import is_chat_model
 

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
+from nova_workers.base.vocabulary import AgentRole, ReasoningEffort, TaskCategory
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.capability import ModelCapability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.choice import ModelSelector, Recommendation
 from nova_workers.orchestration.models.choosing import ChosenModel
 from nova_workers.orchestration.models.classifying import classify
-from nova_workers.vocabulary import AgentRole, ReasoningEffort, TaskCategory
 
 __all__ = ["RankedModels"]
 

@@ -4,10 +4,10 @@ import re
 from collections.abc import Iterable
 from typing import Final
 
+from nova_workers.base.vocabulary import RankingSource, TaskCategory
 from nova_workers.ledger.orchestrations.judgements import ModelScores
 from nova_workers.ledger.orchestrations.rankings import Ranking
 from nova_workers.orchestration.models.capability import ModelCapability
-from nova_workers.vocabulary import RankingSource, TaskCategory
 
 __all__ = ["MIN_SAMPLES", "PRIOR_SAMPLES", "Rankings", "canonical_model"]
 

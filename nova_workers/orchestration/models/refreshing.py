@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import structlog
 
-from nova_workers.config import OrchestrationSettings
+from nova_workers.base.config import OrchestrationSettings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.rankings import refresh_rankings
 

@@ -13,10 +13,10 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Final
 
+from nova_workers.base.errors import AgentSpawnError
+from nova_workers.base.vocabulary import ENDED_AGENTS, PermissionMode
 from nova_workers.contracts.native import SHELL_TOOL
 from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools
-from nova_workers.errors import AgentSpawnError
-from nova_workers.vocabulary import ENDED_AGENTS, PermissionMode
 
 __all__ = ["WorkArea", "Writers", "agent_may_write", "may_write", "writers_beside", "writes_files"]
 

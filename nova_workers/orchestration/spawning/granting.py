@@ -10,15 +10,15 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 
+from nova_workers.base.errors import AgentSpawnError
+from nova_workers.base.vocabulary import AgentRole, PermissionMode
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY, McpServerForm
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.orchestration import ORCHESTRATIONS, READ_TOOLS, CapabilityTools, ToolEffect
-from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.config.values import CapabilityProfile
 from nova_workers.orchestration.spawning.areas import WorkArea, may_write, writes_files
-from nova_workers.vocabulary import AgentRole, PermissionMode
 
 __all__ = [
     "Asked",

@@ -7,9 +7,10 @@ from dataclasses import dataclass, replace
 from itertools import count
 from typing import Literal
 
+from nova_workers.base.errors import AgentSpawnError
+from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools
-from nova_workers.errors import AgentSpawnError
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages, spawning
 from nova_workers.ledger.orchestrations.locking import LockedTree
@@ -21,7 +22,6 @@ from nova_workers.orchestration.routing import deliver, request_type
 from nova_workers.orchestration.spawning.areas import WorkArea, Writers, agent_may_write, writers_beside
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
 from nova_workers.orchestration.spawning.reusing import find_reusable
-from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["Spawned", "check_restart", "check_room", "place_spawn", "send_prompt"]
 

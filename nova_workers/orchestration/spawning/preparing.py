@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from nova_workers.base.errors import AgentSpawnError, ExpertNotFoundError
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.mcp.servers import McpServerForm
 from nova_workers.contracts.orchestration import SpawnRequest, is_peer
-from nova_workers.errors import AgentSpawnError, ExpertNotFoundError
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.orchestration.config.plugins import resolve_plugins
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig

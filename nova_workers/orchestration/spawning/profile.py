@@ -7,17 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nova_workers.base.errors import AgentSpawnError
+from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.vocabulary import ReasoningEffort
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY
 from nova_workers.contracts.orchestration import SpawnRequest, is_peer
-from nova_workers.errors import AgentSpawnError
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel
 from nova_workers.orchestration.spawning.granting import Granted
 from nova_workers.prompts.orchestration import expert_words, master_words, role_words
-from nova_workers.vocabulary import ReasoningEffort
 
 __all__ = ["agent_spec", "check_output_schema", "expert_descriptions"]
 

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from nova_workers.base.errors import AgentSpawnError, NotFound
+from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY
 from nova_workers.contracts.orchestration import AgentDescriptor
-from nova_workers.errors import AgentSpawnError, NotFound
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations import agents as ledger
 from nova_workers.ledger.orchestrations import messages
 from nova_workers.orchestration.finding import pick_agent
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
-from nova_workers.vocabulary import ENDED_AGENTS
 
 __all__ = ["find_reusable", "misfits"]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pydantic import BaseModel
 
+from nova_workers.base.vocabulary import AgentRole
 from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, NoConfig, Servers
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import RUN_BASH, TASK_COMPLETE, is_peer
@@ -18,7 +19,6 @@ from nova_workers.orchestration.tools.observing import observing_tools
 from nova_workers.orchestration.tools.seam import Declarations
 from nova_workers.orchestration.tools.shell import may_run_commands, shell_tools
 from nova_workers.orchestration.views import AgentViews
-from nova_workers.vocabulary import AgentRole
 
 __all__ = ["CAPABILITY", "OrchestrationCapability"]
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nova_workers.base.vocabulary import Complexity
 from nova_workers.capabilities.seam import CapabilityContext, ToolDeclaration, ToolInput
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration import SpawnRequest
@@ -19,7 +20,6 @@ from nova_workers.orchestration.tools.seam import (
     caller_of,
     describe_spawned,
 )
-from nova_workers.vocabulary import Complexity
 
 __all__ = ["child_tools"]
 

@@ -7,10 +7,10 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nova_workers.base.errors import InvalidInput, ModelNotAvailableError
 from nova_workers.capabilities.seam import CapabilityContext, ToolDeclaration, ToolInput
 from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.errors import InvalidInput, ModelNotAvailableError
 from nova_workers.orchestration.actions import AgentActions, Caller
 from nova_workers.orchestration.tools.seam import Declarations, Text, await_spawned, caller_of
 from nova_workers.orchestration.views import AgentViews

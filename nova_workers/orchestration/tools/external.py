@@ -14,6 +14,9 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from nova_workers.base.errors import InvalidInput, OrchestrationError, missing
+from nova_workers.base.validation import place_of
+from nova_workers.base.vocabulary import AgentState
 from nova_workers.capabilities.seam import CapabilityContext, input_schema
 from nova_workers.contracts.http.orchestrations import MasterComplete, MasterTool, OrchestrationView
 from nova_workers.contracts.orchestration import (
@@ -24,7 +27,6 @@ from nova_workers.contracts.orchestration import (
     OrchestrationPlace,
 )
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.errors import InvalidInput, OrchestrationError, missing
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations import activations, messages
 from nova_workers.ledger.orchestrations.changes import changed_now
@@ -44,8 +46,6 @@ from nova_workers.orchestration.tools.observing import observing_tools
 from nova_workers.orchestration.tools.seam import Declarations
 from nova_workers.orchestration.unblocking import break_deadlocks
 from nova_workers.orchestration.views import AgentViews
-from nova_workers.validation import place_of
-from nova_workers.vocabulary import AgentState
 
 __all__ = ["ExternalMasters", "MasterAnswer"]
 

@@ -6,11 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nova_workers.base.vocabulary import Complexity
 from nova_workers.capabilities.seam import CapabilityContext, ToolDeclaration, ToolInput
 from nova_workers.orchestration.models.choice import Recommendation
 from nova_workers.orchestration.tools.seam import Declarations, Text, caller_of
 from nova_workers.orchestration.views import AgentViews
-from nova_workers.vocabulary import Complexity
 
 __all__ = ["intelligence_tools"]
 

@@ -6,12 +6,12 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nova_workers.base.vocabulary import ENDED_AGENTS, HistoryDetail
 from nova_workers.capabilities.seam import CapabilityContext, ToolDeclaration, ToolInput
 from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.orchestration.history import describe_history
 from nova_workers.orchestration.tools.seam import ChildId, Declarations, caller_of
 from nova_workers.orchestration.views import AgentViews
-from nova_workers.vocabulary import ENDED_AGENTS, HistoryDetail
 
 __all__ = ["observing_tools"]
 

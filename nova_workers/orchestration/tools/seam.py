@@ -7,12 +7,12 @@ from typing import Annotated, Any
 
 from pydantic import Field
 
+from nova_workers.base.vocabulary import AwaitedSender
 from nova_workers.capabilities.seam import CapabilityContext, ToolDeclaration
 from nova_workers.contracts.orchestration import MAX_PROMPT_CHARS
 from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.orchestration.actions import Caller
 from nova_workers.orchestration.spawning.placing import Spawned
-from nova_workers.vocabulary import AwaitedSender
 
 __all__ = ["ChildId", "Declarations", "Prompt", "Text", "await_spawned", "caller_of", "describe_spawned"]
 

@@ -7,11 +7,11 @@ from typing import Annotated
 
 from pydantic import Field
 
+from nova_workers.base.errors import InvalidInput, ToolFailure
 from nova_workers.capabilities.seam import CapabilityContext, ToolDeclaration, ToolInput
 from nova_workers.contracts.native import SHELL_TOOL, native_tools
 from nova_workers.contracts.orchestration import RUN_BASH
 from nova_workers.contracts.ports import ShellRunner
-from nova_workers.errors import InvalidInput, ToolFailure
 from nova_workers.orchestration.tools.seam import Declarations
 
 __all__ = ["may_run_commands", "shell_tools"]

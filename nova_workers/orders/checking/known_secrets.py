@@ -8,11 +8,11 @@ from typing import Final
 
 import structlog
 
-from nova_workers.errors import Conflict
+from nova_workers.base.errors import Conflict
+from nova_workers.base.observability.redactor import Redactor
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orders.secrets import list_usable_secrets
 from nova_workers.ledger.workspace.secrets import fetch_secrets
-from nova_workers.observability.redactor import Redactor
 from nova_workers.workspace.vault import Sealed, Vault
 
 __all__ = ["KnownSecrets", "order_secret_place"]

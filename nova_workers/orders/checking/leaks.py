@@ -12,10 +12,10 @@ from typing import Any, Final, NamedTuple
 
 import orjson
 
+from nova_workers.base.observability.disguises import readings, squashed
+from nova_workers.base.observability.redactor import Redactor
+from nova_workers.base.observability.secret_forms import find_secrets
 from nova_workers.contracts.orders import AiArtifactV1, PolicyDocument
-from nova_workers.observability.disguises import readings, squashed
-from nova_workers.observability.redactor import Redactor
-from nova_workers.observability.secret_forms import find_secrets
 from nova_workers.orders.checking.hidden_names import HiddenNames
 from nova_workers.orders.checking.prompt_text import KnownTexts
 from nova_workers.orders.checking.traces import INTERNAL_ERRORS, TRACES, finds

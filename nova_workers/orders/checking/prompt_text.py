@@ -7,7 +7,7 @@ known text. Characters count by their bytes, so that scripts in which a characte
 from collections.abc import Iterable
 from typing import Final
 
-from nova_workers.observability.disguises import squashed
+from nova_workers.base.observability.disguises import squashed
 
 __all__ = ["KnownTexts"]
 

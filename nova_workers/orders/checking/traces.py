@@ -8,7 +8,7 @@ import re
 from collections.abc import Sequence
 from typing import Final, NamedTuple
 
-from nova_workers.observability.secret_forms import LazyPattern
+from nova_workers.base.observability.secret_forms import LazyPattern
 
 __all__ = ["INTERNAL_ERRORS", "TRACES", "Sign", "finds"]
 

@@ -2,8 +2,8 @@
 
 from collections.abc import Sequence
 
+from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders import AiWorkOrderV1, ModelChoice, PolicyDocument, PolicyRole, ProviderHints
-from nova_workers.vocabulary import PresentationMode
 
 __all__ = ["models_of", "presentation_of"]
 

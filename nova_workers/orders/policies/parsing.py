@@ -5,10 +5,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.validation import place_of, problem_of
 from nova_workers.contracts.orders import PolicyDocument
-from nova_workers.errors import InvalidInput
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
-from nova_workers.validation import place_of, problem_of
 
 __all__ = ["parse_policy"]
 

@@ -8,11 +8,11 @@ from typing import Final
 
 import structlog
 
+from nova_workers.base.errors import InvalidInput, NotFound, missing
+from nova_workers.base.json_schemas import JsonSchema
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyView
 from nova_workers.contracts.orders import PolicyDocument
-from nova_workers.errors import InvalidInput, NotFound, missing
-from nova_workers.json_schemas import JsonSchema
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orders import policies as ledger
 from nova_workers.ledger.tenants.settings import get_ceilings

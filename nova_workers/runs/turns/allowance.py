@@ -17,18 +17,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from nova_workers.base.errors import EngineFailure
+from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import CallBound, TokenPrice, TokenUsage
-from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.open_trees import tree_shared
 from nova_workers.ledger.runs.budgets import SharedBudget, lock_budgets, reserve, shared_budgets
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.budgets import refused_call
 from nova_workers.runs.turns.tree_budget import is_master
-from nova_workers.vocabulary import Limit
 
 __all__ = ["Granted", "TurnAllowance", "granted_tokens"]
 

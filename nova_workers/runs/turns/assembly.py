@@ -6,8 +6,10 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final, TypeVar
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import EngineFailure, Forbidden
+from nova_workers.base.observability.redactor import Redactor
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry
-from nova_workers.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import AgentSpec, Enclosure
 from nova_workers.contracts.content import Message, text_block
@@ -15,13 +17,11 @@ from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.skills import SkillDirectory
-from nova_workers.errors import EngineFailure, Forbidden
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.resume import Journal, load_journal
 from nova_workers.ledger.runs.sessions import load_session, save_session
 from nova_workers.ledger.threads.history import HistoryTurn, load_history_turns
 from nova_workers.ledger.workspace.skills import load_skills
-from nova_workers.observability.redactor import Redactor
 from nova_workers.prompts import event_words
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.directories import AgentDirectories

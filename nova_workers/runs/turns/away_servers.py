@@ -9,9 +9,9 @@ from pydantic import TypeAdapter
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.base.keys import AWAY_SERVERS_TTL_S, away_servers
 from nova_workers.contracts.http.agents import ToolServerAwayView
 from nova_workers.contracts.steps import ToolServerAway
-from nova_workers.keys import AWAY_SERVERS_TTL_S, away_servers
 
 __all__ = ["AwayServers"]
 

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 from zoneinfo import ZoneInfo
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import CallBound, TokenPrice
-from nova_workers.errors import EngineFailure
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.open_trees import tree_spending
 from nova_workers.ledger.runs.budgets import SharedBudget, SpentToday, spent_today

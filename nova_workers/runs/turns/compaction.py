@@ -12,16 +12,16 @@ from collections.abc import Sequence
 import orjson
 import structlog
 
-from nova_workers.clock import Clock
-from nova_workers.config import ModelSettings
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import ModelSettings
+from nova_workers.base.errors import EngineFailure
+from nova_workers.base.ids import new_id
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import CompactionRecord, CompactionTrigger, Engine, EngineOptions, EngineResult
 from nova_workers.contracts.ports import ModelWindows
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.usage import CHARS_PER_TOKEN, TokenUsage
-from nova_workers.errors import EngineFailure
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.ledger.threads.compaction import commit_compaction

@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 import math
 
-from nova_workers.clock import Clock
-from nova_workers.config import Settings
-from nova_workers.confined import Confinement, PrivateFiles
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
+from nova_workers.base.confined import Confinement, PrivateFiles
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.native import native_tools
 from nova_workers.contracts.runs import Claim
-from nova_workers.errors import EngineFailure
 from nova_workers.shell_sandbox import make_private
 from nova_workers.workspace.agents.ceilings import CeilingRules
 

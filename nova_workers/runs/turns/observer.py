@@ -1,9 +1,9 @@
 """Traces and counts a turn's steps and tool calls for every engine."""
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.contracts.engine import ForwardingListener, StepRecord, StepVerdict, ToolCall, TurnListener
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
 
 __all__ = ["CountedCalls", "ObservedTurn"]
 

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final, Literal
 
+from nova_workers.base.errors import EngineErrorKind, RunLost
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
 from nova_workers.contracts.runs import SHARED_LOSSES, Claim, FinishStatus
 from nova_workers.contracts.steps import INTERRUPTED, NOT_ANSWERED, NOT_BEGUN, NOT_PERMITTED_YET
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import EngineErrorKind, RunLost
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.threads.lease import HeldRun
 

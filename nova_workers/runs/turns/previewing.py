@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import orjson
 
+from nova_workers.base.config import Settings
 from nova_workers.capabilities import CapabilityInfo
 from nova_workers.capabilities.deferred import DeferredRegistry
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.agents import AgentPromptTool, AgentPromptView
 from nova_workers.contracts.native import native_tools

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import McpServer

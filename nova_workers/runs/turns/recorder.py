@@ -8,7 +8,9 @@ from datetime import datetime, timedelta
 
 import structlog
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
+from nova_workers.base.errors import Outage, RunLost
+from nova_workers.base.observability.redaction import hide
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import (
@@ -27,13 +29,11 @@ from nova_workers.contracts.runs import Claim, TurnFacts
 from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.summaries import tool_result_summary
 from nova_workers.contracts.waits import AskApproval, detail_of
-from nova_workers.errors import Outage, RunLost
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.orchestrations.permissions import is_allowed_always
 from nova_workers.ledger.runs import journal as ledger
 from nova_workers.ledger.runs.leases import is_held
 from nova_workers.ledger.runs.resume import Journal
-from nova_workers.observability.redaction import hide
 from nova_workers.runs.persist import persist
 from nova_workers.runs.turns.allowance import TurnAllowance
 from nova_workers.runs.turns.away_servers import AwayServers

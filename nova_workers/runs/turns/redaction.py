@@ -11,6 +11,8 @@ from collections.abc import Iterable
 from dataclasses import replace
 from typing import Any
 
+from nova_workers.base.errors import Outage
+from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
     DeferredCall,
@@ -27,9 +29,7 @@ from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, SessionStore, StoredSession
 from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.waits import MAX_ANSWER_CHARS, MAX_MESSAGE_CHARS, MAX_OPTION_CHARS
-from nova_workers.errors import Outage
 from nova_workers.ledger.runs.resume import Journal
-from nova_workers.observability.redactor import Redactor
 
 __all__ = ["RedactedListener", "RedactedSessions", "redact_result", "restore_open_calls"]
 

@@ -8,7 +8,11 @@ from typing import NamedTuple
 
 import structlog
 
-from nova_workers.clock import Clock
+from nova_workers.base.clock import Clock
+from nova_workers.base.errors import EngineFailure, NovaError, RunLost, Unstorable
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.redaction import current_redactor, hide
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.contracts.content import ContentBlock, Message
 from nova_workers.contracts.engine import (
     CompactionTrigger,
@@ -20,11 +24,7 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.refusals import with_notes
 from nova_workers.contracts.runs import Claim
-from nova_workers.errors import EngineFailure, NovaError, RunLost, Unstorable
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.redaction import current_redactor, hide
-from nova_workers.observability.tracing import Tracing
 from nova_workers.runs.failures import is_outage
 from nova_workers.runs.orchestrated import OrchestratedRuns
 from nova_workers.runs.persist import persist_work

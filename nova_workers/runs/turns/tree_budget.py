@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.orchestration import OrchestrationLimits, OrchestrationPlace, TreeSpending
 from nova_workers.contracts.orchestration.events import TreeNews
@@ -14,7 +15,6 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.orchestrations.budgets import report_used, take_last_call
 from nova_workers.ledger.orchestrations.open_trees import tree_spending
-from nova_workers.vocabulary import Limit
 
 __all__ = ["TreeBudget", "is_master", "may_sum_up"]
 

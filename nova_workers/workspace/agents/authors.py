@@ -15,9 +15,9 @@ from dataclasses import dataclass, field
 
 from pydantic import BaseModel
 
+from nova_workers.base.errors import Forbidden
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.authors.rights import AuthorScope
-from nova_workers.errors import Forbidden
 from nova_workers.workspace.agents.entries import Entry, GrantForms, document_entries
 
 __all__ = ["AuthorRights", "Authored", "Holdings", "check_author", "check_steers", "holdings_of", "holdings_of_agents"]

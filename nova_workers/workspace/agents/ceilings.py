@@ -10,11 +10,11 @@ from typing import Any
 
 from pydantic import BaseModel
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Forbidden
 from nova_workers.contracts.agents import TRUST_ORDER, Ceilings
 from nova_workers.contracts.authors.rights import is_below
 from nova_workers.contracts.mcp.servers import StdioServer
-from nova_workers.errors import Forbidden
 from nova_workers.workspace.agents.entries import Entry, GrantForms, document_entries, has_ceiling
 
 __all__ = ["CeilingRules"]

@@ -18,11 +18,11 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from typing import Protocol
 
+from nova_workers.base.errors import Forbidden
 from nova_workers.contracts.agents import TRUST_ORDER, AgentSpec, CapabilityGrant
 from nova_workers.contracts.authors.rights import is_below
 from nova_workers.contracts.http.wire import AgentView
 from nova_workers.contracts.native import SHELL_TOOL, native_tools
-from nova_workers.errors import Forbidden
 from nova_workers.workspace.agents.entries import GrantForms
 
 __all__ = ["GrantChecks", "GrantRules", "GrantWish", "check_change", "check_manages", "granted", "inherited"]

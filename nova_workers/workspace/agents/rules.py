@@ -5,12 +5,12 @@ from __future__ import annotations
 import posixpath
 from collections.abc import Collection, Iterable
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.json_schemas import InvalidSchema, JsonSchema
+from nova_workers.base.vocabulary import ENGINE_NAMES
 from nova_workers.contracts.agents import MAX_RESPONSIBILITIES, AgentSpec, Responsibility
 from nova_workers.contracts.content import JsonObject
-from nova_workers.errors import InvalidInput
-from nova_workers.json_schemas import InvalidSchema, JsonSchema
 from nova_workers.ledger.orders.acceptance import ORDER_AGENT
-from nova_workers.vocabulary import ENGINE_NAMES
 
 __all__ = ["RESERVED_IDS", "check_agent_id", "check_engine", "check_own_id", "check_spec", "title_key"]
 

@@ -9,9 +9,9 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
+from nova_workers.base.errors import InvalidInput, LimitExceeded
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import AgentPatch, AgentView
-from nova_workers.errors import InvalidInput, LimitExceeded
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.cancel import withdraw_queued_of_agent
 from nova_workers.ledger.tenants.settings import get_ceilings

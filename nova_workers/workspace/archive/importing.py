@@ -7,11 +7,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Mapping
 from typing import Any
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.archive import ARCHIVE_FORMAT, ImportResult
 from nova_workers.contracts.skills import MAX_FILES, MAX_SKILL_BYTES
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive import writing as ledger
 from nova_workers.ledger.archive.tables import KeptTable, load_tables
 from nova_workers.ledger.database import Connection

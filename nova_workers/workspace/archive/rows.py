@@ -11,17 +11,17 @@ from typing import Final
 
 from pydantic import ValidationError
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.validation import place_of, problem_of
+from nova_workers.base.vocabulary import ENDED_RUNS, ENDED_TURNS
 from nova_workers.contracts.agents import AGENT_ID_PATTERN, AgentSpec
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.skills import SkillFile
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive.tables import KeptTable
 from nova_workers.ledger.workspace.memories import MAX_CONTENT_CHARS
 from nova_workers.triggers.occurrences import check_jitter
 from nova_workers.triggers.schedules import parse_schedule
-from nova_workers.validation import place_of, problem_of
-from nova_workers.vocabulary import ENDED_RUNS, ENDED_TURNS
 from nova_workers.workspace.agents.rules import check_agent_id, check_spec
 from nova_workers.workspace.archive.values import MAX_COUNT, check_values, unreadable, wrong
 from nova_workers.workspace.skill_format import check_files, parse_skill_md

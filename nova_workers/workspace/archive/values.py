@@ -11,16 +11,16 @@ from typing import Annotated, Any, Final
 
 from pydantic import AfterValidator, TypeAdapter, ValidationError
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.validation import problem_of
+from nova_workers.base.vocabulary import EndedWaitStatus
 from nova_workers.contracts.agents import AgentId
 from nova_workers.contracts.content import ContentBlock, JsonObject, Role
 from nova_workers.contracts.engine import CompactionTrigger, Limit
 from nova_workers.contracts.event_context import EventContext
 from nova_workers.contracts.http.triggers import SkipReason
 from nova_workers.contracts.waits import wait_adapter
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive.tables import KeptTable
-from nova_workers.validation import problem_of
-from nova_workers.vocabulary import EndedWaitStatus
 
 __all__ = ["MAX_COUNT", "check_values", "unreadable", "wrong"]
 

@@ -7,11 +7,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from nova_workers.base.errors import NotFound, missing
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.http.tasks import TaskView
 from nova_workers.contracts.runs import Submission
-from nova_workers.errors import NotFound, missing
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.submit import insert_run
 from nova_workers.ledger.tasks import records as ledger

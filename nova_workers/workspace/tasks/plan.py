@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from nova_workers.base.errors import Conflict, Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.contracts.http.tasks import (
     MAX_RESOURCES,
     MAX_STEPS,
@@ -16,7 +17,6 @@ from nova_workers.contracts.http.tasks import (
     TaskResourceAdd,
     TaskView,
 )
-from nova_workers.errors import Conflict, Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.tasks import plan as ledger
 from nova_workers.ledger.tasks import records as task_ledger
 from nova_workers.ledger.work import Work

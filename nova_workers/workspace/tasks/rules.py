@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Any
 
+from nova_workers.base.errors import Conflict, Forbidden, IllegalTransition, InvalidInput
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.tasks import StepInput, StepView, TaskStatus, TaskView
-from nova_workers.errors import Conflict, Forbidden, IllegalTransition, InvalidInput
-from nova_workers.ids import new_id
 from nova_workers.ledger.tasks.plan import PlannedStep
 
 __all__ = [

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova_workers.base.errors import IllegalTransition
 from nova_workers.contracts.http.tasks import (
     TaskChangeView,
     TaskCreate,
@@ -16,7 +17,6 @@ from nova_workers.contracts.http.tasks import (
     TaskSummary,
     TaskView,
 )
-from nova_workers.errors import IllegalTransition
 from nova_workers.ledger.idempotency import RequestKey, name_made, take_key
 from nova_workers.ledger.tasks import records as ledger
 from nova_workers.ledger.tasks.history import list_changes

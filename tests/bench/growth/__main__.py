@@ -19,7 +19,7 @@ import uvloop
 from rich.console import Console
 from rich.markdown import Markdown
 
-from nova_workers.program import collect_seldom
+from nova_workers.base.program import collect_seldom
 from tests.bench.growth.axes import AXES, measure_axis
 from tests.bench.growth.ground import lend_ground
 from tests.bench.growth.picture import draw

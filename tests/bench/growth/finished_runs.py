@@ -7,11 +7,11 @@ import random
 import time
 from collections.abc import AsyncGenerator, Sequence
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.runs import Claim, Submission, TurnFacts
 from nova_workers.contracts.steps import StepRecord
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ids import new_id
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run
 from nova_workers.ledger.runs.journal import commit_step

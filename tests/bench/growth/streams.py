@@ -11,7 +11,7 @@ from functools import partial
 
 from redis.asyncio import Redis
 
-from nova_workers.clock import SystemClock
+from nova_workers.base.clock import SystemClock
 from nova_workers.contracts.events import Token
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from tests.bench.growth.costs import Cost, Operation, repeated

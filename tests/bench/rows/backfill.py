@@ -6,11 +6,11 @@ from dataclasses import dataclass
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.clock import SystemClock
-from nova_workers.config import EffectSettings
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import EffectSettings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.ledger.database import Database
-from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.backfill import Backfill, Backfilled
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.rows.claims import fill_ledger

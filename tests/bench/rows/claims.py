@@ -3,9 +3,9 @@
 import random
 import time
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Claim, Submission
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run

@@ -5,7 +5,7 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Any
 
-from nova_workers.stopping import stop_tasks
+from nova_workers.base.stopping import stop_tasks
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.http import LoadClient
 from tests.bench.stage import Bench, Stage

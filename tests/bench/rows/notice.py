@@ -7,8 +7,8 @@ import time
 from contextlib import suppress
 from pathlib import Path
 
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.devstack.first_start import KEY_FILE
-from nova_workers.stopping import stop_tasks
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.http import LoadClient
 from tests.bench.installed import installed_environment, running_up

@@ -2,8 +2,8 @@
 
 import time
 
+from nova_workers.base.config import Settings
 from nova_workers.capabilities.registry import CapabilityRegistry
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
+from nova_workers.base.keys import provider_reports
 from nova_workers.devstack.home import read_state
-from nova_workers.keys import provider_reports
 from tests.bench.figures import Figure, Result
 from tests.bench.imports import UNUSED_SERVERS
 from tests.bench.installed import PROCESSES, installed_environment
@@ -32,7 +32,7 @@ _TRIED_S = 60.0
 """Longest wait for the first try of providers, which comes within 30 s."""
 
 _IMPORT = """
-from nova_workers.program import collect_seldom
+from nova_workers.base.program import collect_seldom
 collect_seldom()
 import time, {module}
 print(time.process_time())

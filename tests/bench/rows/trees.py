@@ -8,13 +8,13 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.events import StreamEnd, Thinking
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
 from nova_workers.orchestration.models.availability import FleetAvailability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels

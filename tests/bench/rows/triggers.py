@@ -6,14 +6,14 @@ import time
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.bootstrap.model_choice import build_model_chooser
 from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.bootstrap.triggers import build_trigger_ticker
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.applying import CancelApplier
 from nova_workers.runs.control import ControlChannel
 from nova_workers.streams.publisher import EventPublisher

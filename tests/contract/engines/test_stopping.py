@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import RunLost
 from nova_workers.contracts.abort import AbortReason, AbortSignal
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineCallbacks
-from nova_workers.errors import RunLost
 from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, WireStage, assert_valid
 
 

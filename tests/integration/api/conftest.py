@@ -20,9 +20,9 @@ from structlog.testing import capture_logs
 
 from api.app import build_app
 from api.state import ApiState
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
-from nova_workers.http_server.connections import GuardedProtocol
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.http_server.connections import GuardedProtocol
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import see_tenant
 from nova_workers.streams.publisher import EventPublisher

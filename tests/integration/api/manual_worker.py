@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts import events as live
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineError, StepRecord, ToolCall
 from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.contracts.runs import Claim, Finish, FinishStatus, PlannedEffect, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run, requeue_run

@@ -9,7 +9,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanag
 from threading import Thread
 from typing import Any, TypeVar
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import Tenant, make_tenant
 

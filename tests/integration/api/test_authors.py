@@ -11,7 +11,7 @@ import httpx2
 from pydantic import BaseModel
 
 from api.app import build_app
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.authors.rights import DOCUMENT, MESSAGE, UNDECLARED, AuthorScope, Right, rights_of
 from nova_workers.contracts.http.archive import MEDIA_TYPE

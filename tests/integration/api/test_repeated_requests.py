@@ -9,8 +9,8 @@ import pytest
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
-from nova_workers.keys import orchestration_events
+from nova_workers.base.config import Settings
+from nova_workers.base.keys import orchestration_events
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.requirements import proves

@@ -12,16 +12,16 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.bootstrap.shell.commands import find_shell
 from nova_workers.capabilities import default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.reads import get_run
-from nova_workers.observability.metrics import Metrics
 from nova_workers.streams.wire import FIELD
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault

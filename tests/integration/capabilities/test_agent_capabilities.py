@@ -8,13 +8,13 @@ import pytest
 from mcp import Client
 from mcp.types import TextContent
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Gone
 from nova_workers.capabilities import CapabilityContext, default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.contracts.http.wire import AgentView
-from nova_workers.errors import Gone
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace import agents as ledger
 from nova_workers.workspace.agents.authors import AuthorRights

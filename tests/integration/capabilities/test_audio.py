@@ -19,9 +19,9 @@ from redis.asyncio import Redis
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.capabilities import default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
@@ -59,7 +59,7 @@ def no_package(monkeypatch: pytest.MonkeyPatch) -> None:
     def find(_: str) -> None:
         return None
 
-    monkeypatch.setattr("nova_workers.capabilities.audio.transcription.find_spec", find)
+    monkeypatch.setattr("nova_workers.base.audio.transcription.find_spec", find)
 
 
 class AudioAgent:

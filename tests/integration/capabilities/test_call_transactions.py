@@ -15,12 +15,12 @@ from mcp import Client
 from mcp.types import TextContent
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.capabilities import CapabilityContext, CapabilityRegistry, default_registry, serving
 from nova_workers.capabilities.serving import ToolServer
 from nova_workers.capabilities.transactions import CallTransactions
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer, StepRecord, ToolCall

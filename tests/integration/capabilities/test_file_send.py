@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nova_workers.config import Settings
-from nova_workers.confined import Confinement
+from nova_workers.base.config import Settings
+from nova_workers.base.confined import Confinement
 from nova_workers.ledger.database import Database, Row
 from nova_workers.workspace.files import MAX_FILES_PER_RUN
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants

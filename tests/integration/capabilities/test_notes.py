@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 from inline_snapshot import snapshot
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.capabilities import default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work

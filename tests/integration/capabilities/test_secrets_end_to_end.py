@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.waits import Answer
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says

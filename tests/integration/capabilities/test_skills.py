@@ -7,7 +7,7 @@ import pytest
 from inline_snapshot import snapshot
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.skills import SkillFile
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.skills import remove_skill, save_skill

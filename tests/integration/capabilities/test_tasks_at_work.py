@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.http.tasks import StepInput, TaskCreate, TaskView
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says

@@ -6,9 +6,9 @@ from typing import Any
 from mcp import Client
 from mcp.types import TextContent
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.capabilities import CapabilityContext, default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.contracts.native import native_tools

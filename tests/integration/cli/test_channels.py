@@ -17,11 +17,11 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import ConfigurationError, DeliveryFailed
 from nova_workers.channels import Attachment, InboundChannel, Origin, Relay, Reply, Update
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.wire import AgentCreate, RunView
-from nova_workers.errors import ConfigurationError, DeliveryFailed
 from tests.requirements import proves
 from tests.support.data.documents import ROOT, blocks
 from tests.support.processes.command_line import Nova

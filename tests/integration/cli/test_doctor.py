@@ -10,6 +10,10 @@ import pytest
 import redis as sync_redis
 from redis.asyncio import Redis as AsyncRedis
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.keys import BEAT_TTL_S, beat_tick, broker_queue, provider_reports, worker_presence, workers_index
+from nova_workers.base.vocabulary import QUEUES
 from nova_workers.cli.operations.api_checks import check_api, check_console
 from nova_workers.cli.operations.author_checks import check_authors
 from nova_workers.cli.operations.checks import check_broker
@@ -18,8 +22,6 @@ from nova_workers.cli.operations.orchestration_checks import check_orchestration
 from nova_workers.cli.operations.provider_checks import check_providers
 from nova_workers.cli.target import Target
 from nova_workers.client.client import NovaClient
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.contracts.http.fleet import SandboxTrial
 from nova_workers.contracts.http.keys import KeyCreate, Scope
@@ -27,10 +29,8 @@ from nova_workers.contracts.http.orchestration_config import OrchestrationConfig
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.http.wire import AgentCreate
-from nova_workers.keys import BEAT_TTL_S, beat_tick, broker_queue, provider_reports, worker_presence, workers_index
 from nova_workers.ledger.database import Database
 from nova_workers.orchestration.models.availability import ProviderReport
-from nova_workers.vocabulary import QUEUES
 from nova_workers.worker.presence import Presence
 from tests.integration.cli.conftest import logical_database
 from tests.requirements import proves

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from tests.support.processes.fleet import Fleet, fleet_env
 

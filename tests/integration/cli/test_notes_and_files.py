@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import Sender, SentFileView
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from nova_workers.workspace.deliveries import notify

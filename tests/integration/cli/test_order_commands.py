@@ -16,11 +16,11 @@ import yaml
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.orders import AiWorkOrderV1, derive_key_hash
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
-from nova_workers.stopping import stop_tasks
 from tests.integration.api.conftest import served
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.support.data.documents import ROOT

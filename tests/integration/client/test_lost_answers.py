@@ -8,13 +8,13 @@ from collections.abc import AsyncIterator
 import httpx2
 import pytest
 
+from nova_workers.base.errors import Conflict, OutcomeUnknown, Unavailable
 from nova_workers.client import NovaClient, Retry
 from nova_workers.client.retry import Attempts
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue
 from nova_workers.contracts.http.webhooks import WebhookCreate
 from nova_workers.contracts.http.wire import RunBatch, RunBatchItem, RunBatchOutcome, RunBatchView, StatelessRunCreate
-from nova_workers.errors import Conflict, OutcomeUnknown, Unavailable
 from tests.support.servers.api_stub import ApiStub, api_stub, run_view, says, streams
 
 IN_DOUBT = Problem(

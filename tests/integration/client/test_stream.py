@@ -7,12 +7,12 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import NotFound, ThreadBusy, Unavailable
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.bodies import Problem
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, StreamStart, Token
 from nova_workers.contracts.http.wire import RunCreate
-from nova_workers.errors import NotFound, ThreadBusy, Unavailable
 from tests.support.servers.api_stub import ApiStub, all_frames, api_stub, run_view, says, streams
 
 EVENTS = "/v1/runs/run_1/events"

@@ -16,11 +16,11 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import NotFound
 from nova_workers.client import NovaClient, Retry, SyncNovaClient, iterate, sync_iterate
 from nova_workers.contracts.bodies import Page, Problem
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, StreamStart, Token
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
-from nova_workers.errors import NotFound
 from tests.support.servers.api_stub import ApiStub, all_frames, api_stub, run_view, says, streams
 from tests.support.waiting import until
 

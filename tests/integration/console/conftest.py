@@ -11,10 +11,10 @@ import pytest
 from jinja2 import BytecodeCache
 from jinja2.bccache import Bucket
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.http_server.connections import GuardedProtocol
 from nova_workers.console.app import build_console
 from nova_workers.console.state import ConsoleState
-from nova_workers.http_server.connections import GuardedProtocol
 from tests.integration.api.conftest import (
     Api,
     api,

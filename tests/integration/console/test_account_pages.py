@@ -6,7 +6,7 @@ import httpx2
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers import keys
+from nova_workers.base import keys
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.integration.console.conftest import Console

@@ -10,10 +10,10 @@ import orjson
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.keys import run_events
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.events import Token, ToolStatus
 from nova_workers.contracts.steps import ToolServerAway
-from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
 from nova_workers.runs.turns.away_servers import AwayServers
 from tests.integration.api.conftest import Api

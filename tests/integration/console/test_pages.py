@@ -5,7 +5,7 @@ from __future__ import annotations
 import httpx2
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant

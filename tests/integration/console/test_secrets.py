@@ -7,7 +7,7 @@ import base64
 import httpx2
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.integration.console.conftest import Console

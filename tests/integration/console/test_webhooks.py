@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator
 import httpx2
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant

@@ -11,9 +11,10 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pydantic import SecretStr
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.bootstrap.delivery import build_routes, build_webhooks
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookSecret
 from nova_workers.delivery.channels import ChannelRoutes
@@ -23,7 +24,6 @@ from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.agents import seed_defaults
-from nova_workers.observability.metrics import Metrics
 from nova_workers.workspace.deliveries import notify
 from tests.support.servers.webhook_receiver import Receiver, receiver
 

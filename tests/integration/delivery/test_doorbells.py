@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.clock import SystemClock
 from nova_workers.bootstrap.delivery import build_routes
 from nova_workers.capabilities import CapabilityRegistry
 from nova_workers.capabilities.catalog import file_send, notes, notifications
 from nova_workers.capabilities.seam import CapabilityContext, CapabilityParts
-from nova_workers.clock import SystemClock
 from nova_workers.delivery.routing import RunEndEffect
 from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.ledger.work import Work

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database

@@ -7,13 +7,13 @@ from datetime import timedelta
 
 import pytest
 
-from nova_workers.config import RunSettings
+from nova_workers.base.config import RunSettings
+from nova_workers.base.errors import DeliveryFailed, Unavailable
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.contracts.http.webhooks import WebhookPatch
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.sender import DeliverySender
 from nova_workers.delivery.settling import pause_s
-from nova_workers.errors import DeliveryFailed, Unavailable
 from nova_workers.ledger.delivery.leases import release_deliveries
 from nova_workers.ledger.delivery.outbox import FailedAttempt, claim_deliveries, settle_delivered, settle_failed
 from nova_workers.ledger.delivery.webhooks import delete_webhook

@@ -7,17 +7,17 @@ import time
 import pytest
 from dirty_equals import IsPartialDict, IsStr
 
+from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, NotFound
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch
 from nova_workers.delivery.channels import ChannelRoutes
 from nova_workers.delivery.webhooks import WebhookChannel
-from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.delivery.webhook_secrets import fetch_endpoint
 from nova_workers.ledger.overview.audit import get_audit_chain
 from nova_workers.ledger.work import Work
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.upkeep.audit_seals import AuditSeals
 from nova_workers.workspace.deliveries import notify
 from nova_workers.workspace.vault import Vault

@@ -14,9 +14,9 @@ import asyncpg
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
-from nova_workers.errors import ConfigurationError
 from nova_workers.shell_sandbox import SANDBOX_UID
 from tests.requirements import proves
 from tests.support.processes.inspection import wait_until_gone

@@ -6,15 +6,15 @@ from collections.abc import Callable, Sequence
 import pytest
 from prometheus_client import CollectorRegistry
 
-from nova_workers.clock import SystemClock
-from nova_workers.config import EffectSettings, RunSettings, TelemetrySettings
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import EffectSettings, RunSettings, TelemetrySettings
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
+from nova_workers.base.vocabulary import EffectKind
 from nova_workers.effects.handler import Effect, EffectHandler
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import DueEffect
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
-from nova_workers.vocabulary import EffectKind
 
 MakeRunner = Callable[..., EffectRunner]
 

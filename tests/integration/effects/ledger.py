@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from nova_workers.ids import new_id
+from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Database
 
 __all__ = ["SeededRun", "effect", "make_due", "seed_run", "seed_thread"]

@@ -7,8 +7,10 @@ from datetime import timedelta
 import pytest
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from nova_workers.config import EffectSettings, RunSettings, TelemetrySettings
-from nova_workers.errors import Unavailable
+from nova_workers.base.config import EffectSettings, RunSettings, TelemetrySettings
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.runs.effects import (
     ClaimedEffects,
@@ -20,8 +22,6 @@ from nova_workers.ledger.runs.effects import (
     settle_effects,
 )
 from nova_workers.ledger.upkeep.overdue import has_due_effects
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
 from tests.integration.effects.conftest import MakeRunner, Recorder
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
 from tests.requirements import proves

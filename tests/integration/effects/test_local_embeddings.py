@@ -13,9 +13,9 @@ import psutil
 import pytest
 from structlog.testing import capture_logs
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.provider import Vector
-from nova_workers.errors import Unavailable
 from tests.support.processes.inspection import is_alive
 from tests.support.waiting import until
 

@@ -2,7 +2,9 @@
 
 import pytest
 
-from nova_workers.config import EffectSettings
+from nova_workers.base.config import EffectSettings
+from nova_workers.base.errors import Outage
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import (
@@ -15,9 +17,7 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.effects.title import TITLE_INSTRUCTIONS, TitleEffect
-from nova_workers.errors import Outage
 from nova_workers.ledger.database import Database
-from nova_workers.observability.metrics import Metrics
 from tests.integration.effects.conftest import MakeRunner
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
 from tests.requirements import proves

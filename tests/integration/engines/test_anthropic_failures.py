@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.base.errors import ConfigurationError, EngineErrorKind
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.errors import ConfigurationError, EngineErrorKind
 from tests.support.servers.model_server import Hang, ModelServer, Part, Reply, Status, Stream
 
 SO_FAR = Part("text", ["So far"])

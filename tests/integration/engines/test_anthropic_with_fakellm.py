@@ -4,9 +4,9 @@ from collections.abc import AsyncIterator, Iterator
 
 import pytest
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.capabilities import CapabilityContext, default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from nova_workers import child_process
+from nova_workers.base import child_process
 from nova_workers.contracts.engine import StdioMcpServer, ToolCall
 from nova_workers.engines.mcp.connection import ServerConnection
 from nova_workers.engines.mcp.pool import ConnectionPool

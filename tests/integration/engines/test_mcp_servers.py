@@ -18,7 +18,10 @@ import pytest
 from mcp.server.mcpserver import Context, MCPServer
 from structlog.testing import capture_logs
 
-from nova_workers.confined import PrivateFiles
+from nova_workers.base.confined import PrivateFiles
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.outbound.egress import EgressProxy
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import text_of
@@ -34,9 +37,6 @@ from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.stdio import stdio_transport
 from nova_workers.engines.scripted import ScriptedEngine
-from nova_workers.errors import ConfigurationError
-from nova_workers.outbound.egress import EgressProxy
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.shell_sandbox import NoSandbox, SandboxKind, ShellSandbox, find_sandbox
 from tests.requirements import proves
 from tests.support.processes.inspection import is_alive, wait_until_gone

@@ -11,6 +11,8 @@ import pytest
 from mcp.server import Server
 from mcp.types import CallToolResult, ListToolsResult, TextContent, Tool
 
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import Permissions
 from nova_workers.contracts.content import JsonObject, text_of
@@ -27,8 +29,6 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.native import NATIVE_TOOLS
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings, WebSearchSettings
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.tools import CommandPolicy, ToolPolicy
 from nova_workers.tools.pages import WebPages
 from tests.contract.engines.stage import assert_valid

@@ -13,11 +13,13 @@ from structlog.testing import capture_logs
 from api import acceptance
 from api.app import build_app
 from api.routes.runs.rehearsal import rehearse_messages
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.bootstrap.api import ApiServices
 from nova_workers.bootstrap.deferred import DeferredEngine
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.capabilities.seam import input_schema
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.runs import Claim, Finish, Finished
@@ -28,9 +30,7 @@ from nova_workers.ledger.sessions import TENANT_ROLE
 from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, one_tenant
 from nova_workers.ledger.workspace.agents import create_agent, delete_agent
-from nova_workers.observability.metrics import Metrics
 from nova_workers.runs import attempt
-from nova_workers.stopping import stop_tasks
 from nova_workers.streams.wire import LiveEvent
 from nova_workers.upkeep.rehearsal import PLANNED_AFTER
 from nova_workers.worker.rehearsal import rehearse_turns

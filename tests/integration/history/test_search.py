@@ -9,8 +9,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.effects.local import LocalEmbeddings
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Connection, Database, Row
 from nova_workers.ledger.search.embeddings import EmbeddedMessage, MessageText, save_embeddings
 from nova_workers.ledger.search.messages import MessageFilter, search_messages

@@ -16,11 +16,11 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.vocabulary import ACTIVE_AGENTS
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.ledger.database import Database
 from nova_workers.orchestration.lifecycle import validate_transition
-from nova_workers.vocabulary import ACTIVE_AGENTS
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.trees import Forest, call, complete, script
 from tests.support.harness.workers import Harness

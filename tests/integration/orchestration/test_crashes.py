@@ -18,11 +18,11 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from redis.asyncio import Redis
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Unavailable
 from nova_workers.capabilities import serving
-from nova_workers.config import Settings
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.runs import Claim
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.orchestration.transitions import TreeTransitions

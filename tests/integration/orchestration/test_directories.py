@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.http.started import Started
 from tests.requirements import proves
 from tests.support.harness.trees import Forest, call, complete, script, spawn

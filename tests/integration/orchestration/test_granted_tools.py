@@ -7,9 +7,9 @@ from typing import Any
 import orjson
 import pytest
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.capabilities.discovery import default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import READ_TOOLS, AgentDescriptor
 from nova_workers.ledger.orchestrations.agents import spec_of

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from nova_workers.base.errors import Outage
 from nova_workers.cli.orchestrations.tree_view import TreeView
 from nova_workers.contracts.engine import Engine, EngineError, EngineOptions, EngineResult
 from nova_workers.contracts.events import ProviderUnavailable
@@ -17,7 +18,6 @@ from nova_workers.contracts.http.orchestrations import OrchestrationTree, TreeAg
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration.events import TreeRecord
 from nova_workers.contracts.waits import detail_of
-from nova_workers.errors import Outage
 from nova_workers.ledger.orchestrations.trees import get_tree
 from tests.requirements import proves
 from tests.support.harness.trees import Forest, call, complete, script

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.errors import ModelNotAvailableError, ProviderNotAvailableError
+from nova_workers.base.errors import ModelNotAvailableError, ProviderNotAvailableError
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.rankings import list_rankings, refresh_rankings
 from nova_workers.orchestration.config.parsing import parse_config

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.base.config import Settings
 from nova_workers.bootstrap.model_choice import build_configs, build_discovery
 from nova_workers.bootstrap.worker import build_worker
-from nova_workers.config import Settings
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
 from nova_workers.ledger.database import Database
 from tests.integration.api.manual_worker import make_tenant

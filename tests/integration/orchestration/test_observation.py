@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import ModelNotAvailableError
 from nova_workers.contracts.orchestration import AgentDescriptor, HistoryEntry
-from nova_workers.errors import ModelNotAvailableError
 from nova_workers.orchestration.history import load_history
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.waits import Answer
-from nova_workers.errors import InvalidInput
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from tests.support.harness.trees import Forest, call, complete, spawn
 

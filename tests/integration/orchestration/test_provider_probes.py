@@ -9,13 +9,13 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ProviderNotAvailableError
+from nova_workers.base.keys import PROVIDERS_TTL_S, provider_reports
 from nova_workers.bootstrap.worker import build_worker
-from nova_workers.config import Settings
 from nova_workers.contracts.engine import Engine
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.scripted import ScriptedEngine
-from nova_workers.errors import ProviderNotAvailableError
-from nova_workers.keys import PROVIDERS_TTL_S, provider_reports
 from nova_workers.ledger.database import Database
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.config.values import OrchestrationConfig, ProviderConfig

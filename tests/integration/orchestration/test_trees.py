@@ -5,9 +5,9 @@ from __future__ import annotations
 from contextlib import suppress
 from typing import Any
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import Answer
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.orchestrations.budgets import take_last_call
 from nova_workers.ledger.orchestrations.messages import messages_of
 from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig

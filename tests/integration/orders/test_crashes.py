@@ -7,8 +7,8 @@ from contextlib import suppress
 
 import pytest
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.orders import PolicyDocument
-from nova_workers.errors import Unavailable
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal

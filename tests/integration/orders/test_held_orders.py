@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import Outage
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.orders import AiWorkResultV1, OrderWait, PolicyDocument
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.errors import Outage
 from tests.requirements import proves
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 from tests.support.servers.model_server import Part, Status, Stream, model_server

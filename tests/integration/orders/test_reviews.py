@@ -8,10 +8,10 @@ from typing import Any
 import orjson
 import pytest
 
+from nova_workers.base.errors import Conflict, InvalidInput, NotFound
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.orders import AiWorkResultV1, EngineConstraints
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import Conflict, InvalidInput, NotFound
 from nova_workers.ledger.orders.records import lock_order
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 

@@ -3,7 +3,7 @@
 from datetime import timedelta
 from typing import Any
 
-from nova_workers.ids import new_id
+from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.effects.ledger import SeededRun, seed_run, seed_thread
 

@@ -12,21 +12,21 @@ import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
-from nova_workers.clock import SystemClock
-from nova_workers.config import EffectSettings
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import EffectSettings
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.keys import broker_queue
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.ports import Embedder
 from nova_workers.effects.embeddings import EmbeddingEffect
 from nova_workers.effects.provider import Vector
-from nova_workers.errors import InvalidInput
-from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.ledger.search import backfill as ledger
 from nova_workers.ledger.threads.importing import import_turns
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.ledger.upkeep import cursors as upkeep_cursors
-from nova_workers.observability.metrics import Metrics
 from nova_workers.threads.past import SaidMessage, turns_of
 from nova_workers.upkeep.backfill import Backfill
 from tests.integration.effects.ledger import seed_run, seed_thread

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
-from nova_workers.clock import SystemClock
-from nova_workers.config import RetentionSettings
-from nova_workers.errors import NotFound
-from nova_workers.ids import new_id
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import RetentionSettings
+from nova_workers.base.errors import NotFound
+from nova_workers.base.ids import new_id
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.ledger.archive.tables import load_tables
 from nova_workers.ledger.archive.writing import check_references
 from nova_workers.ledger.database import Database
@@ -23,7 +24,6 @@ from nova_workers.ledger.threads.lineage import list_messages, list_turns
 from nova_workers.ledger.threads.records import delete_thread, fork_thread, get_thread
 from nova_workers.ledger.upkeep import retention as ledger
 from nova_workers.ledger.upkeep.overdue import delete_expired_keys
-from nova_workers.observability.metrics import Metrics
 from nova_workers.threads.transcript import conversation
 from nova_workers.upkeep.retention import Retention
 from tests.integration.effects.ledger import SeededRun, seed_thread

@@ -9,9 +9,9 @@ from typing import Literal
 
 import pytest
 
+from nova_workers.base.errors import IllegalTransition, NotFound
 from nova_workers.contracts.http.tasks import StepPatch, TaskPatch
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import IllegalTransition, NotFound
 from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from nova_workers.ledger.work import Work
 from nova_workers.prompts import work_words

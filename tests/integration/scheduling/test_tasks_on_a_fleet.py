@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.http.tasks import TaskCreate, TaskPatch, TaskView
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch
 from nova_workers.ledger.database import Database

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.ledger.database import Database
 from tests.integration.scheduling.old_runs import age_thread, count

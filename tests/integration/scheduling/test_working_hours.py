@@ -7,7 +7,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nova_workers.errors import Unstorable
+from nova_workers.base.errors import Unstorable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tasks.records import find_task, list_tasks
 from nova_workers.ledger.tasks.schedule import find_due

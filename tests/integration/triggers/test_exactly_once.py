@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, tzinfo
 
 import pytest
 
-from nova_workers.errors import Unavailable
+from nova_workers.base.errors import Unavailable
 from nova_workers.ledger.database import Database
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves

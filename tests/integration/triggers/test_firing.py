@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nova_workers.errors import Gone, LimitExceeded, NotFound
+from nova_workers.base.errors import Gone, LimitExceeded, NotFound
 from nova_workers.triggers.occurrences import jitter_of
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves

@@ -8,9 +8,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nova_workers.base.errors import InvalidInput
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.http.triggers import UrlGate
-from nova_workers.errors import InvalidInput
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.triggers.gate_addresses import check_gate_address
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves

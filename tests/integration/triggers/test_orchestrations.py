@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.triggers.due import find_orchestrating
 from tests.integration.triggers.trigger_harness import TriggerHarness

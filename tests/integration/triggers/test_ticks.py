@@ -9,10 +9,10 @@ from redis.asyncio import Redis
 
 from beat.schedule import beat_schedule
 from beat.scheduler import TickScheduler
+from nova_workers.base.config import Settings
+from nova_workers.base.keys import broker_queue
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.task_names import TASK_FIRE_TRIGGERS
-from nova_workers.config import Settings
-from nova_workers.keys import broker_queue
 from tests.requirements import proves
 
 

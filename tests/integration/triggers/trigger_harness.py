@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import Any
 
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerPatch, TriggerView
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.triggers.definitions import get_trigger
 from nova_workers.ledger.work import Work
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.triggers import definitions as workspace
 from nova_workers.triggers.firing import Ticked, TriggerTicker
 from nova_workers.triggers.gates import Gates

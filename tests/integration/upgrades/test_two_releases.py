@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from models import migrate
+from nova_workers.base.errors import NovaError
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.agents import ApprovalRule, Permissions
 from nova_workers.contracts.events import StreamEnd, Token
 from nova_workers.contracts.http.tenants import TenantCreate
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, StatelessRunCreate
-from nova_workers.errors import NovaError
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION, unpack
 from tests.support.processes.fleet import ALL_QUEUES, ROOT, FleetProcess, free_port
@@ -31,7 +31,7 @@ from tests.support.waiting import until
 _COMMAND = "import json; from nova_workers.devstack import commands; print(json.dumps(commands.{what}(**{options!r})))"
 _PREPARE = """
 import asyncio
-from nova_workers.config import load_settings
+from nova_workers.base.config import load_settings
 from nova_workers.devstack.first_start import prepare_database
 settings = load_settings()
 settings.home.mkdir(parents=True, exist_ok=True)

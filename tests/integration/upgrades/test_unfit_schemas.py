@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from models import migrate
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.devstack.first_start import prepare_database
-from nova_workers.errors import ConfigurationError, Unavailable
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.schema import Schema, read_schema, schema_head
 from nova_workers.upkeep.schema_watch import SchemaWatch

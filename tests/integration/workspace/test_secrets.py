@@ -8,7 +8,7 @@ import os
 import pytest
 from structlog.testing import capture_logs
 
-from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, NotFound
+from nova_workers.base.errors import Conflict, InvalidInput, LimitExceeded, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.secrets import MAX_SECRETS, Secrets
 from nova_workers.workspace.vault import Vault

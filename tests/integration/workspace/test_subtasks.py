@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from nova_workers.base.errors import Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.contracts.http.tasks import (
     MAX_TASK_DEPTH,
     StepInput,
@@ -14,7 +15,6 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import Forbidden, IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import TaskActor, Tasks
 from tests.integration.workspace.task_data import (

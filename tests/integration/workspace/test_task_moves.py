@@ -5,6 +5,7 @@ from collections.abc import Sequence
 
 import pytest
 
+from nova_workers.base.errors import IllegalTransition, LimitExceeded, NotFound
 from nova_workers.contracts.http.tasks import (
     MAX_OPEN_TASKS,
     MAX_TASK_ID,
@@ -15,7 +16,6 @@ from nova_workers.contracts.http.tasks import (
     TaskResourceAdd,
     TaskStatus,
 )
-from nova_workers.errors import IllegalTransition, LimitExceeded, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import PERSON, Tasks
 from tests.integration.workspace.task_data import (

@@ -2,6 +2,7 @@
 
 import pytest
 
+from nova_workers.base.errors import Conflict, InvalidInput, LimitExceeded, NotFound
 from nova_workers.contracts.http.tasks import (
     MAX_RESOURCES,
     MAX_STEPS,
@@ -11,7 +12,6 @@ from nova_workers.contracts.http.tasks import (
     TaskPatch,
     TaskResourceAdd,
 )
-from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, NotFound
 from nova_workers.workspace.tasks.service import Tasks
 from tests.integration.workspace.task_data import TENANT, A, active_task, kinds_of, new_task
 from tests.requirements import proves

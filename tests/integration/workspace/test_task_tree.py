@@ -15,6 +15,7 @@ from hypothesis import settings as profile
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
 
+from nova_workers.base.errors import Rejected
 from nova_workers.contracts.http.tasks import (
     StepInput,
     StepPatch,
@@ -25,7 +26,6 @@ from nova_workers.contracts.http.tasks import (
     TaskStatus,
     TaskView,
 )
-from nova_workers.errors import Rejected
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from nova_workers.workspace.tasks.rules import LEGAL_MOVES

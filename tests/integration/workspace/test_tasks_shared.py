@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import Conflict, Forbidden, IllegalTransition, InvalidInput, NotFound
 from nova_workers.contracts.http.tasks import (
     StepInput,
     StepPatch,
@@ -14,7 +15,6 @@ from nova_workers.contracts.http.tasks import (
     TaskResourceAdd,
     TaskView,
 )
-from nova_workers.errors import Conflict, Forbidden, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.database import Database
 from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks, task_section
 from tests.integration.workspace.task_data import (

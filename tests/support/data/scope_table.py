@@ -14,7 +14,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 
 from api.app import build_app
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.authors.rights import AuthorScope
 from nova_workers.contracts.http.keys import Scope
 from tests.support.data.documents import ROOT

@@ -4,8 +4,8 @@ import math
 import random
 from collections.abc import Sequence
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.effects.provider import Vector
-from nova_workers.errors import Unavailable
 
 __all__ = ["SeededEmbeddings", "seeded_vector"]
 

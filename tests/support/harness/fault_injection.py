@@ -16,7 +16,7 @@ from typing import Any, Final, Literal, TypeVar
 from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
-from nova_workers.errors import OutcomeUnknown, Unavailable
+from nova_workers.base.errors import OutcomeUnknown, Unavailable
 from nova_workers.ledger import holds, scheduled
 from nova_workers.ledger.database import Connection, Database, Row
 from nova_workers.ledger.delivery import outbox

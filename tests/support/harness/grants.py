@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, cast
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.capabilities import CapabilityRegistry, default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 
 __all__ = ["all_grants"]
 

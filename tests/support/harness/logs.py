@@ -10,8 +10,8 @@ from typing import Literal
 
 import structlog
 
-from nova_workers.config import TelemetrySettings
-from nova_workers.observability.logging import configure_logging
+from nova_workers.base.config import TelemetrySettings
+from nova_workers.base.observability.logging import configure_logging
 
 __all__ = ["Writes", "recorded_logs"]
 

@@ -10,7 +10,7 @@ from typing import Any
 import orjson
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.engine import (

@@ -15,13 +15,13 @@ from typing import Any, NamedTuple
 
 import orjson
 
+from nova_workers.base.errors import EngineFailure, Outage, ToolFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject, Message, text_block, text_of
 from nova_workers.contracts.engine import EngineOptions, EngineResult, ToolCall, TrustLevel, TurnListener
 from nova_workers.contracts.usage import Allowance, CallBound, TokenPrice, TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskUser
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
-from nova_workers.errors import EngineFailure, Outage, ToolFailure
 from nova_workers.prompts import is_event_block
 
 __all__ = ["USAGE", "Execution", "ModelCall", "PlannedEngine", "plan"]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
 from nova_workers.capabilities.discovery import default_registry
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from nova_workers.ledger.workspace.renames import Rename

@@ -10,24 +10,25 @@ from typing import Any
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import Clock, SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.ids import new_id
+from nova_workers.base.keys import CONTROL_CHANNEL
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.bootstrap.deferred import DeferredToolServer
 from nova_workers.bootstrap.executor import build_capabilities, build_executor
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.capabilities.transactions import CallTransactions
-from nova_workers.clock import Clock, SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.runs import Accepted, Doorbell, PlannedEffect, Submission
 from nova_workers.engines.native import CommandRunner, ShellSettings
 from nova_workers.engines.scripted import ScriptedEngine
-from nova_workers.ids import new_id
-from nova_workers.keys import CONTROL_CHANNEL
 from nova_workers.ledger.database import Database, Row
 from nova_workers.ledger.work import Work
-from nova_workers.observability.foreign import ForeignMessages
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
 from nova_workers.orchestration.models.availability import FleetAvailability
 from nova_workers.orchestration.models.catalog import ModelCatalog
 from nova_workers.orchestration.models.ranked import RankedModels
@@ -43,7 +44,6 @@ from nova_workers.runs.scheduled import Scheduled
 from nova_workers.runs.submit import Submitter
 from nova_workers.runs.suspects import SuspectRuns
 from nova_workers.runs.waiting import Waiting
-from nova_workers.stopping import stop_tasks
 from nova_workers.streams.publisher import EventPublisher
 from nova_workers.threads.lease import LeaseKeeper
 from nova_workers.threads.lock import ThreadLocks

@@ -26,13 +26,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import NovaError
+from nova_workers.base.ids import new_id
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings
 from nova_workers.contracts.http.fleet import WorkerView
 from nova_workers.devstack.commands import WORKER_APP, api_command, beat_command, worker_command
 from nova_workers.devstack.process import ProcessSpec
-from nova_workers.errors import NovaError
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.keys import create_key
 from nova_workers.ledger.tenants.settings import ensure_tenant

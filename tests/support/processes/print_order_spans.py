@@ -12,11 +12,11 @@ import sys
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.contracts.orders import PolicyDocument
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
-from nova_workers.observability.tracing import Tracing
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 from tests.support.servers.model_server import Part, Status, Stream, model_server
 

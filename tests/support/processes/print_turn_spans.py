@@ -14,11 +14,11 @@ from pathlib import Path
 
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 
-from nova_workers.config import TelemetrySettings
+from nova_workers.base.config import TelemetrySettings
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.contracts.engine import Engine, EngineOptions, StdioMcpServer, SubagentConfig
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.openai import Catalog, Key, OpenAIEngine, OpenAIProvider
-from nova_workers.observability.tracing import Tracing
 from tests.contract.engines.stage import Bench
 from tests.support.servers.model_server import Part, Stream, model_server
 

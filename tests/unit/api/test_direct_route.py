@@ -14,8 +14,8 @@ from api.direct_route import DirectRoute
 from api.errors import install_error_handlers
 from api.json_body import StrictRoute
 from api.params import RunIdPath
+from nova_workers.base.errors import Forbidden
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from nova_workers.errors import Forbidden
 
 
 class _Check(HTTPBearer):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from api.errors import MalformedRequest
 from api.json_body import MAX_JSON_DEPTH, parse_json
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 from tests.requirements import proves
 
 JSON_VALUES = st.recursive(

@@ -11,7 +11,7 @@ from pydantic import BaseModel, TypeAdapter, ValidationError
 from pydantic.fields import FieldInfo
 
 from api.app import build_app
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.bodies import is_one_line
 from tests.requirements import proves
 

@@ -8,9 +8,9 @@ import pytest
 from pydantic import ValidationError
 
 from api.routes.runs.past_messages import checked_messages
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import PastMessage
-from nova_workers.errors import InvalidInput
 from nova_workers.threads.past import turns_of
 from tests.requirements import proves
 

@@ -12,10 +12,10 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
 
 from api.app import build_app
+from nova_workers.base.config import Settings
+from nova_workers.base.config.sections import ApiSettings, Section
 from nova_workers.capabilities import catalog
 from nova_workers.capabilities.seam import ToolInput
-from nova_workers.config import Settings
-from nova_workers.config.sections import ApiSettings, Section
 from nova_workers.contracts.http.triggers import TriggerPatch
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.contracts.orders import PolicyDocument

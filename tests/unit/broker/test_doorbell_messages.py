@@ -10,11 +10,11 @@ from typing import Any, cast
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.keys import broker_queue
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.encoding import DoorbellEncoder
 from nova_workers.broker.messages import DoorbellBody, DoorbellHeaders, unreadable
 from nova_workers.broker.task_names import TASK_DELIVER, TASK_RUN_AGENT, TASK_RUN_EFFECTS
-from nova_workers.keys import broker_queue
 
 _RUN = {"run_id": "run_01JXYZABCDEFGHJKMNPQRSTVWX", "thread_id": "thr_01JXYZABCDEFGHJKMNPQRSTVWX"}
 _CALLS = [

@@ -13,10 +13,10 @@ from kombu.exceptions import OperationalError
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.base.keys import broker_queue
 from nova_workers.broker import redis_connections
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.redis_connections import ServerNotReady, connect
-from nova_workers.keys import broker_queue
 from tests.support.servers.databases import replica_of_nothing
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until

@@ -10,10 +10,10 @@ from redis.asyncio import Redis
 
 from beat.schedule import beat_schedule
 from beat.scheduler import TickScheduler
+from nova_workers.base.config import Settings
+from nova_workers.base.keys import broker_queue
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.messages import DoorbellHeaders, unreadable
-from nova_workers.config import Settings
-from nova_workers.keys import broker_queue
 from tests.support.harness.logs import recorded_logs
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until

@@ -7,6 +7,7 @@ from mcp import Client
 from mcp.types import TextContent
 from pydantic import BaseModel, ConfigDict
 
+from nova_workers.base.errors import ConfigurationError, InvalidInput, ToolFailure
 from nova_workers.capabilities import (
     CapabilityContext,
     CapabilityRegistry,
@@ -17,7 +18,6 @@ from nova_workers.capabilities import (
 from nova_workers.capabilities.seam import DeclaredServer
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer
-from nova_workers.errors import ConfigurationError, InvalidInput, ToolFailure
 from tests.requirements import proves
 from tests.support.harness.tool_server import tool_server
 

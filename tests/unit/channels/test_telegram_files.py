@@ -11,6 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from nova_workers.base.config.sections import AudioSettings
 from nova_workers.channels.allow_list import AllowList
 from nova_workers.channels.delivering import Deliverer
 from nova_workers.channels.journal import Journal, OpenUpdate
@@ -23,7 +24,6 @@ from nova_workers.channels.telegram.media import MediaReader
 from nova_workers.channels.telegram.sources import Polling
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
-from nova_workers.config.sections import AudioSettings
 from tests.support.servers.asgi import serving
 from tests.support.servers.telegram_server import TOKEN, BotApiError, TelegramServer, telegram_server
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.workspace.agent_text import agent_facts, agent_yaml, changed_fields, diff_lines, read_spec
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import AgentView
-from nova_workers.errors import InvalidInput
 
 WHOLE: dict[str, Any] = {
     "name": "Whole",

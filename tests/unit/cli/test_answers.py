@@ -2,8 +2,8 @@
 
 import pytest
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.talk.answers import choices, read_answer
-from nova_workers.errors import InvalidInput
 
 OPTIONS = ("Tea", "Coffee")
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 import pytest
 import typer
 
+from nova_workers.base.errors import InvalidInput, OutcomeUnknown, Unavailable
 from nova_workers.cli.app import COMMANDS, Lazy, main
 from nova_workers.cli.records.threads import describe_block
 from nova_workers.cli.talk.send import parse_metadata
-from nova_workers.errors import InvalidInput, OutcomeUnknown, Unavailable
 
 _HEAVY = ("pydantic", "httpx2", "celery", "sqlalchemy", "asyncpg", "redis", "rich", "fastapi", "anthropic")
 _COUNT_HEAVY = f"""

@@ -12,9 +12,9 @@ from unittest import mock
 
 import pytest
 
+from nova_workers.base.errors import ConfigurationError, Conflict, InvalidInput
 from nova_workers.cli.backups.container import Manifest, open_backup, write_backup
 from nova_workers.cli.backups.files import FilesWritten, need_empty, read_files, write_files
-from nova_workers.errors import ConfigurationError, Conflict, InvalidInput
 from tests.requirements import proves
 
 

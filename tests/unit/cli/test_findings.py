@@ -11,6 +11,9 @@ from unittest import mock
 
 import pytest
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.observability.machine import Mount, Space, lost_with, mounts
 from nova_workers.cli.operations import doctor, machine_checks
 from nova_workers.cli.operations.checks import check_broker
 from nova_workers.cli.operations.doctor import examine
@@ -18,9 +21,6 @@ from nova_workers.cli.operations.findings import Finding, isolated
 from nova_workers.cli.operations.machine_checks import check_disks
 from nova_workers.cli.operations.provider_checks import check_providers
 from nova_workers.cli.operations.redis_health import check_info
-from nova_workers.config import Settings
-from nova_workers.errors import Unavailable
-from nova_workers.observability.machine import Mount, Space, lost_with, mounts
 from nova_workers.worker.machine_watch import MachineWatch
 from tests.requirements import proves
 

@@ -92,7 +92,7 @@ sys.exit(importlib.import_module(program).main())
         ("nova_workers.cli.__main__", "nova_workers.cli.version", ["version"]),
         ("nova_workers.cli.__main__", "pydantic_core", ["runs", "list"]),
         ("nova_workers.cli.__main__", "httpx2", ["chat"]),
-        ("nova_workers.cli.__main__", "nova_workers.config.sections", ["up"]),
+        ("nova_workers.cli.__main__", "nova_workers.base.config.sections", ["up"]),
         ("nova_workers.cli.__main__", "the end", ["version"]),
         ("nova_workers.devstack.__main__", "nova_workers.devstack.stack", []),
         ("nova_workers.devstack.__main__", "the end", ["--help"]),

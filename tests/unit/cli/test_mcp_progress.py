@@ -9,11 +9,11 @@ import pytest
 from mcp import ClientSession
 from mcp.shared.memory import create_client_server_memory_streams
 
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.cli.orchestrations import mcp_master
 from nova_workers.cli.orchestrations.external_master import ExternalMaster
 from nova_workers.client import NovaClient
 from nova_workers.contracts.http.orchestrations import MasterReply, OrchestrationCreate
-from nova_workers.stopping import stop_tasks
 
 
 class SlowMaster(ExternalMaster):

@@ -3,14 +3,7 @@ import asyncio
 import httpx2
 import pytest
 
-from nova_workers.cli.command import build
-from nova_workers.cli.terminal.text_input import blame_file
-from nova_workers.client.client import NovaClient
-from nova_workers.client.problems import error_of_response, error_of_transport
-from nova_workers.contracts.bodies import Problem
-from nova_workers.contracts.http.tasks import TaskCreate
-from nova_workers.contracts.http.wire import AgentCreate
-from nova_workers.errors import (
+from nova_workers.base.errors import (
     ConfigurationError,
     IdempotencyMismatch,
     InvalidInput,
@@ -22,6 +15,13 @@ from nova_workers.errors import (
     TooManyRequests,
     Unavailable,
 )
+from nova_workers.cli.command import build
+from nova_workers.cli.terminal.text_input import blame_file
+from nova_workers.client.client import NovaClient
+from nova_workers.client.problems import error_of_response, error_of_transport
+from nova_workers.contracts.bodies import Problem
+from nova_workers.contracts.http.tasks import TaskCreate
+from nova_workers.contracts.http.wire import AgentCreate
 
 _REQUEST = httpx2.Request("GET", "http://127.0.0.1:8700/v1/runs")
 

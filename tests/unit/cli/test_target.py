@@ -3,9 +3,9 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.cli.target import find_servers, find_target
-from nova_workers.config import Settings
-from nova_workers.errors import ConfigurationError
 from tests.requirements import proves
 
 

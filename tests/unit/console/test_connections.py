@@ -12,11 +12,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from nova_workers.config import Settings
-from nova_workers.config.sections import ApiSettings
+from nova_workers.base.config import Settings
+from nova_workers.base.config.sections import ApiSettings
+from nova_workers.base.http_server.connections import GuardedProtocol
 from nova_workers.console.app import build_console
 from nova_workers.devstack.commands import console_command
-from nova_workers.http_server.connections import GuardedProtocol
 from tests.requirements import proves
 from tests.support.servers.asgi import serving
 

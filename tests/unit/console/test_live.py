@@ -10,8 +10,8 @@ from typing import cast
 import pytest
 from structlog.testing import capture_logs
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.console.live import DONE, RENEW_S, Change, renewals, stream
-from nova_workers.errors import Unavailable
 
 
 async def _sent(changes: AsyncGenerator[Change]) -> list[str]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal
 import pytest
 from pydantic import BaseModel, ConfigDict, Field
 
-from nova_workers.clock import SystemClock
+from nova_workers.base.clock import SystemClock
 from nova_workers.console.assets import Assets
 from nova_workers.console.forms import Form
 from nova_workers.console.rendering import build_templates

@@ -14,11 +14,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from nova_workers.config import Settings
-from nova_workers.config.console import ConsoleSettings
+from nova_workers.base.config import Settings
+from nova_workers.base.config.console import ConsoleSettings
+from nova_workers.base.errors import TooManyRequests, Unauthenticated, Unavailable
 from nova_workers.console.app import build_console
 from nova_workers.console.sign_in_limit import SignInLimit
-from nova_workers.errors import TooManyRequests, Unauthenticated, Unavailable
 from tests.requirements import proves
 from tests.support.servers.asgi import serving
 

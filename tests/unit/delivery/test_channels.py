@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.delivery.channels import CHANNEL_GROUP, ChannelParts, ChannelRoutes, load_channels
-from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Database
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.workspace.secrets import Secrets
 from nova_workers.workspace.vault import Vault
 from tests.requirements import proves

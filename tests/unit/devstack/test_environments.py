@@ -5,8 +5,8 @@ import json
 import pytest
 from pydantic import SecretStr
 
-from nova_workers.config import Settings
-from nova_workers.config.secret_variables import secret_settings
+from nova_workers.base.config import Settings
+from nova_workers.base.config.secret_variables import secret_settings
 from nova_workers.devstack.environments import FleetProcessKind, environment_for, system_environment
 
 SECRETS = {

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
-from nova_workers.config import Settings
-from nova_workers.config.sections import ApiSettings
+from nova_workers.base.config import Settings
+from nova_workers.base.config.sections import ApiSettings
 from nova_workers.devstack.fleet_specs import api_spec
 from tests.requirements import proves
 

@@ -12,7 +12,7 @@ _COMPARE_THRESHOLDS = f"""
 import gc, runpy
 
 of_python = gc.get_threshold()
-from nova_workers.program import collect_seldom
+from nova_workers.base.program import collect_seldom
 
 collect_seldom()
 runpy.run_path({str(FLOWER_CONFIG)!r})

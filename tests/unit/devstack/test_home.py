@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.devstack.home import (
     AlreadyRunning,
     StackState,
@@ -20,7 +21,6 @@ from nova_workers.devstack.home import (
     write_state,
 )
 from nova_workers.devstack.servers.sockets import socket_folder
-from nova_workers.errors import ConfigurationError
 
 STATE = StackState(
     pid=os.getpid(),

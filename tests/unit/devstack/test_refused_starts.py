@@ -16,14 +16,14 @@ from unittest import mock
 import pytest
 from pydantic import BaseModel, SecretStr
 
-from nova_workers.config import Settings, load_settings
+from nova_workers.base.config import Settings, load_settings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.devstack import preflight
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE, prepare_database
 from nova_workers.devstack.home import lock_home
 from nova_workers.devstack.preflight import check_start
 from nova_workers.devstack.run import run_stack
 from nova_workers.devstack.stack import StackOptions
-from nova_workers.errors import ConfigurationError
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.processes.command_line import Nova

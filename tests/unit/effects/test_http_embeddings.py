@@ -6,11 +6,11 @@ from collections.abc import Callable
 import httpx2
 import pytest
 
-from nova_workers.config import EffectSettings
+from nova_workers.base.config import EffectSettings
+from nova_workers.base.errors import ConfigurationError, InvalidInput, Unavailable
 from nova_workers.effects.http import HttpEmbeddings
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.setup import embedding_provider
-from nova_workers.errors import ConfigurationError, InvalidInput, Unavailable
 
 
 def _provider(answer: Callable[[httpx2.Request], httpx2.Response]) -> HttpEmbeddings:

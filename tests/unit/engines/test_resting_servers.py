@@ -12,11 +12,11 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.observability.redaction import hiding
+from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServer
 from nova_workers.engines.mcp.pool import ConnectionPool, ServerAway
 from nova_workers.engines.mcp.toolbox import Toolbox
-from nova_workers.observability.redaction import hiding
-from nova_workers.observability.redactor import Redactor
 from tests.support.harness.manual_clock import ManualClock
 from tests.support.waiting import until
 

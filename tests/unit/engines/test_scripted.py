@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.scripted import ScriptedEngine
-from nova_workers.errors import ConfigurationError
 from tests.requirements import proves
 
 Script = list[dict[str, Any]]

@@ -1,10 +1,10 @@
 """Secrets are redacted before a summary is cut, since a truncated secret would not be recognised."""
 
+from nova_workers.base.observability.redaction import hiding
+from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.summaries import MAX_SUMMARY_CHARS, one_line, tool_result_summary, tool_use_summary
-from nova_workers.observability.redaction import hiding
-from nova_workers.observability.redactor import Redactor
 
 VALUE = "tok_0123456789abcdef"
 BEFORE = "x" * (MAX_SUMMARY_CHARS - 30)

@@ -11,12 +11,12 @@ import pytest
 from mcp.server import Server
 from mcp.types import Tool
 
+from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.engine import InProcessMcpServer, McpServer, StdioMcpServer, ToolCall
 from nova_workers.contracts.native import TAKEN_NAMES
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox
 from nova_workers.engines.tool_schemas import ToolLimits
-from nova_workers.errors import ToolFailure
 from tests.requirements import proves
 from tests.support.harness.manual_clock import ManualClock
 

@@ -7,7 +7,7 @@ import socket
 
 import pytest
 
-from nova_workers.http_server.addresses import TrustedProxies, address_group
+from nova_workers.base.http_server.addresses import TrustedProxies, address_group
 from tests.requirements import proves
 
 
@@ -74,7 +74,7 @@ async def test_a_proxy_is_trusted_by_a_name_whose_addresses_change(monkeypatch: 
 
     turn = asyncio.Semaphore(0)
     monkeypatch.setattr(asyncio.get_running_loop(), "getaddrinfo", getaddrinfo)
-    monkeypatch.setattr("nova_workers.http_server.addresses.asyncio.sleep", sleep)
+    monkeypatch.setattr("nova_workers.base.http_server.addresses.asyncio.sleep", sleep)
     proxies = TrustedProxies(["console", "192.0.2.1"])
     resolving = asyncio.create_task(proxies.run())
     hosts = ("10.0.0.7", "fd00::7", "10.0.0.8", "192.0.2.1")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from nova_workers.http_server.allowed_hosts import AllowedHosts
+from nova_workers.base.http_server.allowed_hosts import AllowedHosts
 
 _HOSTS = AllowedHosts(["Nova.example.com", "*.internal.example"])
 

@@ -11,10 +11,10 @@ import pytest
 from starlette.types import Receive, Scope, Send
 
 from api.errors import problem_response
-from nova_workers.config.sections import ApiSettings
-from nova_workers.http_server.addresses import TrustedProxies
-from nova_workers.http_server.connection_table import prove_connection
-from nova_workers.http_server.connections import ConnectionLimits, GuardedProtocol
+from nova_workers.base.config.sections import ApiSettings
+from nova_workers.base.http_server.addresses import TrustedProxies
+from nova_workers.base.http_server.connection_table import prove_connection
+from nova_workers.base.http_server.connections import ConnectionLimits, GuardedProtocol
 from tests.requirements import proves
 from tests.support.servers.asgi import serving
 from tests.support.waiting import until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncpg
 import pytest
 
-from nova_workers.errors import OutcomeUnknown, Unavailable
+from nova_workers.base.errors import OutcomeUnknown, Unavailable
 from nova_workers.ledger.failures import is_refusal, unavailable
 from tests.requirements import proves
 

@@ -4,7 +4,7 @@ import base64
 
 import pytest
 
-from nova_workers.media import bytes_problem, media_problem
+from nova_workers.base.media import bytes_problem, media_problem
 from tests.support.data.media_samples import GIF, JPEG, PDF, WEBP, jpeg, png
 
 WHOLE = {

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from PIL import Image
 
-from nova_workers.media import MOST_PIXELS, media_problem, with_scaled_images
+from nova_workers.base.media import MOST_PIXELS, media_problem, with_scaled_images
 from tests.requirements import proves
 from tests.support.data import media_samples
 

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 import structlog
 
-from nova_workers.errors import OutboundFailed
-from nova_workers.observability.addresses import bare_address, bare_addresses
-from nova_workers.outbound.requests import Outbound, check_address
-from nova_workers.outbound.rules import OutboundRules
+from nova_workers.base.errors import OutboundFailed
+from nova_workers.base.observability.addresses import bare_address, bare_addresses
+from nova_workers.base.outbound.requests import Outbound, check_address
+from nova_workers.base.outbound.rules import OutboundRules
 from tests.requirements import proves
 from tests.support.harness.logs import recorded_logs
 

@@ -10,10 +10,10 @@ from fastapi.responses import StreamingResponse
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from prometheus_client import CollectorRegistry
 
-from nova_workers.config import TelemetrySettings
-from nova_workers.observability.asgi import ObservabilityMiddleware
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing, current_traceparent
+from nova_workers.base.config import TelemetrySettings
+from nova_workers.base.observability.asgi import ObservabilityMiddleware
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing, current_traceparent
 from tests.support.harness.manual_clock import ManualClock
 
 TRACE = "0af7651916cd43dd8448eb211c80319c"

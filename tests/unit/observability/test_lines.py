@@ -14,9 +14,9 @@ from pathlib import Path
 import pytest
 import structlog
 
-from nova_workers.config import TelemetrySettings
-from nova_workers.observability.lines import gather_lines, write_lines_at_once
-from nova_workers.observability.logging import configure_logging
+from nova_workers.base.config import TelemetrySettings
+from nova_workers.base.observability.lines import gather_lines, write_lines_at_once
+from nova_workers.base.observability.logging import configure_logging
 from tests.support.harness.logs import Writes, recorded_logs
 from tests.support.waiting import until
 
@@ -32,7 +32,7 @@ def _events(stream: Writes) -> list[list[str]]:
 def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Writes]:
     """Where lines go that are gathered after the first."""
     # Longer than a test process is held up on a busy machine.
-    monkeypatch.setattr("nova_workers.observability.lines._MOMENT_S", 1.0)
+    monkeypatch.setattr("nova_workers.base.observability.lines._MOMENT_S", 1.0)
     writes = Writes()
     with recorded_logs():
         configure_logging(TelemetrySettings(log_format="json"), "worker", stream=writes)
@@ -107,9 +107,9 @@ def test_a_stream_that_fails_is_reported_and_raises_nothing(stream: Writes, caps
 
 _PROGRAM = """
 import os, signal, structlog, sys
-from nova_workers.config import TelemetrySettings
-from nova_workers.observability.lines import gather_lines, write_lines_at_once
-from nova_workers.observability.logging import configure_logging
+from nova_workers.base.config import TelemetrySettings
+from nova_workers.base.observability.lines import gather_lines, write_lines_at_once
+from nova_workers.base.observability.logging import configure_logging
 configure_logging(TelemetrySettings(log_format="json"), "worker")
 gather_lines()
 log = structlog.get_logger()

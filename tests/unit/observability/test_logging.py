@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 import structlog
 
-from nova_workers.config import TelemetrySettings
-from nova_workers.observability.logging import configure_logging
-from nova_workers.observability.tracing import Tracing, unrecorded
+from nova_workers.base.config import TelemetrySettings
+from nova_workers.base.observability.logging import configure_logging
+from nova_workers.base.observability.tracing import Tracing, unrecorded
 from tests.support.harness.logs import recorded_logs
 
 

@@ -6,8 +6,8 @@ import pytest
 from inline_snapshot import snapshot
 from prometheus_client import CollectorRegistry
 
+from nova_workers.base.observability.metrics import Metrics, MetricsServer
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.observability.metrics import Metrics, MetricsServer
 from tests.requirements import proves
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import structlog
 
-from nova_workers.observability.outages import OneLineAState
+from nova_workers.base.observability.outages import OneLineAState
 from tests.support.harness.logs import recorded_logs
 from tests.support.harness.manual_clock import ManualClock
 

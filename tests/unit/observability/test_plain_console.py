@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from structlog.dev import ConsoleRenderer, plain_traceback
 
-from nova_workers.observability.plain_console import plain_console
+from nova_workers.base.observability.plain_console import plain_console
 
 _THEIRS = ConsoleRenderer(colors=False, exception_formatter=plain_traceback)
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.observability.redaction import REDACTED, redact, redact_secrets
+from nova_workers.base.observability.redaction import REDACTED, redact, redact_secrets
 from tests.support.data import planted_leaks as planted
 from tests.support.data.harmless_answers import harmless_answers
 

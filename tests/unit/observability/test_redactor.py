@@ -10,7 +10,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nova_workers.observability.redactor import MIN_SECRET_CHARS, Redactor
+from nova_workers.base.observability.redactor import MIN_SECRET_CHARS, Redactor
 from tests.requirements import proves
 
 VALUE = 'p@ss/w"örd\\n+1 2'

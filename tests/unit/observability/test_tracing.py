@@ -7,8 +7,8 @@ from opentelemetry.sdk.trace import ReadableSpan
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import StatusCode
 
-from nova_workers.config import TelemetrySettings
-from nova_workers.observability.tracing import Tracing, current_traceparent
+from nova_workers.base.config import TelemetrySettings
+from nova_workers.base.observability.tracing import Tracing, current_traceparent
 
 CALLER = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 NOW = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import AgentSpawnError
 from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools
-from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.spawning.areas import WorkArea, Writers, may_write, writers_beside
 from tests.requirements import proves
 

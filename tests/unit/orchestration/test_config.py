@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.errors import InvalidInput, ModelNotAvailableError
+from nova_workers.base.errors import InvalidInput, ModelNotAvailableError
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.config.values import (
     ConfigDocument,

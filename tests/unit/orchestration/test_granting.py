@@ -10,12 +10,13 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from nova_workers.base.errors import AgentSpawnError
+from nova_workers.base.vocabulary import AgentRole, PermissionMode
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.mcp.servers import HttpServer
 from nova_workers.contracts.native import NATIVE_TOOLS, RESERVED_NAMES, native_tools
 from nova_workers.contracts.orchestration import READ_TOOLS, CapabilityTools
-from nova_workers.errors import AgentSpawnError
 from nova_workers.orchestration.config.values import CapabilityProfile, CapabilityProfiles
 from nova_workers.orchestration.spawning import granting
 from nova_workers.orchestration.spawning.areas import WorkArea
@@ -29,7 +30,6 @@ from nova_workers.orchestration.spawning.granting import (
     servers_of,
     withheld,
 )
-from nova_workers.vocabulary import AgentRole, PermissionMode
 from tests.requirements import proves
 
 KNOWN: CapabilityTools = {

@@ -10,10 +10,11 @@ from anthropic.types import Model
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import InvalidInput, ModelNotAvailableError, ProviderNotAvailableError
+from nova_workers.base.vocabulary import COMPLEXITIES, MODEL_TIERS, TASK_CATEGORIES, TaskCategory
 from nova_workers.engines.models import ALIASES, resolve_model
 from nova_workers.engines.models import known_models as models_of_the_sdk
-from nova_workers.errors import InvalidInput, ModelNotAvailableError, ProviderNotAvailableError
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.orchestration.config.values import BUILT_IN_PROVIDERS, ProviderConfig
 from nova_workers.orchestration.models.availability import FleetAvailability, fleet_availability, unavailable_providers
@@ -28,7 +29,6 @@ from nova_workers.orchestration.models.choice import ModelSelector
 from nova_workers.orchestration.models.classifying import classify
 from nova_workers.orchestration.models.installed import installed, is_chat_model, known_models, sdk_models
 from nova_workers.orchestration.models.registry import ModelRegistry
-from nova_workers.vocabulary import COMPLEXITIES, MODEL_TIERS, TASK_CATEGORIES, TaskCategory
 from tests.requirements import proves
 
 

@@ -6,9 +6,9 @@ from typing import Any, cast
 
 import pytest
 
+from nova_workers.base.errors import AgentSpawnError
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import SpawnRequest
-from nova_workers.errors import AgentSpawnError
 from nova_workers.ledger.orchestrations.locking import LockedTree
 from nova_workers.orchestration.config.values import OrchestrationConfig
 from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.vocabulary import AgentRole, PermissionMode
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
 from nova_workers.orchestration.models.choosing import ChosenModel
@@ -14,7 +15,6 @@ from nova_workers.orchestration.spawning.areas import WorkArea
 from nova_workers.orchestration.spawning.granting import Giver, Granted
 from nova_workers.orchestration.spawning.preparing import PreparedSpawn
 from nova_workers.orchestration.spawning.reusing import misfits
-from nova_workers.vocabulary import AgentRole, PermissionMode
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 from jsonschema import Draft202012Validator
 from pydantic import ValidationError
 
+from nova_workers.base.validation import place_of
+from nova_workers.base.vocabulary import WorkStopReason
 from nova_workers.contracts.orders import (
     AiWorkOrderV1,
     AiWorkResultV1,
@@ -18,8 +20,6 @@ from nova_workers.contracts.orders import (
     status_of,
 )
 from nova_workers.contracts.orders.definitions import json_schema, typescript
-from nova_workers.validation import place_of
-from nova_workers.vocabulary import WorkStopReason
 from tests.support.data.work_orders import EXAMPLES, example_order, example_result
 
 # The frozen core, v1.0. A change here is a new major version of the contract.

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import rfc8785
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.orders import (
     AiWorkOrderV1,
     EngineConstraints,
@@ -17,7 +18,6 @@ from nova_workers.contracts.orders import (
     derive_key_hash,
     is_key_hash_of,
 )
-from nova_workers.errors import InvalidInput
 from tests.support.data.work_orders import EXAMPLES, example_order
 
 SECRET = "a secret of this tenant"

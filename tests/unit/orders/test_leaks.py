@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.observability.redactor import Redactor
+from nova_workers.base.observability.secret_forms import SECRET_FORMS
 from nova_workers.contracts.orders import AiArtifactV1, PolicyDocument, artifact_of
-from nova_workers.observability.redactor import Redactor
-from nova_workers.observability.secret_forms import SECRET_FORMS
 from nova_workers.orders.checking.leaks import LeakCheck
 from nova_workers.orders.checking.traces import INTERNAL_ERRORS, TRACES
 from nova_workers.orders.sealing import OrderSeal

@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
+from nova_workers.base.validation import place_of, problem_of
 from nova_workers.contracts.orders import PolicyDocument, PromptTemplate
-from nova_workers.validation import place_of, problem_of
 
 MODEL = {"engine": "scripted", "model": "small", "provider": "local"}
 CRAFT = {"name": "craft", "kind": "craft", "models": [MODEL], "prompt": {"user": "{{inputs}}"}}

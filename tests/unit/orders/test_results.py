@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.vocabulary import PresentationMode
 from nova_workers.contracts.orders import (
     CostBreakdown,
     CostShare,
@@ -15,7 +16,6 @@ from nova_workers.contracts.orders import (
 )
 from nova_workers.orders.checker import ResultDraft, check_result
 from nova_workers.orders.presentation import Proposal, artifacts_of, present
-from nova_workers.vocabulary import PresentationMode
 from tests.support.data.order_policies import policy
 
 META = ExecutionMeta(

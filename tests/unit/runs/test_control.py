@@ -9,14 +9,14 @@ import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.keys import CONTROL_CHANNEL
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.broker import redis_connections
 from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.runs import CancelReason
-from nova_workers.keys import CONTROL_CHANNEL
-from nova_workers.observability.foreign import ForeignMessages
-from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.control import ControlChannel
-from nova_workers.stopping import stop_tasks
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until

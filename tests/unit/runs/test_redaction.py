@@ -9,6 +9,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nova_workers.base.errors import Outage
+from nova_workers.base.observability.redactor import Redactor
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import (
     CompactionRecord,
@@ -27,9 +29,7 @@ from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.waits import MAX_OPTION_CHARS, AskAgent, AskApproval, AskUser, Pause, wait_adapter
-from nova_workers.errors import Outage
 from nova_workers.ledger.runs.resume import Journal
-from nova_workers.observability.redactor import Redactor
 from nova_workers.runs.turns.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
 from tests.requirements import proves
 

@@ -8,10 +8,10 @@ from collections.abc import AsyncIterator, Collection
 import pytest
 from prometheus_client import CollectorRegistry
 
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.fairness import NextSuspects
-from nova_workers.observability.metrics import Metrics
 from nova_workers.runs.suspects import SuspectRuns
 from tests.requirements import proves
 from tests.support.harness.workers import Doorbells

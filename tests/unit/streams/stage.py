@@ -9,12 +9,12 @@ from typing import cast
 
 from redis.asyncio import Redis
 
-from nova_workers.clock import Clock, SystemClock
+from nova_workers.base.clock import Clock, SystemClock
+from nova_workers.base.ids import new_id
+from nova_workers.base.keys import run_events
+from nova_workers.base.observability.foreign import ForeignMessages
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.events import EventCursor, Token
-from nova_workers.ids import new_id
-from nova_workers.keys import run_events
-from nova_workers.observability.foreign import ForeignMessages
-from nova_workers.stopping import stop_tasks
 from nova_workers.streams.hub import Feed, StreamHub
 from nova_workers.streams.publisher import EventPublisher, RunEvents
 from nova_workers.streams.subscriber import PING_EVERY_S

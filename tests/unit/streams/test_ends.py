@@ -9,9 +9,9 @@ from contextlib import asynccontextmanager
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.keys import run_channel, run_events
 from nova_workers.broker.redis_connections import connect
-from nova_workers.ids import new_id
-from nova_workers.keys import run_channel, run_events
 from nova_workers.streams.ends import EndFeed
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.wire import FIELD, is_final

@@ -9,11 +9,11 @@ from contextlib import AsyncExitStack, aclosing
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.keys import run_channel, run_events
 from nova_workers.broker import redis_connections
 from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.events import EventCursor
-from nova_workers.ids import new_id
-from nova_workers.keys import run_channel, run_events
 from nova_workers.streams.hub import StreamHub
 from nova_workers.streams.subscriber import Subscriber
 from nova_workers.streams.wire import FIELD, Batch, encode

@@ -8,10 +8,10 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from nova_workers.base.ids import new_id
+from nova_workers.base.keys import EVENTS_TTL_S, run_events
 from nova_workers.contracts.events import Reasoning, StreamEnd, Thinking, Token, event_adapter
 from nova_workers.contracts.orchestration.events import OrchestrationEnd, TreeCursor, TreeNews, TreeRecord
-from nova_workers.ids import new_id
-from nova_workers.keys import EVENTS_TTL_S, run_events
 from nova_workers.streams.publisher import RunEvents, TreeSource
 from nova_workers.streams.trees import TreeFeed
 from tests.requirements import proves

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.outbound.addresses import is_public, parse_address
+from nova_workers.base.outbound.addresses import is_public, parse_address
 from tests.requirements import proves
 
 PRIVATE_4 = (

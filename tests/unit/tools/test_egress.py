@@ -12,9 +12,9 @@ from contextlib import asynccontextmanager, suppress
 import pytest
 from structlog.testing import capture_logs
 
-from nova_workers.outbound import egress
-from nova_workers.outbound.egress import EgressProxy
-from nova_workers.outbound.rules import OutboundRules
+from nova_workers.base.outbound import egress
+from nova_workers.base.outbound.egress import EgressProxy
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.shell_sandbox.egress import Passage
 from tests.requirements import proves
 from tests.support.waiting import until

@@ -6,10 +6,10 @@ from typing import get_args
 
 import pytest
 
+from nova_workers.base.vocabulary import PermissionMode, TrustLevel
 from nova_workers.contracts.agents import Permissions
 from nova_workers.contracts.orchestration import ORCHESTRATION_TOOLS
 from nova_workers.tools import CommandPolicy, ModeRules, ToolPolicy
-from nova_workers.vocabulary import PermissionMode, TrustLevel
 
 RULES = Permissions.model_validate(
     {

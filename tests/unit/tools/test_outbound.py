@@ -15,9 +15,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.errors import OutboundFailed
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
+from nova_workers.base.errors import OutboundFailed
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from tests.requirements import proves
 from tests.support.servers.web_server import WebServer, redirect, reply, web_server
 from tests.support.waiting import until

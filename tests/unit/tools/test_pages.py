@@ -7,10 +7,10 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from nova_workers.base.errors import ToolFailure
+from nova_workers.base.outbound.requests import Outbound
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.ports import FetchedPage
-from nova_workers.errors import ToolFailure
-from nova_workers.outbound.requests import Outbound
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.tools.pages import WebPages
 from tests.requirements import proves
 from tests.support.servers.web_server import WebServer, redirect, reply, web_server

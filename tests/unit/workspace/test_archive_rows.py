@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.archive.tables import KEPT
 from nova_workers.workspace.archive.rows import AgentChecks, checked_row
 from tests.requirements import proves

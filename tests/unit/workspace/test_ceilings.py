@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import Forbidden
 from nova_workers.contracts.agents import AgentSpec, Ceilings
-from nova_workers.errors import Forbidden
 from nova_workers.orchestration.config.parsing import parse_config
 from nova_workers.workspace.agents.ceilings import CeilingRules
 from tests.support.harness.grants import all_grants

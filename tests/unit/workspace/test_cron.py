@@ -11,7 +11,7 @@ from hypothesis import assume, example, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
-from nova_workers.errors import InvalidInput
+from nova_workers.base.errors import InvalidInput
 from nova_workers.triggers.cron import cron_firings, names_many_seconds, parse_cron
 from tests.requirements import proves
 

@@ -9,8 +9,8 @@ from cronsim import CronSim
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.triggers import CatchUp
-from nova_workers.errors import InvalidInput
 from nova_workers.triggers.occurrences import (
     COUNTED,
     ON_TIME_S,

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.triggers import TriggerKind
-from nova_workers.errors import InvalidInput
 from nova_workers.triggers.schedules import next_firings, parse_schedule
 
 MADE = datetime(2030, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)

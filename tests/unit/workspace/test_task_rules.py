@@ -6,6 +6,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from nova_workers.base.errors import IllegalTransition, InvalidInput
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.bodies import is_one_line
 from nova_workers.contracts.http.tasks import (
     MAX_STEPS,
@@ -17,8 +19,6 @@ from nova_workers.contracts.http.tasks import (
     TaskStatus,
     TaskView,
 )
-from nova_workers.errors import IllegalTransition, InvalidInput
-from nova_workers.ids import new_id
 from nova_workers.workspace.tasks.rules import LEGAL_MOVES, check_move, make_plan
 from nova_workers.workspace.tasks.section import describe_task
 

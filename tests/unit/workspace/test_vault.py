@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.errors import Conflict
+from nova_workers.base.errors import Conflict
 from nova_workers.workspace.vault import Sealed, Vault
 
 OLD, NEW = os.urandom(32), os.urandom(32)

@@ -4,10 +4,10 @@
 from collections.abc import Generator, Iterable
 from contextlib import closing
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.client.sync.connection import lines_of
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
-from nova_workers.errors import Unavailable
 
 __all__ = ["Archives"]
 

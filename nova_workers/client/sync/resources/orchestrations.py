@@ -6,6 +6,9 @@ from contextlib import closing
 
 from pydantic import ValidationError
 
+from nova_workers.base.errors import NovaError, Unavailable
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import HistoryDetail
 from nova_workers.client.sync.connection import sleep
 from nova_workers.client.sync.transport import EventSource, Params, Transport
 from nova_workers.contracts.bodies import Page
@@ -30,9 +33,6 @@ from nova_workers.contracts.orchestration.events import (
     TreeRecord,
     tree_record_adapter,
 )
-from nova_workers.errors import NovaError, Unavailable
-from nova_workers.ids import new_id
-from nova_workers.vocabulary import HistoryDetail
 
 __all__ = ["Orchestrations"]
 

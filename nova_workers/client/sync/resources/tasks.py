@@ -1,6 +1,7 @@
 # Generated from nova_workers/client/resources/tasks.py by `make format`: change that file instead.
 """``/v1/tasks``."""
 
+from nova_workers.base.ids import new_id
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tasks import (
@@ -18,7 +19,6 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.ids import new_id
 
 __all__ = ["Tasks"]
 

@@ -1,6 +1,7 @@
 # Generated from nova_workers/client/resources/triggers.py by `make format`: change that file instead.
 """``/v1/triggers`` of the client."""
 
+from nova_workers.base.ids import new_id
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.triggers import (
@@ -10,7 +11,6 @@ from nova_workers.contracts.http.triggers import (
     TriggerPreview,
     TriggerView,
 )
-from nova_workers.ids import new_id
 
 __all__ = ["Triggers"]
 

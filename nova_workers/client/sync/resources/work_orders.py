@@ -3,6 +3,7 @@
 
 from pydantic import ValidationError
 
+from nova_workers.base.vocabulary import OrderState
 from nova_workers.client.problems import unknown_answer
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
@@ -16,7 +17,6 @@ from nova_workers.contracts.http.order_policies import (
 )
 from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailView, WorkOrderView
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1
-from nova_workers.vocabulary import OrderState
 
 __all__ = ["WorkOrderPolicies", "WorkOrderSecrets", "WorkOrders"]
 

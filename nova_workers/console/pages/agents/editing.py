@@ -9,6 +9,7 @@ from typing import cast
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import Conflict, Forbidden, InvalidInput, LimitExceeded, Rejected, VersionMismatch
 from nova_workers.client.client import NovaClient
 from nova_workers.console.diffs import FieldDiff, field_diffs
 from nova_workers.console.forms import Form, build, read_form
@@ -19,7 +20,6 @@ from nova_workers.console.rendering import render, see_other
 from nova_workers.console.schema_forms import edited, read_value, split_errors
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.wire import AgentCreate, AgentReplace, AgentView
-from nova_workers.errors import Conflict, Forbidden, InvalidInput, LimitExceeded, Rejected, VersionMismatch
 
 __all__ = ["create", "save", "save_json", "show", "show_json", "show_new"]
 

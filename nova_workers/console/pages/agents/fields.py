@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final, cast
 
+from nova_workers.base.vocabulary import ENGINE_NAMES
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
 from nova_workers.console.access import if_allowed
@@ -16,7 +17,6 @@ from nova_workers.console.schema_forms import Node, Option, Shape, make_node, op
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.contracts.native import NATIVE_TOOLS
-from nova_workers.vocabulary import ENGINE_NAMES
 
 __all__ = ["Choices", "Section", "agent_shape", "form_root", "load_choices", "sections_of"]
 

@@ -3,11 +3,11 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import Conflict, InvalidInput
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import Form, read_form
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
-from nova_workers.errors import Conflict, InvalidInput
 
 __all__ = ["delete", "rename", "show"]
 

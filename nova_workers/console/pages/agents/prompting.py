@@ -4,13 +4,13 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from nova_workers.base.errors import Rejected
 from nova_workers.client.client import NovaClient
 from nova_workers.console.forms import build
 from nova_workers.contracts.agents import AGENT_ID_PATTERN
 from nova_workers.contracts.http.agents import AgentPromptRequest, AgentPromptView
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
-from nova_workers.errors import Rejected
 
 __all__ = ["ShownPrompt", "shown_prompt"]
 

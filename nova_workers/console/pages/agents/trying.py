@@ -8,6 +8,7 @@ from markupsafe import escape
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import InvalidInput, Rejected
 from nova_workers.client.client import NovaClient
 from nova_workers.client.run_text import RunText
 from nova_workers.console.forms import Form, build, read_form
@@ -27,7 +28,6 @@ from nova_workers.contracts.events import (
     Waiting,
 )
 from nova_workers.contracts.http.wire import RunCreate, RunView, ThreadCreate
-from nova_workers.errors import InvalidInput, Rejected
 
 __all__ = ["follow", "send", "show", "tried"]
 

@@ -5,6 +5,7 @@ import asyncio
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.console.actions import Done, act
 from nova_workers.console.diffs import field_diffs
 from nova_workers.console.forms import read_form
@@ -12,7 +13,6 @@ from nova_workers.console.paging import cursor_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.wire import AgentView
-from nova_workers.errors import InvalidInput
 
 __all__ = ["compare", "roll_back", "show", "show_list"]
 

@@ -7,6 +7,7 @@ from typing import Final, NamedTuple
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.vocabulary import QueuedReason
 from nova_workers.client.client import NovaClient
 from nova_workers.console.access import if_allowed
 from nova_workers.console.pages.home.plots import PERIODS, Plot, plots_by_key, plots_of_all
@@ -15,7 +16,6 @@ from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.overview.activity import ActivityGrouping
 from nova_workers.contracts.http.overview.attention import AttentionGroup, AttentionItem, AttentionView
-from nova_workers.vocabulary import QueuedReason
 
 __all__ = ["show"]
 

@@ -7,6 +7,8 @@ from typing import NamedTuple, cast
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import InvalidInput, NotFound, Rejected
+from nova_workers.base.vocabulary import TASK_CATEGORIES
 from nova_workers.client.client import NovaClient
 from nova_workers.console.diffs import field_diffs
 from nova_workers.console.forms import Form, build, read_form
@@ -20,8 +22,6 @@ from nova_workers.contracts.http.orchestration_config import (
     OrchestrationModelView,
     RankedScoreView,
 )
-from nova_workers.errors import InvalidInput, NotFound, Rejected
-from nova_workers.vocabulary import TASK_CATEGORIES
 
 __all__ = ["show", "show_models", "show_version"]
 

@@ -3,13 +3,13 @@
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import Rejected
 from nova_workers.console.access import agent_choices
 from nova_workers.console.forms import Form, build, read_form
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, filter_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
-from nova_workers.errors import Rejected
 
 __all__ = ["new", "show"]
 

@@ -6,13 +6,13 @@ from starlette.datastructures import ImmutableMultiDict
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.vocabulary import OPEN_RUNS
 from nova_workers.console.actions import Done, act
 from nova_workers.console.forms import build
 from nova_workers.console.pages.runs.filters import RunQuery, read_moment
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.wire import MAX_BULK_CANCEL, BulkCancel, BulkCanceled
-from nova_workers.vocabulary import OPEN_RUNS
 
 __all__ = ["confirm", "execute"]
 

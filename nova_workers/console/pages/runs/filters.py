@@ -8,8 +8,8 @@ from urllib.parse import urlencode
 
 from starlette.datastructures import ImmutableMultiDict
 
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.wire import RunQueue, RunStatus
-from nova_workers.errors import InvalidInput
 
 __all__ = ["PERIODS", "RunQuery", "read_moment"]
 

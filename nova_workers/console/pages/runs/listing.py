@@ -5,12 +5,12 @@ from typing import get_args
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.vocabulary import OPEN_RUNS, FinishStatus
 from nova_workers.console.pages.runs.filters import PERIODS, RunQuery
 from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render
 from nova_workers.console.state import client_of, state_of
 from nova_workers.contracts.http.wire import RunQueue
-from nova_workers.vocabulary import OPEN_RUNS, FinishStatus
 
 __all__ = ["show"]
 

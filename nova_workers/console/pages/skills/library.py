@@ -9,6 +9,8 @@ from urllib.parse import quote
 from starlette.requests import Request
 from starlette.responses import Response
 
+from nova_workers.base.errors import Conflict, InvalidInput, LimitExceeded, Rejected
+from nova_workers.base.validation import ACCEPTED_FORMS
 from nova_workers.client.client import NovaClient
 from nova_workers.client.paging import iterate
 from nova_workers.console.access import if_allowed
@@ -27,8 +29,6 @@ from nova_workers.console.paging import PAGE_SIZE, cursor_of, pager
 from nova_workers.console.rendering import render, see_other
 from nova_workers.console.state import client_of
 from nova_workers.contracts.skills import SKILL_NAME_PATTERN, SkillDetail, SkillFilePut, SkillPut
-from nova_workers.errors import Conflict, InvalidInput, LimitExceeded, Rejected
-from nova_workers.validation import ACCEPTED_FORMS
 
 __all__ = ["create", "delete", "replace", "show", "show_edit", "show_file", "show_list", "show_new"]
 

@@ -3,8 +3,8 @@
 from datetime import datetime
 from typing import Literal
 
+from nova_workers.base.vocabulary import EndedRunStatus
 from nova_workers.contracts.bodies import View
-from nova_workers.vocabulary import EndedRunStatus
 
 __all__ = ["MAX_BUCKETS", "MAX_GROUPS", "ActivityBucket", "ActivityGrouping", "ActivityView", "BucketSize", "Spread"]
 

@@ -5,8 +5,8 @@ from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 from typing import Final
 
+from nova_workers.base.vocabulary import ActorKind
 from nova_workers.contracts.bodies import View
-from nova_workers.vocabulary import ActorKind
 
 __all__ = ["NO_HASH", "AuditChainView", "AuditEventView"]
 

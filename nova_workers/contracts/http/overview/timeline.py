@@ -5,10 +5,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from nova_workers.contracts.bodies import View
-from nova_workers.contracts.engine import Limit
-from nova_workers.contracts.http.wire import RunError, UsageView
-from nova_workers.vocabulary import (
+from nova_workers.base.vocabulary import (
     AttemptEnd,
     CompactionTrigger,
     DeliveryKind,
@@ -22,6 +19,9 @@ from nova_workers.vocabulary import (
     WaitKind,
     WaitStatus,
 )
+from nova_workers.contracts.bodies import View
+from nova_workers.contracts.engine import Limit
+from nova_workers.contracts.http.wire import RunError, UsageView
 
 __all__ = [
     "CUT_CHARS",

@@ -9,10 +9,10 @@ from contextlib import suppress
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
 
+from nova_workers.base.keys import BROKER_KEY_PREFIX, CONTROL_CHANNEL, run_channel
+from nova_workers.base.vocabulary import QUEUES
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.task_names import TASK_RUN_AGENT
-from nova_workers.keys import BROKER_KEY_PREFIX, CONTROL_CHANNEL, run_channel
-from nova_workers.vocabulary import QUEUES
 from tests.chaos.runner.scenarios.registry import Stage, scenario
 
 GARBAGE = (

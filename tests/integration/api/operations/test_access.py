@@ -5,10 +5,10 @@ from typing import Any
 import httpx2
 import pytest
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Unauthenticated
+from nova_workers.base.ids import new_id
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings
-from nova_workers.errors import Unauthenticated
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant

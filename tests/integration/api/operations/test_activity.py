@@ -9,9 +9,9 @@ import pytest
 from ulid import ULID
 
 from api.activity_cache import ActivityCache
+from nova_workers.base.ids import id_at, new_id
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.overview.activity import MAX_BUCKETS, ActivityView
-from nova_workers.ids import id_at, new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant

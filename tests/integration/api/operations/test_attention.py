@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.clock import SystemClock
 from nova_workers.client.client import NovaClient
-from nova_workers.clock import SystemClock
 from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval, AskUser, Pause, WaitRequest

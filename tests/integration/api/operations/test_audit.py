@@ -8,11 +8,11 @@ import pytest
 from dirty_equals import IsPartialDict
 
 from api.guard.key_uses import KeyUses
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.ids import new_id
 from nova_workers.client.client import NovaClient
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
-from nova_workers.errors import Unavailable
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import all_tenants
 from nova_workers.upkeep.audit_seals import AuditSeals

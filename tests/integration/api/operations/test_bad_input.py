@@ -11,7 +11,7 @@ from dirty_equals import IsPartialDict
 from pydantic import ValidationError
 
 from api.app import build_app
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.orders import AiWorkOrderV1, PolicyDocument
 from nova_workers.orchestration.config.values import ConfigDocument
 from tests.integration.api.conftest import Api, Serve

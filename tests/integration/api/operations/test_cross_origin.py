@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 from pydantic import ValidationError
 
-from nova_workers.config import Settings
-from nova_workers.config.sections import ApiSettings
+from nova_workers.base.config import Settings
+from nova_workers.base.config.sections import ApiSettings
 from tests.integration.api.conftest import Api, Serve
 
 _PAGE = "https://app.example.com"

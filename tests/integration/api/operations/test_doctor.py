@@ -2,11 +2,11 @@
 
 from pydantic import SecretStr
 
+from nova_workers.base.config import Settings
 from nova_workers.cli.operations.api_checks import check_api
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Target
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings
 from tests.integration.api.conftest import Serve
 from tests.requirements import proves
 

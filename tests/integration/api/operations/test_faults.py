@@ -10,7 +10,7 @@ from urllib.parse import parse_qs, urlsplit
 import pytest
 from pydantic import SecretStr
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve

@@ -7,8 +7,8 @@ import pytest
 from dirty_equals import IsFloat, IsPartialDict
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
-from nova_workers.keys import worker_presence, workers_index
+from nova_workers.base.config import Settings
+from nova_workers.base.keys import worker_presence, workers_index
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant

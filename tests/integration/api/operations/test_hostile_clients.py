@@ -19,10 +19,10 @@ from starlette.types import Receive, Scope, Send
 
 from api.errors import problem_response
 from api.state import ApiState
-from nova_workers.config import Settings
-from nova_workers.config.sections import ApiSettings
-from nova_workers.http_server.addresses import TrustedProxies
-from nova_workers.http_server.connections import ConnectionLimits, GuardedProtocol
+from nova_workers.base.config import Settings
+from nova_workers.base.config.sections import ApiSettings
+from nova_workers.base.http_server.addresses import TrustedProxies
+from nova_workers.base.http_server.connections import ConnectionLimits, GuardedProtocol
 from nova_workers.ledger.database import Connection, Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant, make_tenant

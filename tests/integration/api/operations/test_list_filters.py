@@ -6,9 +6,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from nova_workers.base.vocabulary import FinishStatus
 from nova_workers.client.client import NovaClient
 from nova_workers.ledger.database import Database
-from nova_workers.vocabulary import FinishStatus
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant
 

@@ -11,8 +11,8 @@ from dirty_equals import IsDatetime, IsPartialDict
 from pydantic import SecretStr
 from redis.asyncio import Redis
 
-from nova_workers import keys
-from nova_workers.config import Settings
+from nova_workers.base import keys
+from nova_workers.base.config import Settings
 from nova_workers.engines.resilience import Failure, HealthKeys, Policy, RedisHealth
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve

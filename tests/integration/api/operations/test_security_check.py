@@ -8,15 +8,15 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Unavailable
+from nova_workers.base.vocabulary import QUEUES
 from nova_workers.cli.security.walls import check_walls
 from nova_workers.cli.target import Target
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.contracts.http.fleet import SandboxTrial
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.database import Database
-from nova_workers.vocabulary import QUEUES
 from nova_workers.worker.presence import Presence
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import Tenant

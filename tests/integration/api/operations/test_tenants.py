@@ -15,13 +15,13 @@ from redis.asyncio import Redis
 from sqlalchemy import Table
 
 from models import metadata, migrate
-from nova_workers.clock import SystemClock
-from nova_workers.config import RetentionSettings, Settings
-from nova_workers.keys import run_events
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import RetentionSettings, Settings
+from nova_workers.base.keys import run_events
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.tenants.ending import SWEPT
 from nova_workers.ledger.tenants.keys import create_key
-from nova_workers.observability.metrics import Metrics
 from nova_workers.upkeep.retention import Retention
 from nova_workers.upkeep.tenant_end import TenantEnd
 from tests.integration.api.conftest import Api

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from dirty_equals import IsPartialDict
 
+from nova_workers.base.ids import new_id
 from nova_workers.client.client import NovaClient
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.vocabulary import ENDED_AGENTS
+from nova_workers.base.vocabulary import ENDED_AGENTS
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 from tests.integration.api.orchestrations.conftest import PATH, Orchestrated

@@ -5,8 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
+from nova_workers.base.config import Settings
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue
 from tests.integration.api.conftest import Serve
 from tests.integration.api.orchestrations.conftest import PATH, Orchestrated

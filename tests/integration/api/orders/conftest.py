@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.orders import AiWorkOrderV1, derive_key_hash
 from nova_workers.contracts.runs import Doorbell
 from nova_workers.ledger.database import Database
-from nova_workers.stopping import stop_tasks
 from tests.integration.api.conftest import Api, Serve
 from tests.support.data.work_orders import example_order
 from tests.support.harness.orders import AnsweringEngine

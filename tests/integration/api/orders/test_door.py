@@ -20,10 +20,10 @@ from jsonschema import Draft202012Validator
 
 from api.app import build_app
 from api.routes.orders.admission import Admitted
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.orders import AiWorkResultV1, OrderProblem
 from nova_workers.contracts.orders.definitions import json_schema
-from nova_workers.errors import InvalidInput
 from nova_workers.ledger.database import Database
 from nova_workers.orders.door import AdmittedOrder, RefusedOrder
 from tests.integration.api.conftest import Api, Serve

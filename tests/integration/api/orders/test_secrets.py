@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping
 from typing import Any
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.orders.conftest import MASTER_KEY, valid_order

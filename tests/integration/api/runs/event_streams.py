@@ -8,7 +8,7 @@ from typing import NamedTuple
 import httpx2
 import orjson
 
-from nova_workers.keys import open_streams
+from nova_workers.base.keys import open_streams
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Turn
 

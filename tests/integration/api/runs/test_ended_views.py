@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from api import acceptance
 from api.streaming.ended_views import ended_view
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.runs import Doorbell

@@ -6,7 +6,7 @@ from contextlib import aclosing
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts import events as live
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from pydantic import SecretStr
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger import in_doubt
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve

@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import Redis
 from ulid import ULID
 
+from nova_workers.base.keys import worker_presence, workers_index
 from nova_workers.contracts.engine import EngineError
-from nova_workers.keys import worker_presence, workers_index
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant

@@ -7,7 +7,7 @@ import httpx2
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker
 from tests.support.waiting import until

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.ledger.database import Database
 from nova_workers.runs.turns.prompting import Prompter

@@ -10,7 +10,7 @@ from dirty_equals import IsPartialDict
 from sqlalchemy import Table
 
 from models import metadata, migrate
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.moves import OF_THREADS, SWEPT

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.clock import SystemClock
 from nova_workers.capabilities import default_registry
-from nova_workers.clock import SystemClock
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.ledger.database import Database

@@ -17,14 +17,14 @@ from starlette.types import Message
 
 import models
 from api.guard.archives import ArchivePermits, ArchiveResponse
+from nova_workers.base.config import Settings
+from nova_workers.base.config.sections import ApiSettings
+from nova_workers.base.errors import Conflict, Forbidden, InvalidInput, NovaError, Unavailable
 from nova_workers.cli.archive.reader import read_folder
 from nova_workers.cli.archive.writer import FolderWriter
 from nova_workers.client.client import NovaClient
-from nova_workers.config import Settings
-from nova_workers.config.sections import ApiSettings
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.contracts.http.wire import AgentReplace
-from nova_workers.errors import Conflict, Forbidden, InvalidInput, NovaError, Unavailable
 from nova_workers.ledger.archive.tables import KEPT, LEFT_OUT, references
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.base.errors import InvalidInput, NotFound, VersionMismatch
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
-from nova_workers.errors import InvalidInput, NotFound, VersionMismatch
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves

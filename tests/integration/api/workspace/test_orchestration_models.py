@@ -7,10 +7,10 @@ from datetime import UTC, datetime
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.errors import NotFound
+from nova_workers.base.keys import provider_reports
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
-from nova_workers.errors import NotFound
-from nova_workers.keys import provider_reports
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.judgements import Answer, begin_judgement, end_judgement
 from nova_workers.orchestration.models.availability import ProviderReport

@@ -7,7 +7,7 @@ import pytest
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.effects.local import LocalEmbeddings
 from nova_workers.effects.setup import embedding_provider
 from nova_workers.ledger.database import Database

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import Tenant, make_tenant

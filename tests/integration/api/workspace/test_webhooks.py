@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 from prometheus_client import CollectorRegistry
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.config import Settings
+from nova_workers.base.observability.metrics import Metrics
+from nova_workers.base.observability.tracing import Tracing
 from nova_workers.bootstrap.delivery import build_routes, build_sender
-from nova_workers.clock import SystemClock
-from nova_workers.config import Settings
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.runs import FinishStatus, PlannedEffect
 from nova_workers.delivery.routing import RunEndEffect
@@ -19,8 +21,6 @@ from nova_workers.effects.handler import Effect
 from nova_workers.effects.runner import EffectRunner
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.observability.metrics import Metrics
-from nova_workers.observability.tracing import Tracing
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.delivery.conftest import delivery_settings, receiving

@@ -20,6 +20,7 @@ import pytest
 from models import migrate
 from models.rights.logins import ensure_login
 from models.rights.restored import create_database, drop_database
+from nova_workers.base.errors import Conflict
 from nova_workers.cli.backups.container import Manifest, open_backup, write_backup
 from nova_workers.cli.backups.dump import back_up, write_snapshot
 from nova_workers.cli.backups.files import write_files
@@ -29,7 +30,6 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.leases import LeaseRequest
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.devstack.home import lock_home
-from nova_workers.errors import Conflict
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.delivery.outbox import claim_deliveries
 from nova_workers.ledger.runs.effects import ClaimedEffects, claim_effects

@@ -16,10 +16,10 @@ from mcp import ClientSession, StdioServerParameters
 from mcp.client.stdio import stdio_client
 from mcp.types import TextContent
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.release import release
 from nova_workers.contracts.http.orchestrations import MasterComplete
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.release import release
 from tests.requirements import proves
 from tests.support.harness.trees import call, complete, script
 from tests.support.processes.fleet import Fleet, add_api_key, fleet_env

@@ -10,13 +10,13 @@ from datetime import UTC, datetime
 
 import pytest
 
+from nova_workers.base.errors import Conflict
 from nova_workers.channels import Origin, Relay
 from nova_workers.channels.inbox import Home, InboxFeed
 from nova_workers.channels.journal import InboxMark, Journal, OpenUpdate
 from nova_workers.client.client import NovaClient
 from nova_workers.client.retry import Retry
 from nova_workers.contracts.http.wire import AgentCreate, StatelessRunCreate
-from nova_workers.errors import Conflict
 from tests.integration.cli.test_channels import MemoryChannel
 from tests.support.harness.api_proxy import ApiProxy, api_proxy
 from tests.support.processes.fleet import Fleet, add_api_key

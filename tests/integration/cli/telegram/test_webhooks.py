@@ -10,6 +10,7 @@ import pytest
 from aiohttp.test_utils import TestServer
 from pydantic import SecretStr
 
+from nova_workers.base.config import AudioSettings
 from nova_workers.channels.allow_list import AllowList
 from nova_workers.channels.journal import Journal
 from nova_workers.channels.telegram.api import BotApi
@@ -18,7 +19,6 @@ from nova_workers.channels.telegram.intake import Intake, Pressed
 from nova_workers.channels.telegram.media import MediaReader
 from nova_workers.channels.telegram.sources import Webhook
 from nova_workers.client.client import NovaClient
-from nova_workers.config import AudioSettings
 from tests.integration.cli.telegram.conftest import Stage, soon
 from tests.requirements import proves
 from tests.support.processes.fleet import free_port

@@ -10,7 +10,7 @@ import pytest
 import pytest_asyncio
 from playwright.async_api import Browser, Page, expect
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.contracts.http.wire import AgentCreate
 from tests.chaos.conftest import env

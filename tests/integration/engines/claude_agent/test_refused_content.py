@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.engine import EngineCallbacks
 from nova_workers.contracts.refusals import LeftOut

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.orchestrations.agents import agents_of
 from nova_workers.orchestration.service import NewOrchestration

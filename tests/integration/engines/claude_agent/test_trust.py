@@ -10,14 +10,14 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.confined import PrivateFiles
+from nova_workers.base.confined import PrivateFiles
+from nova_workers.base.errors import ConfigurationError, EngineFailure
 from nova_workers.contracts.agents import Enclosure, Permissions
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineCallbacks, SubagentConfig, ToolAuthorization, TrustLevel
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.claude_agent.trust import permissions
 from nova_workers.engines.native import ShellSettings
-from nova_workers.errors import ConfigurationError, EngineFailure
 from nova_workers.shell_sandbox import ShellSandbox, find_sandbox
 from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench

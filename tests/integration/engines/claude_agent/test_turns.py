@@ -10,6 +10,7 @@ import pytest
 from mcp.server import Server
 from mcp.types import CallToolRequestParams, CallToolResult, ListToolsResult, TextContent, Tool
 
+from nova_workers.base.errors import EngineErrorKind
 from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import (
     EngineCallbacks,
@@ -21,7 +22,6 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.prices import ModelPrice
-from nova_workers.errors import EngineErrorKind
 from tests.contract.engines.stage import Bench, TurnRecorder
 from tests.integration.engines.claude_agent.claude_turns import (
     PIXEL,

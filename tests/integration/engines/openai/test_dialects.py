@@ -9,6 +9,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import ORIGIN
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from nova_workers.engines.openai.catalog import Target
@@ -20,7 +21,6 @@ from nova_workers.engines.openai.tagged import ThinkTags
 from nova_workers.engines.openai.wire import Reader, TurnRequest
 from nova_workers.engines.turn import Draft, Interruption, Response
 from nova_workers.engines.turn.intake import admit
-from nova_workers.errors import EngineFailure
 from tests.contract.engines.stage import Bench, TurnRecorder
 from tests.integration.engines.openai.conftest import MakeEngine
 from tests.requirements import proves

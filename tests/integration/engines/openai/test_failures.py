@@ -4,11 +4,11 @@ import asyncio
 
 import pytest
 
+from nova_workers.base.errors import EngineErrorKind
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult
 from nova_workers.engines.openai import OpenAIEngine
 from nova_workers.engines.openai.provider import WireForm
-from nova_workers.errors import EngineErrorKind
 from tests.integration.engines.openai.conftest import SECRET_KEY, MakeEngine
 from tests.requirements import proves
 from tests.support.servers.model_server import Drop, Hang, ModelServer, Part, Reply, Status, Stream

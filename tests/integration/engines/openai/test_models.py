@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import ConfigurationError, EngineFailure
 from nova_workers.contracts.engine import EngineCallbacks, EngineOptions, EngineResult, SubagentConfig
 from nova_workers.engines.openai import Catalog, Key, OpenAIEngine, OpenAIProvider
 from nova_workers.engines.openai.provider import WireForm
-from nova_workers.errors import ConfigurationError, EngineFailure
 from tests.integration.engines.openai.conftest import SECRET_KEY, MakeEngine
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream, model_server

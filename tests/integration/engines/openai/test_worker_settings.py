@@ -6,10 +6,10 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.bootstrap.worker import build_worker
-from nova_workers.config import Settings
 from nova_workers.contracts.engine import EngineOptions, EngineResult
-from nova_workers.errors import ConfigurationError
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream
 
 FINE = Stream((Part("text", ["Well"]),), usage={"input_tokens": 1_000_000, "output_tokens": 100_000})

@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 from dirty_equals import Contains
 
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import text_of
 from nova_workers.engines.codex import Codex
 from nova_workers.engines.codex.checking import check_offer
 from nova_workers.engines.codex.installed import HARMLESS, Installed, offered_tools, read_installed
 from nova_workers.engines.programs.transcript import Prompt
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
-from nova_workers.errors import EngineFailure
 from tests.integration.engines.programs.stage import ProgramStage
 from tests.requirements import proves
 from tests.support.servers.installed_programs import CODEX, program_path, why_no_program

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers import keys
+from nova_workers.base import keys
 from nova_workers.engines.anthropic import AnthropicEngine, Profile, Windows
 from nova_workers.engines.resilience import (
     HealthKeys,

@@ -6,12 +6,12 @@ from dataclasses import dataclass, field
 
 import pytest
 
+from nova_workers.base.errors import EngineFailure
+from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import EngineCallbacks, SubagentConfig
 from nova_workers.contracts.usage import CallBound, TokenUsage
 from nova_workers.engines.prices import ModelPrice
-from nova_workers.errors import EngineFailure
-from nova_workers.vocabulary import Limit
 from tests.contract.engines.stage import Bench
 from tests.integration.engines.resilience.stage import BROKEN, FINE, MakeEngine, error_of, model, turn
 from tests.requirements import proves

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 from redis.asyncio import Redis
 
-from nova_workers import keys
+from nova_workers.base import keys
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import EngineCallbacks, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine

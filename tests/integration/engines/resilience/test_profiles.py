@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers import keys
+from nova_workers.base import keys
 from nova_workers.contracts.abort import AbortSignal
 from tests.integration.engines.resilience.conftest import HASTY
 from tests.integration.engines.resilience.stage import (

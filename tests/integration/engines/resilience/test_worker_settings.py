@@ -5,8 +5,8 @@ from typing import Any
 
 from redis.asyncio import Redis
 
+from nova_workers.base.config import Settings
 from nova_workers.bootstrap.worker import build_worker
-from nova_workers.config import Settings
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from tests.integration.engines.resilience.stage import FINE, LIMITED, REFUSED, key, keys_used
 from tests.support.servers.model_server import Hang, ModelServer, Stream

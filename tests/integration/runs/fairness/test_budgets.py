@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 import pytest
 
-from nova_workers.ids import new_id
+from nova_workers.base.ids import new_id
 from nova_workers.ledger.database import Row
 from nova_workers.ledger.runs.budgets import report_budgets, spent_today
 from tests.requirements import proves

@@ -12,13 +12,13 @@ import pytest
 from prometheus_client import CollectorRegistry
 from redis.asyncio import Redis
 
+from nova_workers.base.config import Settings, WorkerSettings
+from nova_workers.base.keys import broker_queue
+from nova_workers.base.observability.metrics import Metrics
 from nova_workers.broker.celery_app import build_celery
 from nova_workers.broker.dispatcher import BrokerDispatcher
 from nova_workers.broker.redis_connections import connect
-from nova_workers.config import Settings, WorkerSettings
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.keys import broker_queue
-from nova_workers.observability.metrics import Metrics
 from tests.requirements import proves
 from tests.support.servers.databases import replica_of_nothing
 from tests.support.servers.fault_proxy import FaultProxy

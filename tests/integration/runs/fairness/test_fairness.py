@@ -6,8 +6,8 @@ from typing import Any, cast
 
 import orjson
 
+from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.runs import Accepted, Doorbell
-from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Connection, Row
 from nova_workers.ledger.runs.fairness import find_entitled
 from nova_workers.ledger.runs.fleet import Switch, pause

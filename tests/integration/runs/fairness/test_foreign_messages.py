@@ -9,9 +9,9 @@ import httpx2
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.keys import BROKER_KEY_PREFIX, broker_queue
 from nova_workers.contracts.http.wire import StatelessRunCreate
-from nova_workers.keys import BROKER_KEY_PREFIX, broker_queue
 from tests.requirements import proves
 from tests.support.data.foreign_messages import DOORBELLS, FANOUT
 from tests.support.processes.fleet import Fleet, fleet_env, free_port

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.agents import Ceilings
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.runs import Accepted
-from nova_workers.keys import broker_queue
 from tests.requirements import proves
 from tests.support.harness.workers import AGENT, Harness, Worker
 

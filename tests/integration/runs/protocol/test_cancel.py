@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from nova_workers.base.errors import IllegalTransition, InvalidInput, NotFound
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.http.wire import BulkCancel
-from nova_workers.errors import IllegalTransition, InvalidInput, NotFound
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness

@@ -7,10 +7,10 @@ from functools import partial
 
 import pytest
 
+from nova_workers.base.errors import NewerValue, Unavailable
+from nova_workers.base.ids import new_id
+from nova_workers.base.keys import broker_queue, thread_lock
 from nova_workers.contracts.runs import Claim
-from nova_workers.errors import NewerValue, Unavailable
-from nova_workers.ids import new_id
-from nova_workers.keys import broker_queue, thread_lock
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.runs import executor
 from tests.requirements import proves

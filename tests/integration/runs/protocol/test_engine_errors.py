@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, ToolCall, TrustLevel
 from nova_workers.contracts.listener import TurnListener
-from nova_workers.errors import Unavailable
 from nova_workers.runs import attempt
 from nova_workers.runs.reports import RunReports
 from nova_workers.runs.turns.assembly import TurnAssembler

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, ToolCall, TrustLevel
 from nova_workers.contracts.listener import TurnListener
 from nova_workers.contracts.runs import Claim, Submission
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ids import new_id
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run
 from nova_workers.ledger.runs.submit import insert_run

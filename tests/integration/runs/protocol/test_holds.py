@@ -9,10 +9,10 @@ from typing import get_args
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import IllegalTransition, InvalidInput, NotFound, Outage
 from nova_workers.contracts.http.wire import BulkRetry
 from nova_workers.contracts.runs import Accepted
-from nova_workers.errors import IllegalTransition, InvalidInput, NotFound, Outage
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Database
 from tests.requirements import proves

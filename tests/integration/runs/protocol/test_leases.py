@@ -7,7 +7,7 @@ import asyncio
 import pytest
 from prometheus_client import CollectorRegistry
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.ledger.runs.leases import renew_leases
 from tests.requirements import proves
 from tests.support.harness.invariants import check_settled

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from nova_workers.base.clock import SystemClock
+from nova_workers.base.errors import Unavailable
 from nova_workers.bootstrap.connections import connect_session
-from nova_workers.clock import SystemClock
-from nova_workers.errors import Unavailable
 from nova_workers.ledger import database as database_module
 from nova_workers.ledger.database import Database
 from nova_workers.runs.lost_workers import LostWorkers

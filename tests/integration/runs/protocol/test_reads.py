@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Claim, Submission
-from nova_workers.ids import new_id
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run, requeue_run

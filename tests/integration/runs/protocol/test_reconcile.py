@@ -6,7 +6,7 @@ import asyncio
 
 import pytest
 
-from nova_workers.keys import broker_queue
+from nova_workers.base.keys import broker_queue
 from tests.requirements import proves
 from tests.support.harness.invariants import check_settled
 from tests.support.harness.planned_engine import plan

@@ -8,9 +8,9 @@ from typing import Literal
 
 import pytest
 
+from nova_workers.base.errors import AgentRenamed, Conflict
 from nova_workers.contracts.runs import Accepted
 from nova_workers.effects.embeddings import EmbeddingEffect
-from nova_workers.errors import AgentRenamed, Conflict
 from nova_workers.ledger.delivery.outbox import take_unrouted
 from nova_workers.ledger.runs.effects import DueEffect
 from nova_workers.ledger.runs.ends import read_run_ends

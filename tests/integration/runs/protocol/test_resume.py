@@ -6,11 +6,11 @@ import asyncio
 
 import pytest
 
+from nova_workers.base.errors import RunLost
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.runs import Claim, Finish, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.errors import RunLost
 from nova_workers.ledger.runs import journal
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.finish import finish_run, requeue_run

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Accepted
-from nova_workers.errors import Unavailable
 from nova_workers.ledger.runs.cancel import edit_queued, withdraw_queued_of_agent
 from nova_workers.ledger.runs.reads import get_run
 from nova_workers.ledger.threads.records import delete_thread

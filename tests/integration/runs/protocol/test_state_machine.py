@@ -29,10 +29,10 @@ from hypothesis.stateful import (
 )
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import Rejected, Unavailable
+from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.waits import Answer
-from nova_workers.errors import Rejected, Unavailable
-from nova_workers.keys import broker_queue
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from nova_workers.runs import persist

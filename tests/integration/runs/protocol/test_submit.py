@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from nova_workers.contracts.runs import Claim
-from nova_workers.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from nova_workers.ledger.runs.claim import claim_next
 from nova_workers.ledger.runs.fleet import Switch, pause, resume
 from tests.requirements import proves

@@ -7,9 +7,9 @@ from collections.abc import AsyncIterator
 
 import pytest
 
+from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.runs import SHARED_LOSSES, Accepted, Claim, Doorbell
 from nova_workers.contracts.waits import Answer
-from nova_workers.keys import broker_queue
 from nova_workers.ledger.runs.claim import Suspect, claim_next
 from nova_workers.ledger.runs.fairness import NextSuspects, take_suspects
 from nova_workers.ledger.runs.fleet import Switch, pause

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
+from nova_workers.base.config import ModelSettings, Settings
 from nova_workers.bootstrap.windows import EngineWindows
-from nova_workers.config import ModelSettings, Settings
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.runs import Submission
 from nova_workers.ledger.database import Database

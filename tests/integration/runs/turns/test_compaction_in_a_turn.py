@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.threads.history import load_history_turns
 from nova_workers.prompts import is_event_block

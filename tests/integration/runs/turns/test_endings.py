@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
+from nova_workers.base.keys import run_events
 from nova_workers.contracts.engine import EngineResult
 from nova_workers.contracts.runs import Accepted
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.scripted import ScriptedEngine
-from nova_workers.keys import run_events
 from nova_workers.ledger.database import Database
 from nova_workers.prompts import is_event_block
 from tests.requirements import proves

@@ -8,10 +8,10 @@ from typing import Any, cast
 import orjson
 import pytest
 
+from nova_workers.base.keys import run_events
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.waits import Answer
-from nova_workers.keys import run_events
 from nova_workers.ledger.runs.replay import load_recorded_run
 from nova_workers.streams.replay import replay
 from nova_workers.streams.wire import FIELD, decode

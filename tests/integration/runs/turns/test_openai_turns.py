@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nova_workers.config import OpenAISettings, Settings
+from nova_workers.base.config import OpenAISettings, Settings
 from nova_workers.engines.openai import Catalog, Key, OpenAIEngine, OpenAIProvider
 from nova_workers.engines.openai.provider import WireForm
 from tests.support.harness.invariants import check_any_time, check_heads

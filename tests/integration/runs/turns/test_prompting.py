@@ -9,7 +9,7 @@ import pytest
 from inline_snapshot import snapshot
 from redis.asyncio import Redis
 
-from nova_workers.config import Settings
+from nova_workers.base.config import Settings
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.workspace.memories import save_memory

@@ -6,12 +6,12 @@ from typing import cast
 
 import pytest
 
+from nova_workers.base.keys import run_events
 from nova_workers.client.run_text import RunText
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import StepRecord
 from nova_workers.contracts.events import AssistantMessage, Restart, event_adapter
 from nova_workers.contracts.waits import Answer
-from nova_workers.keys import run_events
 from nova_workers.ledger.runs.resume import Journal
 from nova_workers.runs.turns.told_text import ToldText
 from nova_workers.streams.wire import FIELD, decode

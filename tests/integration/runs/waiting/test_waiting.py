@@ -8,9 +8,9 @@ from typing import Any
 import orjson
 import pytest
 
+from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.contracts.runs import Accepted
 from nova_workers.contracts.waits import Answer
-from nova_workers.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.ledger.threads.records import delete_thread
 from nova_workers.ledger.waits.records import escalate, find_due_waits
 from nova_workers.ledger.work import Work

@@ -8,11 +8,11 @@ from typing import Any
 
 import pytest
 
+from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions, ToolCall, TrustLevel
 from nova_workers.engines.native import NativeTools, ShellSettings, Toolset, WebSearchSettings
 from nova_workers.engines.turn import ToolOutcome
-from nova_workers.errors import ToolFailure
 
 
 class NativeToolCaller:

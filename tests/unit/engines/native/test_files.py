@@ -13,12 +13,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nova_workers.confined import Confinement, PrivateFiles
+from nova_workers.base.confined import Confinement, PrivateFiles
+from nova_workers.base.errors import ToolFailure
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools
-from nova_workers.errors import ToolFailure
 from tests.requirements import proves
 from tests.support.data.media_samples import GIF, JPEG, WEBP
 from tests.unit.engines.native.conftest import NativeToolCaller

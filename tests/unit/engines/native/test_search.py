@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nova_workers.confined import Confinement
+from nova_workers.base.confined import Confinement
 from nova_workers.engines.native import search
 from tests.support.waiting import until
 from tests.unit.engines.native.conftest import NativeToolCaller

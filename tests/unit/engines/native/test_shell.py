@@ -9,9 +9,9 @@ import psutil
 import pytest
 import uvloop
 
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools, ShellSettings
-from nova_workers.errors import ConfigurationError
 from nova_workers.shell_sandbox import ShellSandbox, find_sandbox
 from tests.requirements import proves
 from tests.support.waiting import until

@@ -13,12 +13,12 @@ from typing import get_args
 
 import pytest
 
+from nova_workers.base.errors import ConfigurationError
+from nova_workers.base.outbound.egress import EgressProxy
+from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.agents import Egress, Enclosure
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools, ShellSettings
-from nova_workers.errors import ConfigurationError
-from nova_workers.outbound.egress import EgressProxy
-from nova_workers.outbound.rules import OutboundRules
 from nova_workers.shell_sandbox import SandboxKind, ShellSandbox, find_sandbox, make_private
 from tests.requirements import proves
 from tests.unit.engines.native.conftest import NativeToolCaller

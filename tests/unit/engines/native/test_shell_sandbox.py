@@ -18,11 +18,11 @@ from typing import get_args
 import psutil
 import pytest
 
-from nova_workers.confined import PrivateFiles
+from nova_workers.base.confined import PrivateFiles
+from nova_workers.base.errors import ConfigurationError
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.engines.native import NativeTools, ShellSettings
-from nova_workers.errors import ConfigurationError
 from nova_workers.shell_sandbox import SANDBOX_UID, CommandBounds, SandboxKind, ShellSandbox, find_sandbox, make_private
 from nova_workers.shell_sandbox.cgroups import CommandCgroups
 from tests.requirements import proves

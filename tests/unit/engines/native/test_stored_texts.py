@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.confined import Confinement
+from nova_workers.base.confined import Confinement
 from nova_workers.engines.native.texts import read_text
 from tests.requirements import proves
 from tests.unit.engines.native.conftest import NativeToolCaller
