@@ -15,8 +15,8 @@ from nova_workers.base.vocabulary import ENDED_RUNS
 from nova_workers.contracts.http.wire import RunCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.contracts.waits import ANSWERABLE
-from nova_workers.ledger.runs.reads import RunState, get_ended_run, get_run
-from nova_workers.streams.wire import LiveEvent
+from nova_workers.domain.runs.sql.reads import RunState, get_ended_run, get_run
+from nova_workers.domain.streams.rules.wire import LiveEvent
 
 from .auth import Caller, SubmittingCaller
 from .boundary import CLIENT_GONE, until_gone

@@ -6,8 +6,8 @@ from datetime import timedelta
 
 from nova_workers.base.clock import Clock
 from nova_workers.contracts.http.overview.activity import ActivityBucket, ActivityGrouping
+from nova_workers.domain.overview.sql.activity import Period, load_activity
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.overview.activity import Period, load_activity
 
 __all__ = ["ActivityCache"]
 

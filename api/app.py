@@ -23,10 +23,10 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.bootstrap.api import ApiServices, build_api
 from nova_workers.broker.redis_connections import open_connections
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.ledger.orders.records import orders_not_running
-from nova_workers.ledger.tenants.keys import find_key, hash_secret
+from nova_workers.domain.keys.sql.keys import find_key, hash_secret
+from nova_workers.domain.orders.sql.records import orders_not_running
+from nova_workers.domain.upkeep.rules.rehearsal import PLANNED_AFTER
 from nova_workers.ledger.visibility import all_tenants, one_tenant, see_all_tenants
-from nova_workers.upkeep.rehearsal import PLANNED_AFTER
 
 from .activity_cache import ActivityCache
 from .boundary import BodyLimit, UnhandledErrors

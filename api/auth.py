@@ -12,9 +12,9 @@ from starlette.types import Scope as ASGIScope
 from nova_workers.base.errors import Forbidden
 from nova_workers.base.observability.tracing import current_trace_id
 from nova_workers.contracts.http.keys import Scope
+from nova_workers.domain.agents.rules.authors import AuthorRights
 from nova_workers.ledger.auditing import Actor, act_as
 from nova_workers.ledger.visibility import see_all_tenants
-from nova_workers.workspace.agents.authors import AuthorRights
 
 __all__ = [
     "AgentsCaller",

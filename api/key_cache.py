@@ -3,8 +3,8 @@
 from collections import OrderedDict
 
 from nova_workers.base.clock import Clock
+from nova_workers.domain.keys.sql.keys import AuthenticatedKey, find_key
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import AuthenticatedKey, find_key
 from nova_workers.ledger.visibility import all_tenants
 
 __all__ = ["KeyCache"]

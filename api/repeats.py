@@ -7,7 +7,7 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request, Response
 
 from nova_workers.contracts.bodies import Body
-from nova_workers.ledger.idempotency import RequestKey
+from nova_workers.domain.idempotency.sql import RequestKey
 from nova_workers.ledger.in_doubt import doubtful, write_once
 
 from .state import state_of

@@ -12,7 +12,7 @@ from nova_workers.base.keys import worker_presence, workers_index
 from nova_workers.base.vocabulary import QueuedReason
 from nova_workers.contracts.http.fleet import QueuedGroup, WorkerView
 from nova_workers.contracts.http.wire import NO_WORKER_ALIVE, REDIS_UNAVAILABLE, RunView
-from nova_workers.ledger.runs.reads import FREE_WORKER
+from nova_workers.domain.runs.sql.reads import FREE_WORKER
 
 __all__ = ["live_workers", "name_missing_worker", "name_missing_workers"]
 

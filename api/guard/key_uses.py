@@ -7,8 +7,8 @@ import structlog
 
 from nova_workers.base.clock import Clock
 from nova_workers.base.errors import NovaError
+from nova_workers.domain.keys.sql.keys import KeyUse, note_uses
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import KeyUse, note_uses
 from nova_workers.ledger.visibility import all_tenants
 
 __all__ = ["KeyUses"]

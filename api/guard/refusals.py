@@ -14,9 +14,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from nova_workers.base.errors import Forbidden, NovaError
+from nova_workers.domain.audit.sql.listing import record_act
 from nova_workers.ledger.auditing import acting_as
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.overview.audit import record_act
 from nova_workers.ledger.visibility import all_tenants
 
 from ..auth import Caller, caller_of

@@ -5,10 +5,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from nova_workers.base.errors import NovaError, Unauthenticated
 from nova_workers.base.http_server.addresses import address_group, client_address
 from nova_workers.base.http_server.connection_table import prove_connection
+from nova_workers.domain.keys.sql.keys import AuthenticatedKey, hash_secret
+from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
 from nova_workers.ledger.shares import working_for
-from nova_workers.ledger.tenants.keys import AuthenticatedKey, hash_secret
 from nova_workers.ledger.visibility import see_tenant
-from nova_workers.upkeep.schema_watch import SchemaWatch
 
 from ..auth import Caller, keep_caller
 from ..boundary import header_of

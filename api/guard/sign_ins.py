@@ -6,8 +6,8 @@ from starlette.types import Scope
 
 from nova_workers.base.clock import Clock
 from nova_workers.base.errors import Unauthenticated
+from nova_workers.domain.keys.sql.sign_ins import use_sign_in
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.sign_ins import use_sign_in
 
 from ..auth import Caller
 from ..boundary import header_of

@@ -4,8 +4,8 @@ from pydantic import ValidationError
 
 from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.http.wire import RunView, UsageView
-from nova_workers.streams.endings import RunEnding, message_digest
-from nova_workers.streams.wire import LiveEvent
+from nova_workers.domain.streams.rules.endings import RunEnding, message_digest
+from nova_workers.domain.streams.rules.wire import LiveEvent
 
 __all__ = ["ended_view"]
 

@@ -16,13 +16,13 @@ from redis.exceptions import RedisError
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.base.vocabulary import ANSWERABLE
 from nova_workers.contracts.events import EventCursor
+from nova_workers.domain.runs.sql.reads import RunState, SuspendedRun, run_state
+from nova_workers.domain.runs.sql.replay import RecordedRun, load_recorded_run
+from nova_workers.domain.streams.rules.ends import EndFeed
+from nova_workers.domain.streams.rules.hub import StreamHub
+from nova_workers.domain.streams.rules.stored import stored_pages
+from nova_workers.domain.streams.rules.wire import Continuity, LiveEvent, decode, is_final
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.reads import RunState, SuspendedRun, run_state
-from nova_workers.ledger.runs.replay import RecordedRun, load_recorded_run
-from nova_workers.streams.ends import EndFeed
-from nova_workers.streams.hub import StreamHub
-from nova_workers.streams.stored import stored_pages
-from nova_workers.streams.wire import Continuity, LiveEvent, decode, is_final
 
 from ..errors import CursorFromTheFuture
 from .run_delivery import SLICE_EVENTS, Follower, RunDelivery

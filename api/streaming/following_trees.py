@@ -10,10 +10,10 @@ from redis.exceptions import RedisError
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.events import TreeCursor
 from nova_workers.contracts.waits import ANSWERABLE
+from nova_workers.domain.orchestrations.sql.trees import TreeHead
+from nova_workers.domain.streams.rules.hub import StreamHub
+from nova_workers.domain.streams.rules.trees import TreeFeed
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orchestrations.trees import TreeHead
-from nova_workers.streams.hub import StreamHub
-from nova_workers.streams.trees import TreeFeed
 
 from .following import Ending, until_first
 from .run_watch import RunWatch

@@ -6,10 +6,10 @@ from contextlib import aclosing
 from typing import Protocol
 
 from nova_workers.contracts.events import Event, EventCursor
-from nova_workers.ledger.runs.replay import RecordedRun
-from nova_workers.streams.hub import Feed
-from nova_workers.streams.replay import fill_gap, replay, replay_hold, replay_waits
-from nova_workers.streams.wire import Batch, LiveEvent, is_final
+from nova_workers.domain.runs.sql.replay import RecordedRun
+from nova_workers.domain.streams.rules.hub import Feed
+from nova_workers.domain.streams.rules.replay import fill_gap, replay, replay_hold, replay_waits
+from nova_workers.domain.streams.rules.wire import Batch, LiveEvent, is_final
 
 __all__ = ["SLICE_EVENTS", "Follower", "RunDelivery"]
 

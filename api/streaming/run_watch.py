@@ -14,8 +14,8 @@ from typing import Literal
 import structlog
 
 from nova_workers.base.errors import Unavailable
+from nova_workers.domain.runs.sql.reads import SuspendedRun, find_ended, find_waiting
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.runs.reads import SuspendedRun, find_ended, find_waiting
 
 __all__ = ["RunWatch", "Wake"]
 

@@ -15,10 +15,10 @@ from starlette.types import Receive, Scope, Send
 
 from nova_workers.base.errors import Unavailable
 from nova_workers.base.observability.metrics import Metrics
-from nova_workers.ledger.orchestrations.trees import TreeHead
-from nova_workers.ledger.runs.reads import RunState
-from nova_workers.streams.trees import TreeItem
-from nova_workers.streams.wire import LiveEvent
+from nova_workers.domain.orchestrations.sql.trees import TreeHead
+from nova_workers.domain.runs.sql.reads import RunState
+from nova_workers.domain.streams.rules.trees import TreeItem
+from nova_workers.domain.streams.rules.wire import LiveEvent
 
 from ..boundary import until_gone
 from ..openapi import EVENT_STREAM

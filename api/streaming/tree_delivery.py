@@ -11,10 +11,10 @@ from redis.exceptions import RedisError
 
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.orchestration.events import TreeCursor, TreeRecord
+from nova_workers.domain.orchestrations.sql.changes import open_questions, recorded_news
+from nova_workers.domain.orchestrations.sql.trees import TreeHead, tree_head
+from nova_workers.domain.streams.rules.trees import TreeFeed, TreeItem
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orchestrations.changes import open_questions, recorded_news
-from nova_workers.ledger.orchestrations.trees import TreeHead, tree_head
-from nova_workers.streams.trees import TreeFeed, TreeItem
 
 __all__ = ["LOOK_EVERY_S", "RETRY_S", "ItemSink", "TreeDelivery", "TreeLedger", "TreeTarget"]
 

@@ -5,9 +5,9 @@ from typing import Any, Literal
 
 from nova_workers.base.clock import Clock
 from nova_workers.base.keys import order_channel
+from nova_workers.domain.orders.sql.records import orders_not_running
+from nova_workers.domain.streams.rules.hub import StreamHub
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orders.records import orders_not_running
-from nova_workers.streams.hub import StreamHub
 
 from .following import Ending, until_first
 from .run_watch import RunWatch

@@ -1,6 +1,6 @@
 """The chain over the records of the audit log, and the role that owns both.
 
-A record is sealed after its transaction was committed, by a tick (`nova_workers/upkeep/audit_seals.py`): it gets the
+A record is sealed after its transaction was committed, by a tick (`nova_workers/domain/audit/rules.py`): it gets the
 next number of its tenant's chain, and a hash over the hash of the record before and what the record holds. So a record
 that was committed late is later in the chain, whatever its id, and none is passed over. A record that is changed, taken
 away or put between others no longer fits (`nova_workers/contracts/http/overview/audit.py`).

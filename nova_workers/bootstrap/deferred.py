@@ -17,8 +17,6 @@ from nova_workers.base.errors import NovaError
 from nova_workers.base.observability.tracing import unrecorded
 from nova_workers.base.program import import_sparingly
 from nova_workers.bootstrap.engine_parts import EngineParts
-from nova_workers.capabilities.seam import DeclaredServer
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import (
@@ -30,6 +28,8 @@ from nova_workers.contracts.engine import (
     TrustLevel,
     TurnListener,
 )
+from nova_workers.domain.capabilities.rules.seam import DeclaredServer
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 
 __all__ = ["DeferredEngine", "DeferredToolServer", "Probe"]
 
@@ -129,7 +129,7 @@ class DeferredToolServer:
         """Take what opens the transactions of calls."""
 
         def build() -> Any:
-            return import_module("nova_workers.capabilities.serving").ToolServer(calls)
+            return import_module("nova_workers.domain.capabilities.rules.serving").ToolServer(calls)
 
         self._deferred = Deferred("the tools of capabilities", build)
 

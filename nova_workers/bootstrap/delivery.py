@@ -8,13 +8,13 @@ from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.bootstrap.webhooks import build_webhooks
-from nova_workers.delivery.channels import WEBHOOKS, ChannelParts, ChannelRoutes, load_channels
-from nova_workers.delivery.sender import DeliverySender
-from nova_workers.delivery.webhooks import WebhookChannel
+from nova_workers.domain.delivery.rules.channels import WEBHOOKS, ChannelParts, ChannelRoutes, load_channels
+from nova_workers.domain.delivery.rules.sender import DeliverySender
+from nova_workers.domain.delivery.rules.webhooks import WebhookChannel
+from nova_workers.domain.secrets.rules.service import Secrets
+from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.secrets import Secrets
-from nova_workers.workspace.vault import Vault
 
 __all__ = ["build_routes", "build_sender"]
 

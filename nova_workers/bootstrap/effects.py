@@ -3,12 +3,12 @@
 from nova_workers.base.config import EffectSettings
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.engine import Engine
-from nova_workers.delivery.channels import ChannelRoutes
-from nova_workers.delivery.routing import RunEndEffect
-from nova_workers.effects.embeddings import EmbeddingEffect
-from nova_workers.effects.handler import Effect
-from nova_workers.effects.provider import EmbeddingProvider
-from nova_workers.effects.title import TitleEffect
+from nova_workers.domain.delivery.rules.channels import ChannelRoutes
+from nova_workers.domain.delivery.rules.routing import RunEndEffect
+from nova_workers.domain.effects.rules.embeddings import EmbeddingEffect
+from nova_workers.domain.effects.rules.handler import Effect
+from nova_workers.domain.effects.rules.provider import EmbeddingProvider
+from nova_workers.domain.effects.rules.title import TitleEffect
 from nova_workers.ledger.work import Work
 
 __all__ = ["declare_effects"]

@@ -13,28 +13,28 @@ from nova_workers.base.observability.tracing import Tracing
 from nova_workers.bootstrap.deferred import DeferredToolServer
 from nova_workers.bootstrap.orders import with_order_engine
 from nova_workers.bootstrap.windows import EngineWindows
-from nova_workers.capabilities import CapabilityRegistry, default_registry
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.ports import Embedder, OrchestrationControl
 from nova_workers.contracts.runs import PlannedEffect, WorkerPool
+from nova_workers.domain.capabilities.rules import CapabilityRegistry, default_registry
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
+from nova_workers.domain.orchestrations.tools.capability import OrchestrationCapability
+from nova_workers.domain.runs.rules.attempt import ExecutorParts
+from nova_workers.domain.runs.rules.executor import RunExecutor
+from nova_workers.domain.runs.rules.fairness import FairQueue
+from nova_workers.domain.runs.rules.holds import Holds
+from nova_workers.domain.runs.rules.orchestrated import OrchestratedRuns
+from nova_workers.domain.runs.rules.suspects import SuspectRuns
+from nova_workers.domain.runs.rules.turns.assembly import TurnAssembler
+from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
+from nova_workers.domain.runs.rules.turns.compaction import Compactor
+from nova_workers.domain.runs.rules.turns.directories import AgentDirectories
+from nova_workers.domain.runs.rules.turns.prompting import Prompter
+from nova_workers.domain.runs.rules.turns.runner import TurnRunner
+from nova_workers.domain.streams.rules.publisher import EventPublisher
+from nova_workers.domain.threads.rules.lease import LeaseKeeper
+from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.ledger.work import Work
-from nova_workers.orchestration.tools import OrchestrationCapability
-from nova_workers.runs.attempt import ExecutorParts
-from nova_workers.runs.executor import RunExecutor
-from nova_workers.runs.fairness import FairQueue
-from nova_workers.runs.holds import Holds
-from nova_workers.runs.orchestrated import OrchestratedRuns
-from nova_workers.runs.suspects import SuspectRuns
-from nova_workers.runs.turns.assembly import TurnAssembler
-from nova_workers.runs.turns.away_servers import AwayServers
-from nova_workers.runs.turns.compaction import Compactor
-from nova_workers.runs.turns.directories import AgentDirectories
-from nova_workers.runs.turns.prompting import Prompter
-from nova_workers.runs.turns.runner import TurnRunner
-from nova_workers.streams.publisher import EventPublisher
-from nova_workers.threads.lease import LeaseKeeper
-from nova_workers.threads.lock import ThreadLocks
 
 __all__ = ["build_capabilities", "build_executor"]
 

@@ -8,14 +8,14 @@ from redis.asyncio import Redis
 
 from nova_workers.base.clock import Clock
 from nova_workers.base.config import Settings
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.orchestrations.rules.config.service import OrchestrationConfigs
+from nova_workers.domain.orchestrations.rules.models.availability import ProbedAvailability, fleet_availability
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
+from nova_workers.domain.orchestrations.rules.models.discovering import ModelDiscovery
+from nova_workers.domain.orchestrations.rules.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
 from nova_workers.ledger.database import Database
-from nova_workers.orchestration.config.service import OrchestrationConfigs
-from nova_workers.orchestration.models.availability import ProbedAvailability, fleet_availability
-from nova_workers.orchestration.models.catalog import ModelCatalog
-from nova_workers.orchestration.models.discovering import ModelDiscovery
-from nova_workers.orchestration.models.installed import known_models
-from nova_workers.orchestration.models.ranked import RankedModels
-from nova_workers.workspace.agents.ceilings import CeilingRules
 
 __all__ = ["build_catalog", "build_configs", "build_discovery", "build_model_chooser"]
 

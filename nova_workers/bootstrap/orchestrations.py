@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from nova_workers.base.config import Settings
 from nova_workers.bootstrap.model_choice import build_configs
-from nova_workers.capabilities import CapabilityRegistry
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.ports import ShellRunner
+from nova_workers.domain.capabilities.rules import CapabilityRegistry
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
+from nova_workers.domain.orchestrations.rules.actions import AgentActions
+from nova_workers.domain.orchestrations.rules.models.choosing import ModelChooser
+from nova_workers.domain.orchestrations.rules.service import Orchestrations
+from nova_workers.domain.orchestrations.rules.starting import OrchestrationStarter
+from nova_workers.domain.orchestrations.rules.views import AgentViews
+from nova_workers.domain.orchestrations.tools.capability import OrchestrationCapability
 from nova_workers.ledger.work import Work
-from nova_workers.orchestration.actions import AgentActions
-from nova_workers.orchestration.models.choosing import ModelChooser
-from nova_workers.orchestration.service import Orchestrations
-from nova_workers.orchestration.starting import OrchestrationStarter
-from nova_workers.orchestration.tools import OrchestrationCapability
-from nova_workers.orchestration.views import AgentViews
 
 __all__ = ["build_orchestrator", "build_starter"]
 

@@ -8,13 +8,13 @@ from nova_workers.base.config import Settings
 from nova_workers.base.config.secret_variables import secret_values
 from nova_workers.bootstrap.engine_prices import EnginePrices
 from nova_workers.contracts.engine import Engine
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.orders.rules.advance import ENGINE
+from nova_workers.domain.orders.rules.engine import WorkOrderEngine
+from nova_workers.domain.orders.rules.sealing import OrderKeys
+from nova_workers.domain.orders.rules.tick import OrderTicker
+from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.work import Work
-from nova_workers.orders.advance import ENGINE
-from nova_workers.orders.engine import WorkOrderEngine
-from nova_workers.orders.sealing import OrderKeys
-from nova_workers.orders.tick import OrderTicker
-from nova_workers.workspace.agents.ceilings import CeilingRules
-from nova_workers.workspace.vault import Vault
 
 __all__ = ["build_order_ticker", "with_order_engine"]
 

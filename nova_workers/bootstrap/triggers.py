@@ -5,11 +5,11 @@ from __future__ import annotations
 from nova_workers.base.config import Settings
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.outbound.requests import Outbound
+from nova_workers.domain.triggers.rules.firing import TriggerTicker
+from nova_workers.domain.triggers.rules.gate_addresses import gate_rules
+from nova_workers.domain.triggers.rules.gates import Gates
+from nova_workers.domain.triggers.rules.orchestrating import TreePlanner
 from nova_workers.ledger.work import Work
-from nova_workers.triggers.firing import TriggerTicker
-from nova_workers.triggers.gate_addresses import gate_rules
-from nova_workers.triggers.gates import Gates
-from nova_workers.triggers.orchestrating import TreePlanner
 
 __all__ = ["build_trigger_ticker"]
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from nova_workers.base.config import Settings
+from nova_workers.domain.secrets.rules.vault import Vault
+from nova_workers.domain.webhooks.rules.service import Webhooks
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.vault import Vault
-from nova_workers.workspace.webhooks import Webhooks
 
 __all__ = ["build_webhooks"]
 

@@ -33,49 +33,49 @@ from nova_workers.bootstrap.orders import build_order_ticker
 from nova_workers.bootstrap.shell.commands import find_shell
 from nova_workers.bootstrap.triggers import build_trigger_ticker
 from nova_workers.broker.dispatcher import BrokerDispatcher
-from nova_workers.capabilities import CapabilityRegistry
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.http.fleet import SandboxTrial
-from nova_workers.delivery.sender import DeliverySender
-from nova_workers.effects.runner import EffectRunner
-from nova_workers.effects.setup import embedding_provider
+from nova_workers.domain.audit.rules import AuditSeals
+from nova_workers.domain.capabilities.rules import CapabilityRegistry
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
+from nova_workers.domain.delivery.rules.sender import DeliverySender
+from nova_workers.domain.effects.rules.runner import EffectRunner
+from nova_workers.domain.effects.rules.setup import embedding_provider
+from nova_workers.domain.orchestrations.rules.models.discovering import ModelDiscovery
+from nova_workers.domain.orchestrations.rules.models.judging import ModelJudge
+from nova_workers.domain.orchestrations.rules.models.probing import ProviderProbes
+from nova_workers.domain.orchestrations.rules.models.refreshing import RankingRefresher
+from nova_workers.domain.orchestrations.rules.tick import OrchestrationTicker
+from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions
+from nova_workers.domain.orders.rules.tick import OrderTicker
+from nova_workers.domain.runs.rules.applying import CancelApplier
+from nova_workers.domain.runs.rules.control import ControlChannel
+from nova_workers.domain.runs.rules.executor import RunExecutor
+from nova_workers.domain.runs.rules.holds import Holds
+from nova_workers.domain.runs.rules.lost_workers import LostWorkers
+from nova_workers.domain.runs.rules.recover import Reconciler
+from nova_workers.domain.runs.rules.scheduled import Scheduled
+from nova_workers.domain.runs.rules.suspects import ForkServer, SuspectRuns, taking_from
+from nova_workers.domain.runs.rules.waiting import Waiting
+from nova_workers.domain.streams.rules.publisher import EventPublisher
+from nova_workers.domain.tasks.rules.scheduling import TaskScheduler
+from nova_workers.domain.threads.rules.lease import LeaseKeeper
+from nova_workers.domain.threads.rules.lock import ThreadLocks
+from nova_workers.domain.triggers.rules.firing import TriggerTicker
+from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
+from nova_workers.domain.upkeep.rules.backfill import Backfill
+from nova_workers.domain.upkeep.rules.retention import Retention
+from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
+from nova_workers.domain.upkeep.rules.tenant_end import TenantEnd
 from nova_workers.engines.commands import CommandRunner
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.orchestration.models.discovering import ModelDiscovery
-from nova_workers.orchestration.models.judging import ModelJudge
-from nova_workers.orchestration.models.probing import ProviderProbes
-from nova_workers.orchestration.models.refreshing import RankingRefresher
-from nova_workers.orchestration.tick import OrchestrationTicker
-from nova_workers.orchestration.transitions import TreeTransitions
-from nova_workers.orders.tick import OrderTicker
-from nova_workers.runs.applying import CancelApplier
-from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.executor import RunExecutor
-from nova_workers.runs.holds import Holds
-from nova_workers.runs.lost_workers import LostWorkers
-from nova_workers.runs.recover import Reconciler
-from nova_workers.runs.scheduled import Scheduled
-from nova_workers.runs.suspects import ForkServer, SuspectRuns, taking_from
-from nova_workers.runs.waiting import Waiting
-from nova_workers.scheduling.tasks import TaskScheduler
 from nova_workers.shell_sandbox import SandboxKind
-from nova_workers.streams.publisher import EventPublisher
-from nova_workers.threads.lease import LeaseKeeper
-from nova_workers.threads.lock import ThreadLocks
-from nova_workers.triggers.firing import TriggerTicker
-from nova_workers.upkeep.agent_moves import AgentMoves
-from nova_workers.upkeep.audit_seals import AuditSeals
-from nova_workers.upkeep.backfill import Backfill
-from nova_workers.upkeep.retention import Retention
-from nova_workers.upkeep.schema_watch import SchemaWatch
-from nova_workers.upkeep.tenant_end import TenantEnd
 
 __all__ = ["WorkerServices", "build_worker"]
 
 _DRAIN_EVENTS_S = 2.0
-_CAPABILITIES = "nova_workers.capabilities."
+_CAPABILITIES = "nova_workers.domain.capabilities.rules."
 _LATE = frozenset({"genai_prices.data", "genai_prices.decompose", "httpcore2"})
 """Modules that their libraries import at first use."""
 

@@ -2,7 +2,7 @@
 
 A channel is a client of the HTTP API, like the command line. What is particular to one implements `InboundChannel`, in
 a module or a folder of its own here, or in a package elsewhere; what all share is in `Relay`. Delivery channels, which
-carry what agents hand over beside their answers, are in `nova_workers.delivery`.
+carry what agents hand over beside their answers, are in `nova_workers.domain.delivery.rules`.
 """
 
 from nova_workers.channels.port import Attachment, InboundChannel, Origin, Reply, Update

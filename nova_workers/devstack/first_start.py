@@ -17,18 +17,12 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.devstack.environments import system_environment
 from nova_workers.devstack.home import write_private
+from nova_workers.domain.agents.sql.records import seed_defaults
+from nova_workers.domain.keys.sql.keys import DEFAULT_TENANT_ID, create_key, find_key, hash_secret, list_keys
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.schema import read_schema, schema_head
-from nova_workers.ledger.tenants.keys import (
-    DEFAULT_TENANT_ID,
-    create_key,
-    find_key,
-    hash_secret,
-    list_keys,
-)
-from nova_workers.ledger.tenants.settings import ensure_tenant
-from nova_workers.ledger.workspace.agents import seed_defaults
 
 __all__ = ["KEY_FILE", "MASTER_KEYS_FILE", "make_first_key", "master_keys", "prepare_database"]
 

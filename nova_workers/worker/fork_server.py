@@ -2,7 +2,7 @@
 
 A Python process takes seconds to import the worker, and a fork of one that has done so takes milliseconds. The server
 has one thread, and makes no event loop and no connection to a server, so a child inherits none. Its client, which
-starts it, is `nova_workers.runs.suspects.ForkServer`.
+starts it, is `nova_workers.domain.runs.rules.suspects.ForkServer`.
 """
 
 from __future__ import annotations

@@ -22,14 +22,14 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, TrustLevel, TurnListener
+from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions
+from nova_workers.domain.runs.rules.executor import RunExecutor
+from nova_workers.domain.runs.rules.holds import Holds
+from nova_workers.domain.streams.rules.publisher import EventPublisher
+from nova_workers.domain.threads.rules.lease import LeaseKeeper
+from nova_workers.domain.threads.rules.lock import ThreadLocks
+from nova_workers.domain.upkeep.rules.rehearsal import PLANNED_AFTER, RehearsalLedger, rehearsal
 from nova_workers.ledger.work import Work
-from nova_workers.orchestration.transitions import TreeTransitions
-from nova_workers.runs.executor import RunExecutor
-from nova_workers.runs.holds import Holds
-from nova_workers.streams.publisher import EventPublisher
-from nova_workers.threads.lease import LeaseKeeper
-from nova_workers.threads.lock import ThreadLocks
-from nova_workers.upkeep.rehearsal import PLANNED_AFTER, RehearsalLedger, rehearsal
 
 __all__ = ["rehearse_turns"]
 

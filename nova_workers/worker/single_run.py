@@ -27,7 +27,7 @@ from nova_workers.base.observability.logging import configure_logging
 from nova_workers.base.program import exclude_from_collections
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.runs.suspects import MAKE_WAY
+from nova_workers.domain.runs.rules.suspects import MAKE_WAY
 from nova_workers.worker.fork_server import forked_connection
 
 __all__ = ["main"]

@@ -10,8 +10,8 @@ from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.bootstrap.deferred import DeferredEngine
 from nova_workers.bootstrap.windows import EngineWindows
 from nova_workers.bootstrap.worker import WorkerServices
-from nova_workers.capabilities.seam import input_schema
-from nova_workers.ledger.workspace.agents import PartsInUse, parts_in_use
+from nova_workers.domain.agents.sql.records import PartsInUse, parts_in_use
+from nova_workers.domain.capabilities.rules.seam import input_schema
 from nova_workers.worker.rehearsal import rehearse_turns
 
 __all__ = ["Warming"]

@@ -11,14 +11,14 @@ import pytest
 from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import AgentDescriptor
+from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
+from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.planning import NewOrchestration
+from nova_workers.domain.orchestrations.rules.service import Orchestrations
+from nova_workers.domain.orchestrations.sql.agents import agents_of
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orchestrations.agents import agents_of
 from nova_workers.ledger.work import Work
-from nova_workers.orchestration.models.availability import FleetAvailability
-from nova_workers.orchestration.models.catalog import ModelCatalog
-from nova_workers.orchestration.models.ranked import RankedModels
-from nova_workers.orchestration.planning import NewOrchestration
-from nova_workers.orchestration.service import Orchestrations
 from tests.support.harness.trees import call, complete, script
 from tests.support.harness.workers import Doorbells
 from tests.support.processes.fleet import Fleet

@@ -34,8 +34,8 @@ from nova_workers.contracts.events import StreamEnd
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.orders import OrderProblem
 from nova_workers.contracts.orders.definitions import schemas as order_schemas
+from nova_workers.domain.orders.rules.checker import invalid_result
 from nova_workers.ledger.database import Database
-from nova_workers.orders.checker import invalid_result
 from tests.integration.api.manual_worker import make_tenant
 from tests.support.servers.asgi import loopback_listener
 

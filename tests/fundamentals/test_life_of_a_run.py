@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts.events import EventCursor
+from nova_workers.domain.streams.rules.wire import FIELD, decode
 from nova_workers.ledger.database import Database
-from nova_workers.streams.wire import FIELD, decode
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness

@@ -24,14 +24,14 @@ from nova_workers.base.observability.metrics import Metrics
 from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.client.audit_chain import CheckedChain, check_chain
 from nova_workers.contracts.http.overview.audit import AuditEventView
+from nova_workers.domain.agents.sql.records import seed_defaults
+from nova_workers.domain.audit.rules import AuditSeals
+from nova_workers.domain.audit.sql.listing import AuditFilter, get_audit_chain, read_audit
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
+from nova_workers.domain.upkeep.rules.retention import Retention
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.overview.audit import AuditFilter, get_audit_chain, read_audit
-from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, see_tenant
-from nova_workers.ledger.workspace.agents import seed_defaults
-from nova_workers.upkeep.audit_seals import AuditSeals
-from nova_workers.upkeep.retention import Retention
 from tests.requirements import proves
 
 ONE, TWO = "ten_one", "ten_two"

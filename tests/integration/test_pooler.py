@@ -18,11 +18,11 @@ from nova_workers.cli.backups.dump import back_up
 from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import StatelessRunCreate
+from nova_workers.domain.agents.sql.records import seed_defaults
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.auditing import Actor, acting_as
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, one_tenant
-from nova_workers.ledger.workspace.agents import seed_defaults
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet, add_api_key, fleet_env
 from tests.support.processes.pgbouncer import own_pgbouncer, why_no_pgbouncer

@@ -14,17 +14,17 @@ from models import metadata, migrate
 from models.rights.logins import ensure_login, scram_verifier
 from models.rights.row_security import FLEET_ROLE, TENANT_ROLE
 from nova_workers.base.errors import Unavailable
-from nova_workers.capabilities.seam import CapabilityContext, DeclaredServer, ToolDeclaration, ToolInput
-from nova_workers.capabilities.serving import ToolServer
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.devstack.first_start import make_first_key
+from nova_workers.domain.agents.sql.records import seed_defaults
+from nova_workers.domain.capabilities.rules.seam import CapabilityContext, DeclaredServer, ToolDeclaration, ToolInput
+from nova_workers.domain.capabilities.rules.serving import ToolServer
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
+from nova_workers.domain.keys.sql.keys import DEFAULT_TENANT_ID
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger import sessions
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.shares import working_for
-from nova_workers.ledger.tenants.keys import DEFAULT_TENANT_ID
-from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, see_tenant
-from nova_workers.ledger.workspace.agents import seed_defaults
 from tests.requirements import proves
 from tests.support.harness.tool_server import SilentNotifier
 from tests.support.harness.workers import Doorbells

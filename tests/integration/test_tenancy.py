@@ -7,15 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nova_workers.base.errors import NotFound
+from nova_workers.domain.keys.sql.keys import create_key, find_key, hash_secret, list_keys, revoke_key
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import (
-    create_key,
-    find_key,
-    hash_secret,
-    list_keys,
-    revoke_key,
-)
-from nova_workers.ledger.tenants.settings import ensure_tenant
 
 
 @pytest.fixture

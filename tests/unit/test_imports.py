@@ -24,7 +24,7 @@ _SELDOM = (
     "genai_prices",
     "greenlet",
     "httpx2",
-    "nova_workers.capabilities.catalog.memory",
+    "nova_workers.domain.memories.tools",
     "tree_sitter",
 )
 """What an API needs for a few kinds of requests, or never."""

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ledger.runs.replay import RecordedCall, RecordedCompaction, RecordedRun, RecordedStep
-from nova_workers.streams.replay import replay
+from nova_workers.domain.runs.sql.replay import RecordedCall, RecordedCompaction, RecordedRun, RecordedStep
+from nova_workers.domain.streams.rules.replay import replay
 
 NOW = datetime(2030, 1, 1, tzinfo=UTC)
 COMPACTION = RecordedCompaction(900, 400, NOW, NOW)

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.overview.activity import MAX_BUCKETS, ActivityGrouping, ActivityView, BucketSize
-from nova_workers.ledger.overview.activity import Period
+from nova_workers.domain.overview.sql.activity import Period
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

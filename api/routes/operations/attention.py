@@ -5,7 +5,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from nova_workers.contracts.http.overview.attention import AttentionView
-from nova_workers.ledger.overview.attention import find_attention
+from nova_workers.domain.overview.sql.attention import find_attention
 
 from ...auth import AnyCaller
 from ...json_body import StrictRoute

@@ -10,10 +10,10 @@ from starlette.responses import Response, StreamingResponse
 from nova_workers.contracts.bodies import Moment, Page
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.http.overview.audit import AuditChainView, AuditEventView
+from nova_workers.domain.archive.rules.audit import export_audit
+from nova_workers.domain.audit.sql.listing import AuditFilter, get_audit_chain, list_audit, record_act
 from nova_workers.ledger.auditing import acting_as
-from nova_workers.ledger.overview.audit import AuditFilter, get_audit_chain, list_audit, record_act
 from nova_workers.ledger.visibility import see_all_tenants
-from nova_workers.workspace.archive.audit import export_audit
 
 from ...auth import Caller, KeysCaller
 from ...guard.archives import ArchiveResponse

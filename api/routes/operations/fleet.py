@@ -12,12 +12,12 @@ from nova_workers.contracts.http.fleet import (
     ProvidersView,
     QueuedView,
 )
+from nova_workers.domain.agents.sql import records as agents
+from nova_workers.domain.runs.sql import fleet as ledger
+from nova_workers.domain.runs.sql.holds import count_held, hasten
+from nova_workers.domain.runs.sql.queued import count_queued
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.holds import count_held, hasten
-from nova_workers.ledger.runs import fleet as ledger
-from nova_workers.ledger.runs.queued import count_queued
 from nova_workers.ledger.visibility import see_all_tenants
-from nova_workers.ledger.workspace import agents
 
 from ...auth import AnyCaller, Caller, OperatorCaller
 from ...json_body import StrictRoute

@@ -11,10 +11,10 @@ from pydantic import BaseModel, ConfigDict
 from redis.exceptions import RedisError
 
 from nova_workers.base.errors import Unavailable
-from nova_workers.ledger.holds import count_held
-from nova_workers.ledger.runs.fleet import fleet_depth
+from nova_workers.domain.runs.sql.fleet import fleet_depth
+from nova_workers.domain.runs.sql.holds import count_held
+from nova_workers.domain.upkeep.sql.cursors import tenants_behind
 from nova_workers.ledger.schema import read_schema
-from nova_workers.ledger.upkeep.cursors import tenants_behind
 from nova_workers.ledger.visibility import see_all_tenants
 
 from ...providers import provider_rests

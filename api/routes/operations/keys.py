@@ -5,9 +5,9 @@ from fastapi import APIRouter
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView, SignIn, SignInCreate
-from nova_workers.ledger.overview.audit import record_act
-from nova_workers.ledger.tenants import keys as ledger
-from nova_workers.ledger.tenants import sign_ins
+from nova_workers.domain.audit.sql.listing import record_act
+from nova_workers.domain.keys.sql import keys as ledger
+from nova_workers.domain.keys.sql import sign_ins
 
 from ...auth import AnyCaller, KeysCaller
 from ...json_body import StrictRoute

@@ -6,9 +6,9 @@ from fastapi import APIRouter, Path
 from pydantic import StringConstraints
 
 from nova_workers.contracts.http.leases import LEASE_NAME_PATTERN, LeaseRequest, LeaseView
+from nova_workers.domain.audit.sql.listing import record_act
+from nova_workers.domain.keys.sql.leases import acquire_lease, renew_lease
 from nova_workers.ledger.auditing import acting_as
-from nova_workers.ledger.overview.audit import record_act
-from nova_workers.ledger.tenants.leases import acquire_lease, renew_lease
 
 from ...auth import ChannelsCaller
 from ...json_body import StrictRoute

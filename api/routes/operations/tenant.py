@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query
 
 from nova_workers.contracts.http.overview.budgets import BudgetsView
 from nova_workers.contracts.http.tenants import TenantPatch, TenantView
-from nova_workers.ledger.runs.budgets import report_budgets
-from nova_workers.ledger.tenants.settings import get_tenant
+from nova_workers.domain.tenants.rules import change_tenant
+from nova_workers.domain.tenants.sql.settings import get_tenant
+from nova_workers.domain.usage.sql.budgets import report_budgets
 from nova_workers.ledger.visibility import see_all_tenants
-from nova_workers.workspace.tenants import change_tenant
 
 from ...auth import AnyCaller, Caller, RunsCaller
 from ...json_body import StrictRoute

@@ -6,8 +6,8 @@ from fastapi import APIRouter, Query
 
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tenants import MAX_TENANT_NAME, TenantChange, TenantCreate, TenantCreated, TenantView
-from nova_workers.ledger.tenants import settings as ledger
-from nova_workers.workspace import tenants as workspace
+from nova_workers.domain.tenants import rules as workspace
+from nova_workers.domain.tenants.sql import settings as ledger
 
 from ...auth import OperatorCaller
 from ...json_body import StrictRoute

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Query
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.bodies import Moment
 from nova_workers.contracts.http.usage_report import MAX_USAGE_DAYS, UsageGrouping, UsageReport
-from nova_workers.ledger.runs import usage as ledger
+from nova_workers.domain.usage.sql import report as ledger
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

@@ -10,9 +10,9 @@ from nova_workers.contracts.http.orchestration_config import (
     OrchestrationConfigPut,
     OrchestrationConfigView,
 )
-from nova_workers.ledger.orchestrations import configs as ledger
-from nova_workers.orchestration.config.service import ConfigAuthor
-from nova_workers.workspace.agents.service import PERSON
+from nova_workers.domain.agents.rules.service import PERSON
+from nova_workers.domain.orchestrations.rules.config.service import ConfigAuthor
+from nova_workers.domain.orchestrations.sql import configs as ledger
 
 from ...auth import AgentsCaller
 from ...entity_tags import IfMatch, expected_version, tag

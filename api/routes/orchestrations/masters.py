@@ -16,7 +16,7 @@ from nova_workers.contracts.http.orchestrations import (
 )
 from nova_workers.contracts.http.wire import IDEMPOTENCY_KEY_PATTERN
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.orchestration.tools.external import MasterAnswer
+from nova_workers.domain.orchestrations.tools.external import MasterAnswer
 
 from ...acceptance import longest_wait_s
 from ...auth import RunsCaller

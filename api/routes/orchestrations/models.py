@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from nova_workers.base.errors import NotFound
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestration_config import JudgementView, OrchestrationModelView
-from nova_workers.ledger.orchestrations.judgements import get_judgement
+from nova_workers.domain.orchestrations.sql.judgements import get_judgement
 
 from ...auth import AgentsCaller
 from ...openapi import problems

@@ -11,7 +11,7 @@ from redis.exceptions import RedisError
 from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.http.orchestrations import OrchestrationContinue, OrchestrationCreate, OrchestrationView
 from nova_workers.contracts.http.started import Started
-from nova_workers.ledger.orchestrations.trees import get_orchestration
+from nova_workers.domain.orchestrations.sql.trees import get_orchestration
 from nova_workers.ledger.write_record import name_outcome
 
 from ...acceptance import longest_wait_s

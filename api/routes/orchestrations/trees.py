@@ -18,12 +18,12 @@ from nova_workers.contracts.http.orchestrations import (
     OrchestrationTree,
     OrchestrationView,
 )
-from nova_workers.ledger.orchestrations import trees as ledger
-from nova_workers.ledger.orchestrations.agents import agents_of
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.orchestration.file_changes import list_file_changes
-from nova_workers.orchestration.finding import pick_agent
-from nova_workers.orchestration.history import load_history, selected
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.orchestrations.rules.file_changes import list_file_changes
+from nova_workers.domain.orchestrations.rules.finding import pick_agent
+from nova_workers.domain.orchestrations.rules.history import load_history, selected
+from nova_workers.domain.orchestrations.sql import trees as ledger
+from nova_workers.domain.orchestrations.sql.agents import agents_of
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

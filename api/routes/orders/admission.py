@@ -9,8 +9,8 @@ from fastapi import Depends, FastAPI, Request, Response
 from nova_workers.base.errors import InvalidInput, Rejected
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.orders import OrderProblem
-from nova_workers.orders.checker import invalid_result
-from nova_workers.orders.door import AdmittedOrder, RefusedOrder
+from nova_workers.domain.orders.rules.checker import invalid_result
+from nova_workers.domain.orders.rules.door import AdmittedOrder, RefusedOrder
 
 from ...auth import SubmittingCaller
 from ...errors import MalformedRequest

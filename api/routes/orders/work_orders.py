@@ -18,11 +18,11 @@ from nova_workers.contracts.http.work_orders import (
     WorkOrderView,
 )
 from nova_workers.contracts.orders import AiWorkResultV1, customer_stop
-from nova_workers.ledger.orders.ends import read_trail
-from nova_workers.ledger.orders.records import OrderRow, get_order, list_orders
-from nova_workers.orders.door import AdmittedOrder
-from nova_workers.orders.policies.choosing import presentation_of
-from nova_workers.orders.views import running_result
+from nova_workers.domain.orders.rules.door import AdmittedOrder
+from nova_workers.domain.orders.rules.policies.choosing import presentation_of
+from nova_workers.domain.orders.rules.views import running_result
+from nova_workers.domain.orders.sql.ends import read_trail
+from nova_workers.domain.orders.sql.records import OrderRow, get_order, list_orders
 
 from ...auth import AgentsCaller, RunsCaller, SubmittingCaller, WorkspaceCaller
 from ...boundary import CLIENT_GONE, until_gone

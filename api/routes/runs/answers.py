@@ -7,8 +7,8 @@ from fastapi import APIRouter, Query
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.waits import ANSWERABLE, RunAnswer, WaitKind, WaitView
-from nova_workers.ledger.waits.records import Wait, list_waits
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.waits.sql.records import Wait, list_waits
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

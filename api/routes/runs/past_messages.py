@@ -8,7 +8,7 @@ from typing import Any, Final
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.http.wire import PastMessage
-from nova_workers.threads.past import SaidMessage
+from nova_workers.domain.threads.rules.past import SaidMessage
 
 from ...submitting import check_fields, checked_blocks, scaled
 

@@ -16,9 +16,9 @@ from nova_workers.contracts.http.wire import (
     RunStatus,
     RunView,
 )
-from nova_workers.ledger.runs import reads as run_reads
-from nova_workers.ledger.runs.filters import RunFilter
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.runs.sql import reads as run_reads
+from nova_workers.domain.runs.sql.filters import RunFilter
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

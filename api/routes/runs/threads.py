@@ -18,14 +18,14 @@ from nova_workers.contracts.http.wire import (
     ThreadView,
     TurnView,
 )
-from nova_workers.ledger.idempotency import RequestKey, name_made, take_key
-from nova_workers.ledger.runs import reads as run_reads
-from nova_workers.ledger.threads import lineage
-from nova_workers.ledger.threads import records as ledger
-from nova_workers.ledger.threads.forks import read_fork_tree
-from nova_workers.ledger.threads.importing import ImportedTurn, import_turns
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.threads.past import turns_of
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.idempotency.sql import RequestKey, name_made, take_key
+from nova_workers.domain.runs.sql import reads as run_reads
+from nova_workers.domain.threads.rules.past import turns_of
+from nova_workers.domain.threads.sql import lineage
+from nova_workers.domain.threads.sql import records as ledger
+from nova_workers.domain.threads.sql.forks import read_fork_tree
+from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

@@ -3,7 +3,7 @@
 from fastapi import APIRouter
 
 from nova_workers.contracts.http.overview.timeline import RunTimeline
-from nova_workers.ledger.overview.timeline import load_timeline
+from nova_workers.domain.overview.sql.timeline import load_timeline
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

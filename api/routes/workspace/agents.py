@@ -16,9 +16,9 @@ from nova_workers.contracts.http.agents import (
     AgentToolServersView,
 )
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
-from nova_workers.ledger.workspace import agents as ledger
-from nova_workers.ledger.workspace.moves import threads_left
-from nova_workers.workspace.agents.service import PERSON
+from nova_workers.domain.agents.rules.service import PERSON
+from nova_workers.domain.agents.sql import records as ledger
+from nova_workers.domain.agents.sql.moves import threads_left
 
 from ...auth import AgentsCaller
 from ...entity_tags import IfMatch, expected_version, tag

@@ -9,14 +9,14 @@ from starlette.responses import Response, StreamingResponse
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
+from nova_workers.domain.agents.rules.authors import Authored, check_author, check_steers, holdings_of
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.archive.rules.exporting import export_archive
+from nova_workers.domain.archive.rules.importing import import_archive
+from nova_workers.domain.archive.rules.rows import AgentChecks
+from nova_workers.domain.audit.sql.listing import record_act
+from nova_workers.domain.tenants.sql.settings import get_ceilings
 from nova_workers.ledger.auditing import acting_as
-from nova_workers.ledger.overview.audit import record_act
-from nova_workers.ledger.tenants.settings import get_ceilings
-from nova_workers.workspace.agents.authors import Authored, check_author, check_steers, holdings_of
-from nova_workers.workspace.agents.ceilings import CeilingRules
-from nova_workers.workspace.archive.exporting import export_archive
-from nova_workers.workspace.archive.importing import import_archive
-from nova_workers.workspace.archive.rows import AgentChecks
 
 from ...auth import Caller, WorkspaceCaller
 from ...errors import BodyTooLarge, MalformedRequest, UnsupportedMediaType

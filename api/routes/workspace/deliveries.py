@@ -8,10 +8,10 @@ from pydantic import StringConstraints
 
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import INBOX, DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
-from nova_workers.ledger.delivery.deliveries import close_delivery, get_delivery, list_deliveries
-from nova_workers.ledger.delivery.sent_files import list_files
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.workspace import files
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.delivery.sql.deliveries import close_delivery, get_delivery, list_deliveries
+from nova_workers.domain.files import rules as files
+from nova_workers.domain.files.sql import list_files
 
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute

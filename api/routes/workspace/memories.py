@@ -7,7 +7,7 @@ from fastapi import APIRouter, Query
 from nova_workers.base.errors import missing
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.memories import MAX_MEMORY_CHARS, PERSON, MemoryCreate, MemoryView
-from nova_workers.ledger.workspace import memories as ledger
+from nova_workers.domain.memories import sql as ledger
 
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute

@@ -6,10 +6,10 @@ from fastapi import APIRouter, Query
 
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.notes import NoteCreate, NotePatch, NoteSummary, NoteView
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.ledger.workspace.notes import list_notes
-from nova_workers.workspace import notes
-from nova_workers.workspace.notes import NoteChange
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.notes import rules as notes
+from nova_workers.domain.notes.rules import NoteChange
+from nova_workers.domain.notes.sql import list_notes
 
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute

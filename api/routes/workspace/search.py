@@ -5,9 +5,9 @@ from typing import Annotated
 from fastapi import APIRouter, Query
 
 from nova_workers.contracts.http.history import MAX_HITS, MAX_QUERY_CHARS, Moment, SearchResult
-from nova_workers.ledger.search.messages import MessageFilter
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.search.sql.messages import MessageFilter
 from nova_workers.ledger.visibility import all_tenants
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute

@@ -21,8 +21,8 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 from nova_workers.contracts.http.wire import RunView
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.workspace.tasks.service import PERSON
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.tasks.rules.service import PERSON
 
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute

@@ -13,11 +13,11 @@ from nova_workers.contracts.http.triggers import (
     TriggerPreview,
     TriggerView,
 )
-from nova_workers.ledger.triggers import definitions as ledger
-from nova_workers.ledger.triggers import outcomes as trigger_outcomes
-from nova_workers.ledger.workspace.former_ids import refuse_former_id
-from nova_workers.triggers import definitions as workspace
-from nova_workers.triggers.gate_addresses import check_gate_address, gate_rules
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.triggers.rules import definitions as workspace
+from nova_workers.domain.triggers.rules.gate_addresses import check_gate_address, gate_rules
+from nova_workers.domain.triggers.sql import definitions as ledger
+from nova_workers.domain.triggers.sql import outcomes as trigger_outcomes
 
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute

@@ -5,7 +5,7 @@ from fastapi import APIRouter
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.deliveries import DeliveryView
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch, WebhookRotate, WebhookSecret, WebhookView
-from nova_workers.ledger.delivery import webhooks as ledger
+from nova_workers.domain.webhooks.sql import endpoints as ledger
 
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute

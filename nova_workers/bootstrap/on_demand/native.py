@@ -5,8 +5,8 @@ from nova_workers.base.confined import PrivateFiles
 from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.bootstrap.engine_parts import EngineParts
+from nova_workers.domain.tool_policy.rules.pages import WebPages
 from nova_workers.engines.native import NativeTools, WebSearchSettings
-from nova_workers.tools.pages import WebPages
 
 __all__ = ["fetcher", "native_tools"]
 

@@ -22,9 +22,9 @@ from nova_workers.cli.backups.programs import (
 )
 from nova_workers.cli.backups.server import refuse_pooler
 from nova_workers.cli.version import version_of
+from nova_workers.domain.upkeep.sql import catalog
 from nova_workers.ledger.database import Connection, Database
 from nova_workers.ledger.schema import schema_revision
-from nova_workers.ledger.upkeep import catalog
 
 __all__ = ["back_up", "write_snapshot"]
 

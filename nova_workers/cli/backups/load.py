@@ -25,9 +25,8 @@ from nova_workers.cli.backups.programs import (
     without_password,
 )
 from nova_workers.cli.backups.server import Server, refuse_pooler
-from nova_workers.ledger.database import Database
-from nova_workers.ledger.upkeep import catalog
-from nova_workers.ledger.upkeep.restored import (
+from nova_workers.domain.upkeep.sql import catalog
+from nova_workers.domain.upkeep.sql.restored import (
     HOLDS_SINCE,
     Cleared,
     clear_restored,
@@ -35,6 +34,7 @@ from nova_workers.ledger.upkeep.restored import (
     hold_fleet,
     pause_fleet,
 )
+from nova_workers.ledger.database import Database
 
 __all__ = ["Loaded", "check_backup", "load_backup", "make_database"]
 

@@ -10,17 +10,17 @@ from typing import TypeVar
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput
-from nova_workers.capabilities.discovery import default_registry
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.authors.rights import AuthorScope
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyView
+from nova_workers.domain.agents.rules.authors import Holdings, holdings_of
+from nova_workers.domain.agents.rules.entries import GrantForms
+from nova_workers.domain.capabilities.rules.discovery import default_registry
+from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
+from nova_workers.domain.orchestrations.rules.models.installed import known_models
 from nova_workers.ledger.database import Database
-from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.orchestration.models.installed import known_models
-from nova_workers.workspace.agents.authors import Holdings, holdings_of
-from nova_workers.workspace.agents.entries import GrantForms
 
 __all__ = ["check_authors"]
 

@@ -11,9 +11,9 @@ from nova_workers.base.errors import in_one_line
 from nova_workers.base.release import part
 from nova_workers.cli.operations.clocks import skew
 from nova_workers.cli.operations.findings import Finding, isolated
+from nova_workers.domain.upkeep.sql.cursors import tenants_behind
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.schema import read_schema, schema_head
-from nova_workers.ledger.upkeep.cursors import tenants_behind
 
 __all__ = ["check_database"]
 

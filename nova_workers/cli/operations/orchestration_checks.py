@@ -5,10 +5,10 @@ from nova_workers.base.vocabulary import AgentRole
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.orchestration import CapabilityTools
-from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.orchestration.models.installed import known_models
-from nova_workers.orchestration.spawning.granting import withheld
+from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
+from nova_workers.domain.orchestrations.rules.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.spawning.granting import withheld
 
 __all__ = ["check_orchestrations"]
 

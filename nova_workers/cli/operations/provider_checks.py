@@ -6,7 +6,7 @@ from nova_workers.cli.operations.checks import REDIS_AWAY, open_redis
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.cli.target import Target
 from nova_workers.client.client import NovaClient
-from nova_workers.orchestration.models.availability import ProviderReport
+from nova_workers.domain.orchestrations.rules.models.availability import ProviderReport
 
 __all__ = ["check_providers"]
 

@@ -20,10 +20,10 @@ from nova_workers.contracts.http.orchestration_config import (
     OrchestrationModelView,
     RankedScoreView,
 )
-from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.orchestration.models.installed import known_models
-from nova_workers.orchestration.models.merging import merge_models
-from nova_workers.orchestration.models.programs import DiscoveredModel, discover_models, update_programs
+from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
+from nova_workers.domain.orchestrations.rules.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.models.merging import merge_models
+from nova_workers.domain.orchestrations.rules.models.programs import DiscoveredModel, discover_models, update_programs
 
 __all__ = ["app"]
 

@@ -10,7 +10,7 @@ from nova_workers.cli.orders.documents import read_document
 from nova_workers.cli.terminal.output import JsonOption, Output, stamp
 from nova_workers.cli.terminal.paging import CursorOption, LimitOption, show_page
 from nova_workers.contracts.http.order_policies import PolicyInfo, PolicyPut
-from nova_workers.orders.policies.parsing import parse_policy
+from nova_workers.domain.orders.rules.policies.parsing import parse_policy
 
 __all__ = ["app"]
 

@@ -16,7 +16,7 @@ from nova_workers.contracts.skills import (
     SkillFilePut,
     SkillPut,
 )
-from nova_workers.workspace.skill_format import check_files, parse_skill_md
+from nova_workers.domain.skills.rules.format import check_files, parse_skill_md
 
 __all__ = ["read_skill", "write_skill"]
 

@@ -14,7 +14,7 @@ from nova_workers.devstack.stand_in.order import order_reply
 from nova_workers.devstack.stand_in.reply import Reply, ToolUse
 from nova_workers.devstack.stand_in.tree import tree_reply
 from nova_workers.devstack.stand_in.work import work_reply
-from nova_workers.prompts import is_event_block
+from nova_workers.domain.prompts.rules import is_event_block
 
 __all__ = ["Reply", "ToolUse", "reply_to"]
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 
 from nova_workers.devstack.stand_in.reply import Reply, ToolUse
-from nova_workers.prompts.orchestration import role_words
+from nova_workers.domain.prompts.rules.orchestration import role_words
 
 __all__ = ["tree_reply"]
 

@@ -6,8 +6,8 @@ import time
 from collections.abc import AsyncGenerator, Sequence
 from datetime import timedelta
 
-from nova_workers.ledger.runs.effects import EffectEnd, claim_effects, settle_effects
-from nova_workers.ledger.upkeep.overdue import has_due_effects
+from nova_workers.domain.effects.sql import EffectEnd, claim_effects, settle_effects
+from nova_workers.domain.upkeep.sql.overdue import has_due_effects
 from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 

@@ -12,10 +12,10 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.runs import Claim, Submission, TurnFacts
 from nova_workers.contracts.steps import StepRecord
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.ledger.runs.finish import finish_run
-from nova_workers.ledger.runs.journal import commit_step
-from nova_workers.ledger.runs.submit import insert_run
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.runs.sql.finish import finish_run
+from nova_workers.domain.runs.sql.journal import commit_step
+from nova_workers.domain.runs.sql.submit import insert_run
 from tests.bench.ends import PLAIN_END
 from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.ground import Ground

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
-from nova_workers.ledger.threads.history import load_history_turns
+from nova_workers.domain.threads.sql.history import load_history_turns
 from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.finished_runs import cycle_seconds
 from tests.bench.growth.ground import Ground

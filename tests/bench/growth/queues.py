@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Sequence
 
+from nova_workers.domain.runs.sql.fairness import find_entitled
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.runs.fairness import find_entitled
 from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.finished_runs import cycle_seconds
 from tests.bench.growth.ground import Ground

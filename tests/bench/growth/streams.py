@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.contracts.events import Token
-from nova_workers.streams.publisher import EventPublisher, RunEvents
+from nova_workers.domain.streams.rules.publisher import EventPublisher, RunEvents
 from tests.bench.growth.costs import Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 from tests.bench.machine import pss_mb

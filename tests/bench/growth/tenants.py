@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Iterator, Sequence
 
-from nova_workers.ledger.tenants.keys import find_key, hash_secret
+from nova_workers.domain.keys.sql.keys import find_key, hash_secret
 from tests.bench.growth.costs import WARM_UP, Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 from tests.bench.growth.queues import choose

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from nova_workers.ledger.search.messages import MessageFilter, search_messages
+from nova_workers.domain.search.sql.messages import MessageFilter, search_messages
 from tests.bench.figures import percentile
 from tests.bench.growth.costs import Cost, Operation, repeated
 from tests.bench.growth.ground import Ground

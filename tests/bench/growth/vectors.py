@@ -6,8 +6,8 @@ import random
 import time
 from collections.abc import AsyncGenerator, Sequence
 
-from nova_workers.ledger.search.embeddings import EmbeddedMessage, MessageText, save_embeddings
-from nova_workers.ledger.search.messages import MessageFilter, search_messages
+from nova_workers.domain.search.sql.embeddings import EmbeddedMessage, MessageText, save_embeddings
+from nova_workers.domain.search.sql.messages import MessageFilter, search_messages
 from tests.bench.growth.costs import Cost, Operation, repeated
 from tests.bench.growth.ground import Ground
 

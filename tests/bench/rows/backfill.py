@@ -9,9 +9,9 @@ from redis.asyncio import Redis
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import EffectSettings
 from nova_workers.base.observability.metrics import Metrics
-from nova_workers.effects.local import LocalEmbeddings
+from nova_workers.domain.effects.rules.local import LocalEmbeddings
+from nova_workers.domain.upkeep.rules.backfill import Backfill, Backfilled
 from nova_workers.ledger.database import Database
-from nova_workers.upkeep.backfill import Backfill, Backfilled
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.rows.claims import fill_ledger
 from tests.bench.servers import filling

@@ -6,12 +6,12 @@ import time
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Claim, Submission
+from nova_workers.domain.agents.sql.records import seed_defaults
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.runs.sql.finish import finish_run
+from nova_workers.domain.runs.sql.submit import insert_run
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.ledger.runs.finish import finish_run
-from nova_workers.ledger.runs.submit import insert_run
-from nova_workers.ledger.tenants.settings import ensure_tenant
-from nova_workers.ledger.workspace.agents import seed_defaults
 from tests.bench.ends import PLAIN_END
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.servers import filling

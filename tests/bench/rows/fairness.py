@@ -3,8 +3,8 @@
 import asyncio
 import time
 
+from nova_workers.domain.runs.sql.fairness import find_entitled
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.fairness import find_entitled
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.http import LoadClient
 from tests.bench.stage import Bench, Stage, scripted

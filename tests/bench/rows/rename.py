@@ -3,14 +3,14 @@
 import time
 
 from nova_workers.base.config import Settings
-from nova_workers.capabilities.registry import CapabilityRegistry
 from nova_workers.contracts.agents import AgentSpec
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.agents.rules.service import PERSON, Agents
+from nova_workers.domain.agents.sql.records import create_agent
+from nova_workers.domain.capabilities.rules.registry import CapabilityRegistry
+from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.ledger.workspace.agents import create_agent
-from nova_workers.upkeep.agent_moves import AgentMoves
-from nova_workers.workspace.agents.ceilings import CeilingRules
-from nova_workers.workspace.agents.service import PERSON, Agents
 from tests.bench.figures import Figure, Result
 from tests.bench.servers import filling
 from tests.bench.stage import Bench

@@ -5,8 +5,8 @@ import random
 import time
 from collections.abc import Sequence
 
+from nova_workers.domain.search.sql.messages import MessageFilter, search_messages
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.search.messages import MessageFilter, search_messages
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.servers import filling
 from tests.bench.stage import Bench

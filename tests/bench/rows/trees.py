@@ -14,12 +14,12 @@ from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.events import StreamEnd, Thinking
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
+from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.planning import NewOrchestration
+from nova_workers.domain.orchestrations.rules.service import Orchestrations
 from nova_workers.ledger.work import Work
-from nova_workers.orchestration.models.availability import FleetAvailability
-from nova_workers.orchestration.models.catalog import ModelCatalog
-from nova_workers.orchestration.models.ranked import RankedModels
-from nova_workers.orchestration.planning import NewOrchestration
-from nova_workers.orchestration.service import Orchestrations
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.stage import Bench, Stage, scripted
 

@@ -12,12 +12,12 @@ from nova_workers.base.observability.metrics import Metrics
 from nova_workers.bootstrap.model_choice import build_model_chooser
 from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.bootstrap.triggers import build_trigger_ticker
+from nova_workers.domain.runs.rules.applying import CancelApplier
+from nova_workers.domain.runs.rules.control import ControlChannel
+from nova_workers.domain.streams.rules.publisher import EventPublisher
+from nova_workers.domain.triggers.rules.firing import TriggerTicker
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.runs.applying import CancelApplier
-from nova_workers.runs.control import ControlChannel
-from nova_workers.streams.publisher import EventPublisher
-from nova_workers.triggers.firing import TriggerTicker
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.servers import filling
 from tests.bench.stage import Bench

@@ -23,9 +23,9 @@ from api.state import ApiState
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.http_server.connections import GuardedProtocol
+from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import see_tenant
-from nova_workers.streams.publisher import EventPublisher
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.api.shared_servers import SharedServers, shared_servers
 from tests.support.servers.asgi import serving

@@ -12,15 +12,15 @@ from nova_workers.contracts.engine import EngineError, StepRecord, ToolCall
 from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.contracts.runs import Claim, Finish, FinishStatus, PlannedEffect, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.domain.agents.sql.records import seed_defaults
+from nova_workers.domain.keys.sql.keys import create_key
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.runs.sql.finish import finish_run, requeue_run
+from nova_workers.domain.runs.sql.journal import commit_calls, commit_step
+from nova_workers.domain.streams.rules.publisher import EventPublisher, RunEvents
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
+from nova_workers.domain.waits.sql.suspend import NewWait, suspend_run
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.ledger.runs.finish import finish_run, requeue_run
-from nova_workers.ledger.runs.journal import commit_calls, commit_step
-from nova_workers.ledger.tenants.keys import create_key
-from nova_workers.ledger.tenants.settings import ensure_tenant
-from nova_workers.ledger.waits.suspend import NewWait, suspend_run
-from nova_workers.ledger.workspace.agents import seed_defaults
-from nova_workers.streams.publisher import EventPublisher, RunEvents
 
 __all__ = ["ManualWorker", "Tenant", "Turn", "make_tenant"]
 

@@ -16,9 +16,9 @@ from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.authors.rights import DOCUMENT, MESSAGE, UNDECLARED, AuthorScope, Right, rights_of
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.orders import PolicyDocument
+from nova_workers.domain.agents.rules.entries import models_in
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from nova_workers.ledger.database import Database
-from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.workspace.agents.entries import models_in
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import make_tenant
 from tests.requirements import proves
@@ -91,11 +91,11 @@ def test_every_field_of_a_document_that_steers_agents_says_what_its_author_needs
 
 def test_a_document_is_written_where_its_author_is_checked_and_nowhere_else() -> None:
     writers = {
-        "create_agent": {"nova_workers/workspace/agents/service.py"},
-        "replace_agent": {"nova_workers/workspace/agents/service.py"},
-        "put_config": {"nova_workers/orchestration/config/service.py"},
-        "put_policy": {"nova_workers/orders/policies/registry.py"},
-        "save_skill": {"nova_workers/workspace/agents/skill_authors.py"},
+        "create_agent": {"nova_workers/domain/agents/rules/service.py"},
+        "replace_agent": {"nova_workers/domain/agents/rules/service.py"},
+        "put_config": {"nova_workers/domain/orchestrations/rules/config/service.py"},
+        "put_policy": {"nova_workers/domain/orders/rules/policies/registry.py"},
+        "save_skill": {"nova_workers/domain/agents/rules/skill_authors.py"},
         "import_archive": {"api/routes/workspace/archive.py"},
     }
     found: dict[str, set[str]] = {name: set() for name in writers}
@@ -107,7 +107,7 @@ def test_a_document_is_written_where_its_author_is_checked_and_nowhere_else() ->
                     if isinstance(node, ast.Call) and (name := ast.unparse(node.func).rpartition(".")[2]) in writers:
                         found[name].add(path.relative_to(ROOT).as_posix())
     # A route of the same name, and an agent of the fleet's own, which no person writes.
-    own = {"create_agent": {"api/routes/workspace/agents.py", "nova_workers/upkeep/rehearsal.py"}}
+    own = {"create_agent": {"api/routes/workspace/agents.py", "nova_workers/domain/upkeep/rules/rehearsal.py"}}
     assert {name: files - own.get(name, set()) for name, files in found.items()} == writers
 
 

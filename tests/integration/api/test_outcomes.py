@@ -22,10 +22,10 @@ from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.waits import AskApproval, AskUser
+from nova_workers.domain.streams.rules.publisher import EventPublisher
+from nova_workers.domain.waits.sql.suspend import NewWait
 from nova_workers.ledger import in_doubt
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.waits.suspend import NewWait
-from nova_workers.streams.publisher import EventPublisher
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import ManualWorker, make_tenant
 from tests.requirements import proves

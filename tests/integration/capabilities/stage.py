@@ -17,14 +17,14 @@ from nova_workers.base.config import Settings
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.bootstrap.engines import build_engines
 from nova_workers.bootstrap.shell.commands import find_shell
-from nova_workers.capabilities import default_registry
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.domain.capabilities.rules import default_registry
+from nova_workers.domain.runs.sql.reads import get_run
+from nova_workers.domain.secrets.rules.service import Secrets
+from nova_workers.domain.secrets.rules.vault import Vault
+from nova_workers.domain.streams.rules.wire import FIELD
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.reads import get_run
-from nova_workers.streams.wire import FIELD
-from nova_workers.workspace.secrets import Secrets
-from nova_workers.workspace.vault import Vault
 from tests.support.harness.tool_server import tool_server
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream

@@ -11,16 +11,16 @@ from mcp.types import TextContent
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import Gone
-from nova_workers.capabilities import CapabilityContext, default_registry
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.contracts.http.wire import AgentView
+from nova_workers.domain.agents.rules.authors import AuthorRights
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.agents.rules.service import PERSON, Agents
+from nova_workers.domain.agents.sql import records as ledger
+from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
+from nova_workers.domain.skills.rules.library import save_skill
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.workspace import agents as ledger
-from nova_workers.workspace.agents.authors import AuthorRights
-from nova_workers.workspace.agents.ceilings import CeilingRules
-from nova_workers.workspace.agents.service import PERSON, Agents
-from nova_workers.workspace.skills import save_skill
 from tests.requirements import proves
 from tests.support.harness.tool_server import tool_server
 

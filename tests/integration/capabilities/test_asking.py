@@ -9,8 +9,8 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts.waits import Answer
+from nova_workers.domain.runs.sql.reads import get_run
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.reads import get_run
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.support.servers.model_server import model_server
 

@@ -21,8 +21,8 @@ from starlette.responses import JSONResponse, Response
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.capabilities import default_registry
 from nova_workers.contracts.agents import CapabilityGrant
+from nova_workers.domain.capabilities.rules import default_registry
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.tool_caller import ToolCaller

@@ -18,18 +18,18 @@ from redis.asyncio import Redis
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
-from nova_workers.capabilities import CapabilityContext, CapabilityRegistry, default_registry, serving
-from nova_workers.capabilities.serving import ToolServer
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import CALL_ID, DEFERRAL, InProcessMcpServer, StepRecord, ToolCall
 from nova_workers.contracts.runs import Claim
+from nova_workers.domain.capabilities.rules import CapabilityContext, CapabilityRegistry, default_registry, serving
+from nova_workers.domain.capabilities.rules.serving import ToolServer
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.runs.sql.journal import commit_calls
+from nova_workers.domain.streams.rules.wire import FIELD
 from nova_workers.engines.native import CommandRunner, ShellSettings
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.ledger.runs.journal import commit_calls
-from nova_workers.streams.wire import FIELD
 from tests.integration.capabilities.stage import KEY, calls, open_stage, says
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault, FaultInjectingDatabase, FaultInjector

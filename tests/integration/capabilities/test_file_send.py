@@ -10,8 +10,8 @@ import pytest
 
 from nova_workers.base.config import Settings
 from nova_workers.base.confined import Confinement
+from nova_workers.domain.files.rules import MAX_FILES_PER_RUN
 from nova_workers.ledger.database import Database, Row
-from nova_workers.workspace.files import MAX_FILES_PER_RUN
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 

@@ -15,12 +15,12 @@ from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.ids import new_id
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
-from nova_workers.capabilities import CapabilityContext, default_registry
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.contracts.ports import Embedder
+from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
+from nova_workers.domain.threads.sql.records import delete_thread
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.threads.records import delete_thread
 from tests.integration.effects.ledger import seed_run
 from tests.integration.history.past_conversations import PastConversations
 from tests.requirements import proves

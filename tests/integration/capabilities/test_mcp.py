@@ -14,12 +14,12 @@ from redis.asyncio import Redis
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput
-from nova_workers.capabilities import CapabilityContext, CapabilityRegistry, default_registry
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
 from nova_workers.contracts.steps import ToolServerAway
+from nova_workers.domain.capabilities.rules import CapabilityContext, CapabilityRegistry, default_registry
+from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
 from nova_workers.ledger.database import Database
-from nova_workers.runs.turns.away_servers import AwayServers
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
 from tests.support.harness.logs import recorded_logs

@@ -10,17 +10,11 @@ from mcp.types import TextContent
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import LimitExceeded
-from nova_workers.capabilities import CapabilityContext, default_registry
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer
+from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
+from nova_workers.domain.memories.sql import MAX_CONTENT_CHARS, MAX_MEMORIES, delete_memory, list_memories, save_memory
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.workspace.memories import (
-    MAX_CONTENT_CHARS,
-    MAX_MEMORIES,
-    delete_memory,
-    list_memories,
-    save_memory,
-)
 from tests.support.harness.tool_server import tool_server
 
 SPEC = AgentSpec(name="x", capabilities={"memory": CapabilityGrant()})

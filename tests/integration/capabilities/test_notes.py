@@ -8,11 +8,11 @@ from inline_snapshot import snapshot
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.capabilities import default_registry
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS
+from nova_workers.domain.capabilities.rules import default_registry
+from nova_workers.domain.notes.rules import MAX_NOTES_PER_AGENT, NoteChange, change_note
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.notes import MAX_NOTES_PER_AGENT, NoteChange, change_note
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 

@@ -7,10 +7,10 @@ import pytest
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput
-from nova_workers.capabilities import default_registry
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.domain.capabilities.rules import default_registry
+from nova_workers.domain.delivery.rules.from_agents import MAX_NOTIFICATION_CHARS, MAX_NOTIFICATIONS_PER_RUN
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.deliveries import MAX_NOTIFICATION_CHARS, MAX_NOTIFICATIONS_PER_RUN
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 

@@ -9,8 +9,8 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts.skills import SkillFile
+from nova_workers.domain.skills.rules.library import remove_skill, save_skill
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.skills import remove_skill, save_skill
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves

@@ -8,7 +8,6 @@ from inline_snapshot import snapshot
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.capabilities import default_registry
 from nova_workers.contracts.agents import CapabilityGrant
 from nova_workers.contracts.http.tasks import (
     MAX_DESCRIPTION_CHARS,
@@ -17,6 +16,7 @@ from nova_workers.contracts.http.tasks import (
     MAX_RESOURCES,
     MAX_STEPS,
 )
+from nova_workers.domain.capabilities.rules import default_registry
 from nova_workers.ledger.database import Database
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves

@@ -10,10 +10,10 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts.http.tasks import StepInput, TaskCreate, TaskView
+from nova_workers.domain.tasks.rules.scheduling import TaskScheduler
+from nova_workers.domain.tasks.rules.service import PERSON, Tasks
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
-from nova_workers.scheduling.tasks import TaskScheduler
-from nova_workers.workspace.tasks.service import PERSON, Tasks
 from tests.requirements import proves
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server

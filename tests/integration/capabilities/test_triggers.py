@@ -8,8 +8,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
+from nova_workers.domain.triggers.sql.definitions import MAX_AGENT_TRIGGERS
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves

@@ -8,10 +8,10 @@ from mcp.types import TextContent
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.capabilities import CapabilityContext, default_registry
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.contracts.native import native_tools
+from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
 from nova_workers.ledger.database import Database
 from tests.support.harness.tool_server import tool_server
 

@@ -2,8 +2,8 @@
 
 from nova_workers.cli.operations.database_checks import check_database
 from nova_workers.cli.operations.findings import Finding
+from nova_workers.domain.upkeep.sql.cursors import add_tenant_cursors
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.upkeep.cursors import add_tenant_cursors
 from tests.integration.effects.ledger import seed_thread
 from tests.integration.scheduling.old_runs import old_run
 

@@ -29,8 +29,8 @@ from nova_workers.contracts.http.orchestration_config import OrchestrationConfig
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.http.wire import AgentCreate
+from nova_workers.domain.orchestrations.rules.models.availability import ProviderReport
 from nova_workers.ledger.database import Database
-from nova_workers.orchestration.models.availability import ProviderReport
 from nova_workers.worker.presence import Presence
 from tests.integration.cli.conftest import logical_database
 from tests.requirements import proves

@@ -7,10 +7,10 @@ import pytest
 
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import Sender, SentFileView
+from nova_workers.domain.delivery.rules.from_agents import notify
+from nova_workers.domain.files.rules import OutgoingFile, send_file
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.deliveries import notify
-from nova_workers.workspace.files import OutgoingFile, send_file
 from tests.support.processes.command_line import Nova
 from tests.support.processes.fleet import Fleet
 

@@ -12,9 +12,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.base.config import Settings
+from nova_workers.domain.secrets.rules.service import Secrets
+from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.secrets import Secrets
-from nova_workers.workspace.vault import Vault
 from tests.integration.api.conftest import served
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.support.processes.command_line import Nova

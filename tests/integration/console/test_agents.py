@@ -14,8 +14,8 @@ from nova_workers.base.keys import run_events
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.events import Token, ToolStatus
 from nova_workers.contracts.steps import ToolServerAway
+from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
 from nova_workers.ledger.database import Database
-from nova_workers.runs.turns.away_servers import AwayServers
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.api.runs.event_streams import begun

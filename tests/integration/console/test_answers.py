@@ -9,7 +9,7 @@ from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval
-from nova_workers.ledger.waits.suspend import NewWait, suspend_run
+from nova_workers.domain.waits.sql.suspend import NewWait, suspend_run
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.console.conftest import Console
 

@@ -12,9 +12,9 @@ from nova_workers.console.chat.transcript import load_conversation
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.engine import EngineError, ToolCall
+from nova_workers.domain.files.rules import OutgoingFile, send_file
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.files import OutgoingFile, send_file
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.console.conftest import Console
 from tests.integration.history.past_conversations import PastConversations

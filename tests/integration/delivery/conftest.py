@@ -17,14 +17,14 @@ from nova_workers.base.observability.metrics import Metrics
 from nova_workers.bootstrap.delivery import build_routes, build_webhooks
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookSecret
-from nova_workers.delivery.channels import ChannelRoutes
-from nova_workers.delivery.routing import InboxRouter
-from nova_workers.delivery.sender import DeliverySender
+from nova_workers.domain.agents.sql.records import seed_defaults
+from nova_workers.domain.delivery.rules.channels import ChannelRoutes
+from nova_workers.domain.delivery.rules.from_agents import notify
+from nova_workers.domain.delivery.rules.routing import InboxRouter
+from nova_workers.domain.delivery.rules.sender import DeliverySender
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.work import Work
-from nova_workers.ledger.workspace.agents import seed_defaults
-from nova_workers.workspace.deliveries import notify
 from tests.support.servers.webhook_receiver import Receiver, receiver
 
 MASTER_KEY = "k1:" + base64.b64encode(bytes(range(32))).decode()

@@ -8,13 +8,15 @@ import pytest
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.bootstrap.delivery import build_routes
-from nova_workers.capabilities import CapabilityRegistry
-from nova_workers.capabilities.catalog import file_send, notes, notifications
-from nova_workers.capabilities.seam import CapabilityContext, CapabilityParts
-from nova_workers.delivery.routing import RunEndEffect
-from nova_workers.ledger.runs.effects import DueEffect
+from nova_workers.domain.capabilities.rules import CapabilityRegistry
+from nova_workers.domain.capabilities.rules.seam import CapabilityContext, CapabilityParts
+from nova_workers.domain.delivery import tools as notifications
+from nova_workers.domain.delivery.rules.routing import RunEndEffect
+from nova_workers.domain.effects.sql import DueEffect
+from nova_workers.domain.files import tools as file_send
+from nova_workers.domain.notes import tools as notes
+from nova_workers.domain.notes.rules import create_note
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.notes import create_note
 from tests.integration.delivery.conftest import DeliveryHarness
 from tests.support.harness.workers import Doorbells
 

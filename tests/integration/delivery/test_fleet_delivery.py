@@ -11,9 +11,9 @@ import pytest
 from nova_workers.base.config import Settings
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.wire import StatelessRunCreate
+from nova_workers.domain.delivery.rules.from_agents import notify
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.deliveries import notify
 from tests.integration.delivery.conftest import MASTER_KEY
 from tests.requirements import proves
 from tests.support.processes.command_line import Done, Nova

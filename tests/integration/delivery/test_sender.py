@@ -11,13 +11,13 @@ from nova_workers.base.config import RunSettings
 from nova_workers.base.errors import DeliveryFailed, Unavailable
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.contracts.http.webhooks import WebhookPatch
-from nova_workers.delivery.channels import ChannelRoutes
-from nova_workers.delivery.sender import DeliverySender
-from nova_workers.delivery.settling import pause_s
-from nova_workers.ledger.delivery.leases import release_deliveries
-from nova_workers.ledger.delivery.outbox import FailedAttempt, claim_deliveries, settle_delivered, settle_failed
-from nova_workers.ledger.delivery.webhooks import delete_webhook
-from nova_workers.runs import work_leases
+from nova_workers.domain.delivery.rules.channels import ChannelRoutes
+from nova_workers.domain.delivery.rules.sender import DeliverySender
+from nova_workers.domain.delivery.rules.settling import pause_s
+from nova_workers.domain.delivery.sql.leases import release_deliveries
+from nova_workers.domain.delivery.sql.outbox import FailedAttempt, claim_deliveries, settle_delivered, settle_failed
+from nova_workers.domain.runs.rules import work_leases
+from nova_workers.domain.webhooks.sql.endpoints import delete_webhook
 from tests.integration.delivery.conftest import DeliveryHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector

@@ -12,16 +12,16 @@ from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.webhooks import WebhookCreate, WebhookPatch
-from nova_workers.delivery.channels import ChannelRoutes
-from nova_workers.delivery.webhooks import WebhookChannel
+from nova_workers.domain.audit.rules import AuditSeals
+from nova_workers.domain.audit.sql.listing import get_audit_chain
+from nova_workers.domain.delivery.rules.channels import ChannelRoutes
+from nova_workers.domain.delivery.rules.from_agents import notify
+from nova_workers.domain.delivery.rules.webhooks import WebhookChannel
+from nova_workers.domain.secrets.rules.vault import Vault
+from nova_workers.domain.webhooks.rules.service import Webhooks
+from nova_workers.domain.webhooks.sql.signing_secrets import fetch_endpoint
 from nova_workers.ledger.auditing import Actor, acting_as
-from nova_workers.ledger.delivery.webhook_secrets import fetch_endpoint
-from nova_workers.ledger.overview.audit import get_audit_chain
 from nova_workers.ledger.work import Work
-from nova_workers.upkeep.audit_seals import AuditSeals
-from nova_workers.workspace.deliveries import notify
-from nova_workers.workspace.vault import Vault
-from nova_workers.workspace.webhooks import Webhooks
 from tests.integration.delivery.conftest import DeliveryHarness
 from tests.requirements import proves
 from tests.support.servers.webhook_receiver import signed_by

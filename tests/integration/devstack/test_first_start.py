@@ -11,9 +11,9 @@ from pydantic import SecretStr
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.devstack.first_start import MASTER_KEYS_FILE, make_first_key, master_keys, prepare_database
+from nova_workers.domain.agents.sql.records import list_agents
+from nova_workers.domain.keys.sql.keys import DEFAULT_TENANT_ID, find_key, hash_secret, list_keys, revoke_key
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import DEFAULT_TENANT_ID, find_key, hash_secret, list_keys, revoke_key
-from nova_workers.ledger.workspace.agents import list_agents
 from tests.requirements import proves
 
 

@@ -11,10 +11,10 @@ from nova_workers.base.config import EffectSettings, RunSettings, TelemetrySetti
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.observability.tracing import Tracing
 from nova_workers.base.vocabulary import EffectKind
-from nova_workers.effects.handler import Effect, EffectHandler
-from nova_workers.effects.runner import EffectRunner
+from nova_workers.domain.effects.rules.handler import Effect, EffectHandler
+from nova_workers.domain.effects.rules.runner import EffectRunner
+from nova_workers.domain.effects.sql import DueEffect
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.effects import DueEffect
 
 MakeRunner = Callable[..., EffectRunner]
 

@@ -7,9 +7,9 @@ from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.vocabulary import EffectKind
 from nova_workers.bootstrap.delivery import build_routes
 from nova_workers.bootstrap.effects import declare_effects
-from nova_workers.delivery.routing import RunEndEffect
-from nova_workers.effects.embeddings import EmbeddingEffect
-from nova_workers.effects.title import TitleEffect
+from nova_workers.domain.delivery.rules.routing import RunEndEffect
+from nova_workers.domain.effects.rules.embeddings import EmbeddingEffect
+from nova_workers.domain.effects.rules.title import TitleEffect
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from tests.integration.effects.test_title_effect import FixedAnswer

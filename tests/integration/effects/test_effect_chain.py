@@ -11,8 +11,7 @@ from nova_workers.base.config import EffectSettings, RunSettings, TelemetrySetti
 from nova_workers.base.errors import Unavailable
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.base.observability.tracing import Tracing
-from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.runs.effects import (
+from nova_workers.domain.effects.sql import (
     ClaimedEffects,
     DueEffect,
     EffectEnd,
@@ -21,7 +20,8 @@ from nova_workers.ledger.runs.effects import (
     renew_effects,
     settle_effects,
 )
-from nova_workers.ledger.upkeep.overdue import has_due_effects
+from nova_workers.domain.upkeep.sql.overdue import has_due_effects
+from nova_workers.ledger.database import Connection, Database
 from tests.integration.effects.conftest import MakeRunner, Recorder
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread
 from tests.requirements import proves

@@ -5,12 +5,12 @@ import os
 import signal
 from collections.abc import Sequence
 
-from nova_workers.effects.embeddings import EmbeddingEffect
-from nova_workers.effects.local import LocalEmbeddings
-from nova_workers.effects.provider import Vector
+from nova_workers.domain.effects.rules.embeddings import EmbeddingEffect
+from nova_workers.domain.effects.rules.local import LocalEmbeddings
+from nova_workers.domain.effects.rules.provider import Vector
+from nova_workers.domain.search.sql.embeddings import forget_thread
+from nova_workers.domain.threads.sql.records import delete_thread
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.search.embeddings import forget_thread
-from nova_workers.ledger.threads.records import delete_thread
 from tests.integration.effects.conftest import MakeRunner
 from tests.integration.effects.ledger import SeededRun, effect, make_due, seed_run, seed_thread
 from tests.requirements import proves

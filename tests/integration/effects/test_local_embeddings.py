@@ -14,8 +14,8 @@ import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.base.errors import Unavailable
-from nova_workers.effects.local import LocalEmbeddings
-from nova_workers.effects.provider import Vector
+from nova_workers.domain.effects.rules.local import LocalEmbeddings
+from nova_workers.domain.effects.rules.provider import Vector
 from tests.support.processes.inspection import is_alive
 from tests.support.waiting import until
 
@@ -43,7 +43,7 @@ async def pausing() -> AsyncIterator[LocalEmbeddings]:
 @pytest.fixture
 async def local(pausing: LocalEmbeddings, monkeypatch: pytest.MonkeyPatch) -> LocalEmbeddings:
     """The local model without the pauses that it makes where other tests run beside."""
-    monkeypatch.setattr("nova_workers.effects.local._PAUSE_FACTOR", 0.0)
+    monkeypatch.setattr("nova_workers.domain.effects.rules.local._PAUSE_FACTOR", 0.0)
     return pausing
 
 
@@ -229,7 +229,7 @@ async def test_an_idle_child_is_ended_and_started_again() -> None:
 async def test_the_child_dies_with_its_parent() -> None:
     script = (
         "import asyncio, os\n"
-        "from nova_workers.effects.local import LocalEmbeddings\n"
+        "from nova_workers.domain.effects.rules.local import LocalEmbeddings\n"
         "async def main():\n"
         "    local = LocalEmbeddings()\n"
         "    await local.embed(['hello'])\n"

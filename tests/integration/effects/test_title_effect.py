@@ -16,7 +16,7 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.effects.title import TITLE_INSTRUCTIONS, TitleEffect
+from nova_workers.domain.effects.rules.title import TITLE_INSTRUCTIONS, TitleEffect
 from nova_workers.ledger.database import Database
 from tests.integration.effects.conftest import MakeRunner
 from tests.integration.effects.ledger import effect, make_due, seed_run, seed_thread

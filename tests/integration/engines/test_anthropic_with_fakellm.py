@@ -6,13 +6,13 @@ import pytest
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.capabilities import CapabilityContext, default_registry
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions
+from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
+from nova_workers.domain.memories.sql import list_memories
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.workspace.memories import list_memories
 from tests.contract.engines.stage import TurnRecorder, assert_valid
 from tests.support.harness.tool_server import tool_server
 from tests.support.servers.fakellm_server import fakellm_server

@@ -27,10 +27,10 @@ from nova_workers.contracts.engine import (
     TrustLevel,
 )
 from nova_workers.contracts.native import NATIVE_TOOLS
+from nova_workers.domain.tool_policy.rules import CommandPolicy, ToolPolicy
+from nova_workers.domain.tool_policy.rules.pages import WebPages
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings, WebSearchSettings
-from nova_workers.tools import CommandPolicy, ToolPolicy
-from nova_workers.tools.pages import WebPages
 from tests.contract.engines.stage import assert_valid
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Stream

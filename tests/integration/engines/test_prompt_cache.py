@@ -10,8 +10,8 @@ from inline_snapshot import snapshot
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineOptions
+from nova_workers.domain.prompts.rules import build_system_prompt, stable_prefix_chars
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.prompts import build_system_prompt, stable_prefix_chars
 from tests.contract.engines.stage import Bench
 from tests.support.servers.model_server import ModelServer, Part, Stream
 

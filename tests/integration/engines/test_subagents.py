@@ -19,10 +19,10 @@ from nova_workers.contracts.engine import (
     ToolCall,
 )
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.domain.tool_policy.rules import CommandPolicy, ToolPolicy
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.resilience import Policy, Resilience
-from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Stream

@@ -19,20 +19,20 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.bootstrap.api import ApiServices
 from nova_workers.bootstrap.deferred import DeferredEngine
 from nova_workers.bootstrap.worker import WorkerServices, build_worker
-from nova_workers.capabilities.seam import input_schema
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.http.wire import RunView
 from nova_workers.contracts.runs import Claim, Finish, Finished
+from nova_workers.domain.agents.sql.records import create_agent, delete_agent
+from nova_workers.domain.capabilities.rules.seam import input_schema
+from nova_workers.domain.runs.rules import attempt
+from nova_workers.domain.streams.rules.wire import LiveEvent
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
+from nova_workers.domain.upkeep.rules.rehearsal import PLANNED_AFTER
 from nova_workers.engines.anthropic import rehearsal as anthropic_rehearsal
 from nova_workers.engines.openai import rehearsal as openai_rehearsal
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.sessions import TENANT_ROLE
-from nova_workers.ledger.tenants.settings import ensure_tenant
 from nova_workers.ledger.visibility import all_tenants, one_tenant
-from nova_workers.ledger.workspace.agents import create_agent, delete_agent
-from nova_workers.runs import attempt
-from nova_workers.streams.wire import LiveEvent
-from nova_workers.upkeep.rehearsal import PLANNED_AFTER
 from nova_workers.worker.rehearsal import rehearse_turns
 from nova_workers.worker.warming import Warming
 from tests.support.waiting import until

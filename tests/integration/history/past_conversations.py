@@ -4,12 +4,12 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from nova_workers.contracts.ports import Embedder
-from nova_workers.effects.embeddings import EmbeddingEffect
-from nova_workers.effects.provider import EmbeddingProvider
+from nova_workers.domain.effects.rules.embeddings import EmbeddingEffect
+from nova_workers.domain.effects.rules.provider import EmbeddingProvider
+from nova_workers.domain.effects.sql import DueEffect
+from nova_workers.domain.search.rules import History
+from nova_workers.domain.search.sql.messages import MessageFilter
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.effects import DueEffect
-from nova_workers.ledger.search.messages import MessageFilter
-from nova_workers.workspace.history import History
 from tests.integration.effects.ledger import SeededRun, seed_run, seed_thread
 
 __all__ = ["NOW", "PastConversations"]

@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.effects.local import LocalEmbeddings
+from nova_workers.domain.effects.rules.local import LocalEmbeddings
+from nova_workers.domain.search.rules import History
+from nova_workers.domain.search.sql.embeddings import EmbeddedMessage, MessageText, save_embeddings
+from nova_workers.domain.search.sql.messages import MessageFilter, search_messages
+from nova_workers.domain.threads.sql.records import delete_thread
 from nova_workers.ledger.database import Connection, Database, Row
-from nova_workers.ledger.search.embeddings import EmbeddedMessage, MessageText, save_embeddings
-from nova_workers.ledger.search.messages import MessageFilter, search_messages
-from nova_workers.ledger.threads.records import delete_thread
-from nova_workers.workspace.history import History
 from tests.integration.effects.ledger import seed_run, seed_thread
 from tests.integration.history.past_conversations import NOW, PastConversations
 from tests.requirements import proves

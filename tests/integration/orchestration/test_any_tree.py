@@ -19,8 +19,8 @@ from redis.asyncio import Redis
 from nova_workers.base.config import Settings
 from nova_workers.base.vocabulary import ACTIVE_AGENTS
 from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.domain.orchestrations.rules.lifecycle import validate_transition
 from nova_workers.ledger.database import Database
-from nova_workers.orchestration.lifecycle import validate_transition
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.trees import Forest, call, complete, script
 from tests.support.harness.workers import Harness

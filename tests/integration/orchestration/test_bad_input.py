@@ -9,9 +9,9 @@ import pytest
 
 from nova_workers.bootstrap.orchestrations import build_orchestrator
 from nova_workers.bootstrap.shell.commands import find_shell
-from nova_workers.capabilities import CapabilityRegistry
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.orchestration import ORCHESTRATION_TOOLS, RUN_BASH
+from nova_workers.domain.capabilities.rules import CapabilityRegistry
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.engines.native import CommandRunner
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 

@@ -20,13 +20,13 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import Unavailable
-from nova_workers.capabilities import serving
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.runs import Claim
+from nova_workers.domain.capabilities.rules import serving
+from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions
+from nova_workers.domain.runs.rules import persist
+from nova_workers.domain.runs.sql.claim import claim_next
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.orchestration.transitions import TreeTransitions
-from nova_workers.runs import persist
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.invariants import check_any_time

@@ -9,13 +9,13 @@ import pytest
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.capabilities.discovery import default_registry
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import READ_TOOLS, AgentDescriptor
-from nova_workers.ledger.orchestrations.agents import spec_of
-from nova_workers.orchestration.config.values import CapabilityProfiles, OrchestrationConfig
-from nova_workers.orchestration.spawning.areas import WorkArea
-from nova_workers.orchestration.spawning.granting import Asked, Giver, granted
+from nova_workers.domain.capabilities.rules.discovery import default_registry
+from nova_workers.domain.orchestrations.rules.config.values import CapabilityProfiles, OrchestrationConfig
+from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea
+from nova_workers.domain.orchestrations.rules.spawning.granting import Asked, Giver, granted
+from nova_workers.domain.orchestrations.sql.agents import spec_of
 from tests.requirements import proves
 from tests.support.harness.trees import Forest, call, complete, spawn
 

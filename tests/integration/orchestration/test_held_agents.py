@@ -18,7 +18,7 @@ from nova_workers.contracts.http.orchestrations import OrchestrationTree, TreeAg
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration.events import TreeRecord
 from nova_workers.contracts.waits import detail_of
-from nova_workers.ledger.orchestrations.trees import get_tree
+from nova_workers.domain.orchestrations.sql.trees import get_tree
 from tests.requirements import proves
 from tests.support.harness.trees import Forest, call, complete, script
 

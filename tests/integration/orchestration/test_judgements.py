@@ -19,14 +19,14 @@ from nova_workers.bootstrap.model_choice import build_configs
 from nova_workers.bootstrap.worker import build_worker
 from nova_workers.contracts.http.orchestration_config import JudgementView, OrchestrationConfigPut, RankedScoreView
 from nova_workers.contracts.http.usage_report import UsageReport
+from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
+from nova_workers.domain.orchestrations.rules.models.judging import ModelJudge
+from nova_workers.domain.orchestrations.sql.judgements import begin_judgement, get_judgement
+from nova_workers.domain.runs.sql.fleet import Switch, pause
+from nova_workers.domain.usage.sql.report import report_usage
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orchestrations.judgements import begin_judgement, get_judgement
-from nova_workers.ledger.runs.fleet import Switch, pause
-from nova_workers.ledger.runs.usage import report_usage
-from nova_workers.orchestration.models.availability import FleetAvailability
-from nova_workers.orchestration.models.catalog import ModelCatalog
-from nova_workers.orchestration.models.judging import ModelJudge
 from tests.integration.api.manual_worker import make_tenant
 from tests.requirements import proves
 from tests.support.servers.model_server import Hang, ModelServer, Part, Reply, Status, Stream, model_server

@@ -8,7 +8,7 @@ import pytest
 
 from nova_workers.base.errors import ModelNotAvailableError
 from nova_workers.contracts.orchestration import AgentDescriptor, HistoryEntry
-from nova_workers.orchestration.history import load_history
+from nova_workers.domain.orchestrations.rules.history import load_history
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
 

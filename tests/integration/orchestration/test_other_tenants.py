@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nova_workers.contracts.orchestration import AgentDescriptor
-from nova_workers.ledger.orchestrations.agents import agents_of
-from nova_workers.orchestration.service import NewOrchestration
+from nova_workers.domain.orchestrations.rules.service import NewOrchestration
+from nova_workers.domain.orchestrations.sql.agents import agents_of
 from tests.requirements import proves
 from tests.support.harness.trees import Forest, call, complete, script, spawn
 

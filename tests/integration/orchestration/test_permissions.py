@@ -9,7 +9,7 @@ import pytest
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.waits import Answer
-from nova_workers.orchestration.config.values import OrchestrationConfig
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from tests.support.harness.trees import Forest, call, complete, spawn
 
 OWNER = "owner"

@@ -14,21 +14,21 @@ from nova_workers.base.errors import ProviderNotAvailableError
 from nova_workers.base.keys import PROVIDERS_TTL_S, provider_reports
 from nova_workers.bootstrap.worker import build_worker
 from nova_workers.contracts.engine import Engine
-from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.engines.scripted import ScriptedEngine
-from nova_workers.ledger.database import Database
-from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.orchestration.config.values import OrchestrationConfig, ProviderConfig
-from nova_workers.orchestration.models.availability import (
+from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig, ProviderConfig
+from nova_workers.domain.orchestrations.rules.models.availability import (
     FleetAvailability,
     ProbedAvailability,
     ProviderReport,
     ReportedAvailability,
 )
-from nova_workers.orchestration.models.catalog import ModelCatalog
-from nova_workers.orchestration.models.installed import known_models
-from nova_workers.orchestration.models.probing import ProviderProbes
-from nova_workers.orchestration.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
+from nova_workers.domain.orchestrations.rules.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.models.probing import ProviderProbes
+from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.engines.anthropic import AnthropicEngine
+from nova_workers.engines.scripted import ScriptedEngine
+from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.harness.manual_clock import ManualClock
 from tests.support.servers.web_server import reply, web_server

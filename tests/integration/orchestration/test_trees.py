@@ -8,9 +8,9 @@ from typing import Any
 from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.contracts.waits import Answer
-from nova_workers.ledger.orchestrations.budgets import take_last_call
-from nova_workers.ledger.orchestrations.messages import messages_of
-from nova_workers.orchestration.config.values import ExpertProfile, OrchestrationConfig
+from nova_workers.domain.orchestrations.rules.config.values import ExpertProfile, OrchestrationConfig
+from nova_workers.domain.orchestrations.sql.budgets import take_last_call
+from nova_workers.domain.orchestrations.sql.messages import messages_of
 from tests.requirements import proves
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 

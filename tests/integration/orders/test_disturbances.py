@@ -12,13 +12,13 @@ import pytest
 
 from nova_workers.contracts.engine import EngineResult
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ledger.orders.records import lock_order
-from nova_workers.orders.advance import finish_without_content
-from nova_workers.orders.cancel import OrderCanceller
-from nova_workers.orders.sealing import OrderKeys
-from nova_workers.orders.secrets import OrderSecrets
-from nova_workers.orders.tick import OrderTicker
-from nova_workers.workspace.vault import Vault
+from nova_workers.domain.orders.rules.advance import finish_without_content
+from nova_workers.domain.orders.rules.cancel import OrderCanceller
+from nova_workers.domain.orders.rules.sealing import OrderKeys
+from nova_workers.domain.orders.rules.secrets import OrderSecrets
+from nova_workers.domain.orders.rules.tick import OrderTicker
+from nova_workers.domain.orders.sql.records import lock_order
+from nova_workers.domain.secrets.rules.vault import Vault
 from tests.support.harness.logs import recorded_logs
 from tests.support.harness.orders import AnsweringEngine, OrderDesk, policy, proposal
 

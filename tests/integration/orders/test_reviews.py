@@ -12,7 +12,7 @@ from nova_workers.base.errors import Conflict, InvalidInput, NotFound
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.orders import AiWorkResultV1, EngineConstraints
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ledger.orders.records import lock_order
+from nova_workers.domain.orders.sql.records import lock_order
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 
 UNSURE: Any = {"escalation": {"belowConfidence": 0.5, "stopReasons": ["provider_failed"]}}

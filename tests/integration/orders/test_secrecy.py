@@ -14,8 +14,8 @@ from redis.asyncio import Redis
 
 from nova_workers.contracts.engine import EngineError
 from nova_workers.devstack.servers.binaries import postgres_programs
-from nova_workers.workspace.secrets import Secrets
-from nova_workers.workspace.vault import Vault
+from nova_workers.domain.secrets.rules.service import Secrets
+from nova_workers.domain.secrets.rules.vault import Vault
 from tests.requirements import proves
 from tests.support.harness.logs import recorded_logs
 from tests.support.harness.orders import Asked, OrderDesk, critique, policy, proposal

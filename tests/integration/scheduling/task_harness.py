@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate, TaskView
+from nova_workers.domain.tasks.rules.scheduling import TaskScheduler
+from nova_workers.domain.tasks.rules.service import PERSON, TaskActor, Tasks
 from nova_workers.ledger.database import Row
-from nova_workers.scheduling.tasks import TaskScheduler
-from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 from tests.support.harness.workers import Harness
 
 __all__ = ["OWNER", "TaskHarness"]

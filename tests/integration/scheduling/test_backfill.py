@@ -19,16 +19,16 @@ from nova_workers.base.keys import broker_queue
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.ports import Embedder
-from nova_workers.effects.embeddings import EmbeddingEffect
-from nova_workers.effects.provider import Vector
+from nova_workers.domain.effects.rules.embeddings import EmbeddingEffect
+from nova_workers.domain.effects.rules.provider import Vector
+from nova_workers.domain.effects.sql import DueEffect
+from nova_workers.domain.search.sql import backfill as ledger
+from nova_workers.domain.threads.rules.past import SaidMessage, turns_of
+from nova_workers.domain.threads.sql.importing import import_turns
+from nova_workers.domain.threads.sql.records import delete_thread
+from nova_workers.domain.upkeep.rules.backfill import Backfill
+from nova_workers.domain.upkeep.sql import cursors as upkeep_cursors
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.effects import DueEffect
-from nova_workers.ledger.search import backfill as ledger
-from nova_workers.ledger.threads.importing import import_turns
-from nova_workers.ledger.threads.records import delete_thread
-from nova_workers.ledger.upkeep import cursors as upkeep_cursors
-from nova_workers.threads.past import SaidMessage, turns_of
-from nova_workers.upkeep.backfill import Backfill
 from tests.integration.effects.ledger import seed_run, seed_thread
 from tests.integration.history.past_conversations import PastConversations
 from tests.integration.scheduling.old_runs import count, old_run

@@ -8,7 +8,7 @@ from structlog.testing import capture_logs
 
 from nova_workers.base.errors import Rejected
 from nova_workers.contracts.http.tasks import TaskPatch
-from nova_workers.workspace.tasks.service import PERSON
+from nova_workers.domain.tasks.rules.service import PERSON
 from tests.integration.scheduling.task_harness import TaskHarness
 from tests.requirements import proves
 

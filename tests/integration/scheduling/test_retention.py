@@ -14,18 +14,18 @@ from nova_workers.base.config import RetentionSettings
 from nova_workers.base.errors import NotFound
 from nova_workers.base.ids import new_id
 from nova_workers.base.observability.metrics import Metrics
-from nova_workers.ledger.archive.tables import load_tables
-from nova_workers.ledger.archive.writing import check_references
+from nova_workers.domain.archive.sql.tables import load_tables
+from nova_workers.domain.archive.sql.writing import check_references
+from nova_workers.domain.search.sql.embeddings import save_texts
+from nova_workers.domain.threads.rules.transcript import conversation
+from nova_workers.domain.threads.sql import purge as thread_purge
+from nova_workers.domain.threads.sql.history import load_history_turns
+from nova_workers.domain.threads.sql.lineage import list_messages, list_turns
+from nova_workers.domain.threads.sql.records import delete_thread, fork_thread, get_thread
+from nova_workers.domain.upkeep.rules.retention import Retention
+from nova_workers.domain.upkeep.sql import retention as ledger
+from nova_workers.domain.upkeep.sql.overdue import delete_expired_keys
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.search.embeddings import save_texts
-from nova_workers.ledger.threads import purge as thread_purge
-from nova_workers.ledger.threads.history import load_history_turns
-from nova_workers.ledger.threads.lineage import list_messages, list_turns
-from nova_workers.ledger.threads.records import delete_thread, fork_thread, get_thread
-from nova_workers.ledger.upkeep import retention as ledger
-from nova_workers.ledger.upkeep.overdue import delete_expired_keys
-from nova_workers.threads.transcript import conversation
-from nova_workers.upkeep.retention import Retention
 from tests.integration.effects.ledger import SeededRun, seed_thread
 from tests.integration.scheduling.old_runs import add_agent, age_thread, count, old_run, old_thread
 from tests.requirements import proves

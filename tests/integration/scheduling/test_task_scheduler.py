@@ -12,12 +12,12 @@ import pytest
 from nova_workers.base.errors import IllegalTransition, NotFound
 from nova_workers.contracts.http.tasks import StepPatch, TaskPatch
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.ledger.runs.fleet import Switch, pause, resume
+from nova_workers.domain.prompts.rules import work_words
+from nova_workers.domain.runs.rules.waiting import Answer
+from nova_workers.domain.runs.sql.fleet import Switch, pause, resume
+from nova_workers.domain.tasks.rules.scheduling import TaskScheduler
+from nova_workers.domain.tasks.rules.service import PERSON, TaskActor
 from nova_workers.ledger.work import Work
-from nova_workers.prompts import work_words
-from nova_workers.runs.waiting import Answer
-from nova_workers.scheduling.tasks import TaskScheduler
-from nova_workers.workspace.tasks.service import PERSON, TaskActor
 from tests.integration.scheduling.task_harness import OWNER, TaskHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed

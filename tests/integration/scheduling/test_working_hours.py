@@ -8,9 +8,9 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from nova_workers.base.errors import Unstorable
+from nova_workers.domain.tasks.sql.records import find_task, list_tasks
+from nova_workers.domain.tasks.sql.schedule import find_due
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tasks.records import find_task, list_tasks
-from nova_workers.ledger.tasks.schedule import find_due
 from tests.integration.capabilities.tool_caller import add_tenants
 from tests.integration.scheduling.task_harness import TaskHarness
 from tests.requirements import proves

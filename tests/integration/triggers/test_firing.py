@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nova_workers.base.errors import Gone, LimitExceeded, NotFound
-from nova_workers.triggers.occurrences import jitter_of
+from nova_workers.domain.triggers.rules.occurrences import jitter_of
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.renames import begin_rename, move_all

@@ -11,7 +11,7 @@ import pytest
 from nova_workers.base.errors import InvalidInput
 from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.http.triggers import UrlGate
-from nova_workers.triggers.gate_addresses import check_gate_address
+from nova_workers.domain.triggers.rules.gate_addresses import check_gate_address
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, FaultInjector

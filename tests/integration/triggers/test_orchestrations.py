@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nova_workers.base.errors import InvalidInput
+from nova_workers.domain.triggers.sql.due import find_orchestrating
 from nova_workers.ledger.database import Row
-from nova_workers.ledger.triggers.due import find_orchestrating
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, FaultInjector

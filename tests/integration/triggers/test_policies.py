@@ -8,10 +8,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from nova_workers.ledger.runs.fleet import Switch, pause, resume
-from nova_workers.ledger.triggers.definitions import delete_trigger
-from nova_workers.ledger.triggers.due import take_one
-from nova_workers.triggers.verdicts import day_began
+from nova_workers.domain.runs.sql.fleet import Switch, pause, resume
+from nova_workers.domain.triggers.rules.verdicts import day_began
+from nova_workers.domain.triggers.sql.definitions import delete_trigger
+from nova_workers.domain.triggers.sql.due import take_one
 from tests.integration.triggers.trigger_harness import TriggerHarness
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan

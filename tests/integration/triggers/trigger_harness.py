@@ -8,13 +8,13 @@ from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.bootstrap.orchestrations import build_starter
 from nova_workers.contracts.http.triggers import TriggerCreate, TriggerPatch, TriggerView
+from nova_workers.domain.triggers.rules import definitions as workspace
+from nova_workers.domain.triggers.rules.firing import Ticked, TriggerTicker
+from nova_workers.domain.triggers.rules.gates import Gates
+from nova_workers.domain.triggers.rules.on_request import TriggerFirer
+from nova_workers.domain.triggers.sql.definitions import get_trigger
 from nova_workers.ledger.database import Row
-from nova_workers.ledger.triggers.definitions import get_trigger
 from nova_workers.ledger.work import Work
-from nova_workers.triggers import definitions as workspace
-from nova_workers.triggers.firing import Ticked, TriggerTicker
-from nova_workers.triggers.gates import Gates
-from nova_workers.triggers.on_request import TriggerFirer
 from tests.support.harness.fault_injection import FaultInjectingDatabase, FaultInjector
 from tests.support.harness.workers import AGENT, Harness
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass
 import asyncpg
 
 from models import migrate
-from nova_workers.ledger.database import Database
-from nova_workers.ledger.upkeep.restored import (
+from nova_workers.domain.upkeep.sql.restored import (
     HOLDS_SINCE,
     Cleared,
     clear_restored,
     drop_pending_deliveries,
     hold_fleet,
 )
+from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION
 

@@ -8,9 +8,9 @@ from models import migrate
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.devstack.first_start import prepare_database
+from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.schema import Schema, read_schema, schema_head
-from nova_workers.upkeep.schema_watch import SchemaWatch
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION
 from tests.support.harness.logs import recorded_logs

@@ -2,9 +2,9 @@
 
 import pytest
 
+from nova_workers.domain.tasks.rules.service import Tasks
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.tasks.service import Tasks
 from tests.integration.capabilities.tool_caller import add_tenants
 from tests.integration.workspace.task_data import RecordedDoorbells
 

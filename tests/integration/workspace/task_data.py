@@ -5,7 +5,7 @@ from typing import Any
 
 from nova_workers.contracts.http.tasks import SubtaskCreate, TaskCreate, TaskStatus, TaskView
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
+from nova_workers.domain.tasks.rules.service import PERSON, TaskActor, Tasks
 
 __all__ = [
     "TENANT",

@@ -9,9 +9,9 @@ import pytest
 from structlog.testing import capture_logs
 
 from nova_workers.base.errors import Conflict, InvalidInput, LimitExceeded, NotFound
+from nova_workers.domain.secrets.rules.service import MAX_SECRETS, Secrets
+from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.secrets import MAX_SECRETS, Secrets
-from nova_workers.workspace.vault import Vault
 from tests.requirements import proves
 
 OLD, NEW = ("old", os.urandom(32)), ("new", os.urandom(32))

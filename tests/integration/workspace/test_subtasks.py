@@ -15,8 +15,8 @@ from nova_workers.contracts.http.tasks import (
     TaskView,
 )
 from nova_workers.contracts.runs import Doorbell
+from nova_workers.domain.tasks.rules.service import TaskActor, Tasks
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.tasks.service import TaskActor, Tasks
 from tests.integration.workspace.task_data import (
     TENANT,
     A,

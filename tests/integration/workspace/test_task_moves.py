@@ -16,8 +16,8 @@ from nova_workers.contracts.http.tasks import (
     TaskResourceAdd,
     TaskStatus,
 )
+from nova_workers.domain.tasks.rules.service import PERSON, Tasks
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.tasks.service import PERSON, Tasks
 from tests.integration.workspace.task_data import (
     TENANT,
     A,

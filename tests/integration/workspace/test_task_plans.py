@@ -12,7 +12,7 @@ from nova_workers.contracts.http.tasks import (
     TaskPatch,
     TaskResourceAdd,
 )
-from nova_workers.workspace.tasks.service import Tasks
+from nova_workers.domain.tasks.rules.service import Tasks
 from tests.integration.workspace.task_data import TENANT, A, active_task, kinds_of, new_task
 from tests.requirements import proves
 

@@ -26,10 +26,10 @@ from nova_workers.contracts.http.tasks import (
     TaskStatus,
     TaskView,
 )
+from nova_workers.domain.tasks.rules.rules import LEGAL_MOVES
+from nova_workers.domain.tasks.rules.service import PERSON, TaskActor, Tasks
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.tasks.rules import LEGAL_MOVES
-from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks
 from tests.integration.capabilities.tool_caller import add_tenants
 from tests.requirements import proves
 

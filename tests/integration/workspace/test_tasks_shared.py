@@ -15,8 +15,8 @@ from nova_workers.contracts.http.tasks import (
     TaskResourceAdd,
     TaskView,
 )
+from nova_workers.domain.tasks.rules.service import PERSON, TaskActor, Tasks, task_section
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.tasks.service import PERSON, TaskActor, Tasks, task_section
 from tests.integration.workspace.task_data import (
     TENANT,
     A,

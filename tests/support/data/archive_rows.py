@@ -7,7 +7,7 @@ from typing import Any
 from sqlalchemy import BigInteger, DateTime, Integer, LargeBinary, Numeric, SmallInteger
 
 import models
-from nova_workers.ledger.archive.tables import KEPT, Column, KeptTable, shaped
+from nova_workers.domain.archive.sql.tables import KEPT, Column, KeptTable, shaped
 
 __all__ = ["MOMENT", "SKILL", "archive_tables", "small_row"]
 

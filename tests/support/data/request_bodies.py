@@ -6,7 +6,7 @@ from fastapi import FastAPI
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from nova_workers.workspace.agents.entries import models_in
+from nova_workers.domain.agents.rules.entries import models_in
 
 __all__ = ["all_parts", "request_bodies"]
 

@@ -5,7 +5,7 @@ import random
 from collections.abc import Sequence
 
 from nova_workers.base.errors import Unavailable
-from nova_workers.effects.provider import Vector
+from nova_workers.domain.effects.rules.provider import Vector
 
 __all__ = ["SeededEmbeddings", "seeded_vector"]
 

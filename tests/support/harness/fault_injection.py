@@ -17,36 +17,37 @@ from redis.asyncio import Redis
 from redis.exceptions import ConnectionError as RedisConnectionError
 
 from nova_workers.base.errors import OutcomeUnknown, Unavailable
-from nova_workers.ledger import holds, scheduled
-from nova_workers.ledger.database import Connection, Database, Row
-from nova_workers.ledger.delivery import outbox
-from nova_workers.ledger.orchestrations import activations, open_trees, spawning
-from nova_workers.ledger.orchestrations import agents as tree_agents
-from nova_workers.ledger.orchestrations import locking as tree_locking
-from nova_workers.ledger.orchestrations import messages as tree_messages
-from nova_workers.ledger.orders import acceptance as order_acceptance
-from nova_workers.ledger.orders import ends as order_ends
-from nova_workers.ledger.orders import parts as order_parts
-from nova_workers.ledger.orders import records as order_records
-from nova_workers.ledger.runs import (
-    budgets,
+from nova_workers.domain.delivery.sql import outbox
+from nova_workers.domain.effects import sql as effects
+from nova_workers.domain.orchestrations.sql import activations, open_trees, spawning
+from nova_workers.domain.orchestrations.sql import agents as tree_agents
+from nova_workers.domain.orchestrations.sql import locking as tree_locking
+from nova_workers.domain.orchestrations.sql import messages as tree_messages
+from nova_workers.domain.orders.sql import acceptance as order_acceptance
+from nova_workers.domain.orders.sql import ends as order_ends
+from nova_workers.domain.orders.sql import parts as order_parts
+from nova_workers.domain.orders.sql import records as order_records
+from nova_workers.domain.runs.sql import (
     cancel,
     claim,
-    effects,
     fairness,
     finish,
+    holds,
     journal,
     leases,
     resume,
+    scheduled,
     submit,
 )
-from nova_workers.ledger.threads import compaction
-from nova_workers.ledger.triggers import due as trigger_due
-from nova_workers.ledger.triggers import firing as trigger_firing
-from nova_workers.ledger.triggers import gates as trigger_gates
-from nova_workers.ledger.triggers import outcomes as trigger_outcomes
-from nova_workers.ledger.waits import records as waits
-from nova_workers.ledger.waits import release, suspend
+from nova_workers.domain.threads.sql import compaction
+from nova_workers.domain.triggers.sql import due as trigger_due
+from nova_workers.domain.triggers.sql import firing as trigger_firing
+from nova_workers.domain.triggers.sql import gates as trigger_gates
+from nova_workers.domain.triggers.sql import outcomes as trigger_outcomes
+from nova_workers.domain.usage.sql import budgets
+from nova_workers.domain.waits.sql import records as waits
+from nova_workers.domain.waits.sql import release, suspend
+from nova_workers.ledger.database import Connection, Database, Row
 
 __all__ = ["Crashed", "Fault", "FaultInjectingDatabase", "FaultInjector", "fault_injecting_redis", "statement_name"]
 

@@ -6,7 +6,7 @@ from typing import Any, cast
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.capabilities import CapabilityRegistry, default_registry
+from nova_workers.domain.capabilities.rules import CapabilityRegistry, default_registry
 
 __all__ = ["all_grants"]
 

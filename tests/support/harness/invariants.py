@@ -6,8 +6,8 @@ from collections import Counter
 from typing import Any
 
 from nova_workers.contracts.content import Message
+from nova_workers.domain.threads.sql.history import load_history_turns
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.threads.history import load_history_turns
 from tests.support.harness.planned_engine import USAGE, PlannedEngine
 from tests.support.harness.workers import ENDED
 

@@ -23,13 +23,13 @@ from nova_workers.contracts.engine import (
 )
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, EngineTrace, PolicyDocument, build_order
 from nova_workers.contracts.usage import TokenUsage
+from nova_workers.domain.orders.rules.accept import AcceptedOrder, Orders
+from nova_workers.domain.orders.rules.reviews import OrderReviews
+from nova_workers.domain.orders.rules.sealing import OrderKeys
+from nova_workers.domain.orders.rules.tick import OrderTicker
+from nova_workers.domain.orders.sql.records import OrderRow, PartRow, get_order, list_parts
+from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orders.records import OrderRow, PartRow, get_order, list_parts
-from nova_workers.orders.accept import AcceptedOrder, Orders
-from nova_workers.orders.reviews import OrderReviews
-from nova_workers.orders.sealing import OrderKeys
-from nova_workers.orders.tick import OrderTicker
-from nova_workers.workspace.vault import Vault
 from tests.support.harness.workers import Harness, Worker
 
 __all__ = ["AnsweringEngine", "Asked", "OrderDesk", "critique", "policy", "proposal", "with_master_key"]

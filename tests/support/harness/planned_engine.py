@@ -21,8 +21,8 @@ from nova_workers.contracts.content import ContentBlock, JsonObject, Message, te
 from nova_workers.contracts.engine import EngineOptions, EngineResult, ToolCall, TrustLevel, TurnListener
 from nova_workers.contracts.usage import Allowance, CallBound, TokenPrice, TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskUser
+from nova_workers.domain.prompts.rules import is_event_block
 from nova_workers.engines.turn import Ask, Draft, Interruption, Response, ToolOutcome, Turn
-from nova_workers.prompts import is_event_block
 
 __all__ = ["USAGE", "Execution", "ModelCall", "PlannedEngine", "plan"]
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
-from nova_workers.capabilities.discovery import default_registry
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.agents.rules.service import PERSON, Agents
+from nova_workers.domain.agents.sql.renames import Rename
+from nova_workers.domain.capabilities.rules.discovery import default_registry
+from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.ledger.workspace.renames import Rename
-from nova_workers.upkeep.agent_moves import AgentMoves
-from nova_workers.workspace.agents.ceilings import CeilingRules
-from nova_workers.workspace.agents.service import PERSON, Agents
 from tests.support.harness.workers import Harness
 
 __all__ = ["begin_rename", "move_all", "rename"]

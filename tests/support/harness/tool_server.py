@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from nova_workers.capabilities.serving import ToolServer
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest
+from nova_workers.domain.capabilities.rules.serving import ToolServer
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.ledger.database import Database
 from tests.support.harness.workers import Doorbells
 

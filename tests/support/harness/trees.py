@@ -8,9 +8,9 @@ import orjson
 
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import AgentDescriptor, OrchestrationLimits
-from nova_workers.ledger.orchestrations import agents as ledger
-from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.orchestration.planning import NewOrchestration
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
+from nova_workers.domain.orchestrations.rules.planning import NewOrchestration
+from nova_workers.domain.orchestrations.sql import agents as ledger
 from tests.support.harness.workers import Harness
 
 __all__ = ["MODELS", "Forest", "call", "complete", "script", "spawn"]

@@ -21,32 +21,32 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.bootstrap.deferred import DeferredToolServer
 from nova_workers.bootstrap.executor import build_capabilities, build_executor
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
-from nova_workers.capabilities.transactions import CallTransactions
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.runs import Accepted, Doorbell, PlannedEffect, Submission
+from nova_workers.domain.capabilities.rules.transactions import CallTransactions
+from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
+from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.service import Orchestrations
+from nova_workers.domain.orchestrations.rules.tick import OrchestrationTicker
+from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions
+from nova_workers.domain.runs.rules.applying import CancelApplier
+from nova_workers.domain.runs.rules.cancel import Canceller, Retrier
+from nova_workers.domain.runs.rules.control import ControlChannel
+from nova_workers.domain.runs.rules.holds import Holds
+from nova_workers.domain.runs.rules.recover import Reconciler
+from nova_workers.domain.runs.rules.scheduled import Scheduled
+from nova_workers.domain.runs.rules.submit import Submitter
+from nova_workers.domain.runs.rules.suspects import SuspectRuns
+from nova_workers.domain.runs.rules.waiting import Waiting
+from nova_workers.domain.streams.rules.publisher import EventPublisher
+from nova_workers.domain.threads.rules.lease import LeaseKeeper
+from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.engines.native import CommandRunner, ShellSettings
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ledger.database import Database, Row
 from nova_workers.ledger.work import Work
-from nova_workers.orchestration.models.availability import FleetAvailability
-from nova_workers.orchestration.models.catalog import ModelCatalog
-from nova_workers.orchestration.models.ranked import RankedModels
-from nova_workers.orchestration.service import Orchestrations
-from nova_workers.orchestration.tick import OrchestrationTicker
-from nova_workers.orchestration.transitions import TreeTransitions
-from nova_workers.runs.applying import CancelApplier
-from nova_workers.runs.cancel import Canceller, Retrier
-from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.holds import Holds
-from nova_workers.runs.recover import Reconciler
-from nova_workers.runs.scheduled import Scheduled
-from nova_workers.runs.submit import Submitter
-from nova_workers.runs.suspects import SuspectRuns
-from nova_workers.runs.waiting import Waiting
-from nova_workers.streams.publisher import EventPublisher
-from nova_workers.threads.lease import LeaseKeeper
-from nova_workers.threads.lock import ThreadLocks
 from tests.support.harness.fault_injection import Crashed, FaultInjectingDatabase, FaultInjector, fault_injecting_redis
 from tests.support.harness.planned_engine import PlannedEngine
 

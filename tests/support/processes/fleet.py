@@ -33,10 +33,10 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.fleet import WorkerView
 from nova_workers.devstack.commands import WORKER_APP, api_command, beat_command, worker_command
 from nova_workers.devstack.process import ProcessSpec
+from nova_workers.domain.agents.sql.records import seed_defaults
+from nova_workers.domain.keys.sql.keys import create_key
+from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import create_key
-from nova_workers.ledger.tenants.settings import ensure_tenant
-from nova_workers.ledger.workspace.agents import seed_defaults
 from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
 __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]

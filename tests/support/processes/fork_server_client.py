@@ -6,7 +6,7 @@ import asyncio
 import sys
 
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.runs.suspects import ForkServer
+from nova_workers.domain.runs.rules.suspects import ForkServer
 
 __all__ = ["main"]
 

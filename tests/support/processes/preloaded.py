@@ -39,7 +39,7 @@ _MODULES = (
     *("celery.apps.worker", "celery.apps.beat", "uvicorn.__main__", "uvicorn.lifespan.on", "uvicorn.loops.uvloop"),
     *("uvicorn.protocols.http.httptools_impl", "uvicorn.protocols.websockets.websockets_sansio_impl"),
     *("nova_workers.bootstrap.on_demand.claude_agent", "nova_workers.bootstrap.on_demand.programs"),
-    *("nova_workers.bootstrap.on_demand.scripted", "nova_workers.capabilities.serving"),
+    *("nova_workers.bootstrap.on_demand.scripted", "nova_workers.domain.capabilities.rules.serving"),
     *("nova_workers.bootstrap.on_demand.anthropic", "nova_workers.bootstrap.on_demand.openai"),
     *("claude_agent_sdk", "genai_prices.data", "httpcore2", "jsonschema", "valkey.asyncio"),
     *("nova_workers.cli.app", "nova_workers.cli.talk.send", "nova_workers.cli.talk.chat"),

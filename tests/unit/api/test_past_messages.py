@@ -11,7 +11,7 @@ from api.routes.runs.past_messages import checked_messages
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.http.wire import PastMessage
-from nova_workers.threads.past import turns_of
+from nova_workers.domain.threads.rules.past import turns_of
 from tests.requirements import proves
 
 NOW = datetime(2026, 6, 1, 12, tzinfo=UTC)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from importlib import import_module
-from pkgutil import walk_packages
 from typing import Any
 
 import pytest
@@ -14,12 +13,12 @@ from pydantic import BaseModel, SecretStr, TypeAdapter, ValidationError
 from api.app import build_app
 from nova_workers.base.config import Settings
 from nova_workers.base.config.sections import ApiSettings, Section
-from nova_workers.capabilities import catalog
-from nova_workers.capabilities.seam import ToolInput
 from nova_workers.contracts.http.triggers import TriggerPatch
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.contracts.orders import PolicyDocument
-from nova_workers.orchestration.config.values import EngineConfig, ModelsDocument, OrchestrationConfig
+from nova_workers.domain.capabilities.rules.discovery import MODULES
+from nova_workers.domain.capabilities.rules.seam import ToolInput
+from nova_workers.domain.orchestrations.rules.config.values import EngineConfig, ModelsDocument, OrchestrationConfig
 
 _BOOLEANS = frozenset({"bool"})
 _NUMBERS = frozenset({"int", "float"})
@@ -82,8 +81,8 @@ def test_a_configuration_s_numbers_are_true_ones() -> None:
 
 
 def test_a_tool_s_numbers_are_true_ones() -> None:
-    for module in walk_packages(catalog.__path__, f"{catalog.__name__}."):
-        import_module(module.name)
+    for module in MODULES:
+        import_module(f"nova_workers.domain.{module}")
     inputs = ToolInput.__subclasses__()
     assert len(inputs) > 30
     assert {place for each in inputs for place in _lax(_schema(each), _NUMBERS, each.__name__)} == set()

@@ -8,16 +8,16 @@ from mcp.types import TextContent
 from pydantic import BaseModel, ConfigDict
 
 from nova_workers.base.errors import ConfigurationError, InvalidInput, ToolFailure
-from nova_workers.capabilities import (
+from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.engine import InProcessMcpServer, McpServer
+from nova_workers.domain.capabilities.rules import (
     CapabilityContext,
     CapabilityRegistry,
     NoConfig,
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.capabilities.seam import DeclaredServer
-from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
-from nova_workers.contracts.engine import InProcessMcpServer, McpServer
+from nova_workers.domain.capabilities.rules.seam import DeclaredServer
 from tests.requirements import proves
 from tests.support.harness.tool_server import tool_server
 

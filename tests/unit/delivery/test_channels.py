@@ -11,10 +11,10 @@ from nova_workers.base.errors import ConfigurationError
 from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.deliveries import DeliveryItem
-from nova_workers.delivery.channels import CHANNEL_GROUP, ChannelParts, ChannelRoutes, load_channels
+from nova_workers.domain.delivery.rules.channels import CHANNEL_GROUP, ChannelParts, ChannelRoutes, load_channels
+from nova_workers.domain.secrets.rules.service import Secrets
+from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.secrets import Secrets
-from nova_workers.workspace.vault import Vault
 from tests.requirements import proves
 
 

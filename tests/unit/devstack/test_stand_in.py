@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from nova_workers.devstack.stand_in.rules import ToolUse, reply_to
-from nova_workers.prompts import work_words
-from nova_workers.prompts.orchestration import role_words
+from nova_workers.domain.prompts.rules import work_words
+from nova_workers.domain.prompts.rules.orchestration import role_words
 
 TOOLS = [{"name": "memory_save"}, {"name": "memory_list"}, {"name": "memory_delete"}]
 

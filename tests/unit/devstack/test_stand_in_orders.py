@@ -7,7 +7,7 @@ import pytest
 
 from nova_workers.contracts.orders import Critique, PolicyRole, artifact_of
 from nova_workers.devstack.stand_in.rules import reply_to
-from nova_workers.orders.policies.builtin_policies import builtin_policies
+from nova_workers.domain.orders.rules.policies.builtin_policies import builtin_policies
 
 ROLES = [
     pytest.param(policy.id, role, id=f"{policy.id}-{role.name}")

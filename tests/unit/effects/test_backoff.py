@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.effects.runner import backoff_s
+from nova_workers.domain.effects.rules.runner import backoff_s
 
 
 @pytest.mark.parametrize(

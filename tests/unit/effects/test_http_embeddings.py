@@ -8,9 +8,9 @@ import pytest
 
 from nova_workers.base.config import EffectSettings
 from nova_workers.base.errors import ConfigurationError, InvalidInput, Unavailable
-from nova_workers.effects.http import HttpEmbeddings
-from nova_workers.effects.local import LocalEmbeddings
-from nova_workers.effects.setup import embedding_provider
+from nova_workers.domain.effects.rules.http import HttpEmbeddings
+from nova_workers.domain.effects.rules.local import LocalEmbeddings
+from nova_workers.domain.effects.rules.setup import embedding_provider
 
 
 def _provider(answer: Callable[[httpx2.Request], httpx2.Response]) -> HttpEmbeddings:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.effects.title import clean_title, title_from_words
+from nova_workers.domain.effects.rules.title import clean_title, title_from_words
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,6 @@
 """The windows of a long text that the local model embeds, and which of them it computes together."""
 
-from nova_workers.effects.minilm import CALL_PIECES, WINDOW, batches, windows
+from nova_workers.domain.effects.rules.minilm import CALL_PIECES, WINDOW, batches, windows
 
 SIZE = WINDOW - 2
 

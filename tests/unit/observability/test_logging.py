@@ -27,7 +27,7 @@ def _read(stream: io.StringIO) -> list[dict[str, Any]]:
 
 
 def test_a_line_is_an_event_with_fields(lines: io.StringIO) -> None:
-    structlog.get_logger("nova_workers.runs").info("run_claimed", run_id="run_1", attempt=2)
+    structlog.get_logger("nova_workers.domain.runs.rules").info("run_claimed", run_id="run_1", attempt=2)
     (line,) = _read(lines)
     timestamp = line.pop("timestamp")
     assert timestamp.endswith("Z")
@@ -36,13 +36,13 @@ def test_a_line_is_an_event_with_fields(lines: io.StringIO) -> None:
         "event": "run_claimed",
         "run_id": "run_1",
         "attempt": 2,
-        "logger": "nova_workers.runs",
+        "logger": "nova_workers.domain.runs.rules",
         "process": "worker",
     }
 
 
 def test_a_rehearsal_logs_warnings_only(lines: io.StringIO) -> None:
-    log = structlog.get_logger("nova_workers.runs")
+    log = structlog.get_logger("nova_workers.domain.runs.rules")
     with unrecorded():
         log.info("run.finished")
         log.warning("run.lost")

@@ -34,7 +34,7 @@ def test_a_secret_in_a_text_is_replaced(text: str, kept: str) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "nova_workers.effects.runner",
+        "nova_workers.domain.effects.rules.runner",
         "nova_workers_effects_embedding_provider",
         "run_01JD3X5V0Q6Q8ZK3N5T9R2M4WB",
         "http://127.0.0.1:8700/v1/runs?a=b@c",

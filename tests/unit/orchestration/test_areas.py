@@ -9,7 +9,7 @@ import pytest
 
 from nova_workers.base.errors import AgentSpawnError
 from nova_workers.contracts.orchestration import AgentDescriptor, CapabilityTools
-from nova_workers.orchestration.spawning.areas import WorkArea, Writers, may_write, writers_beside
+from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea, Writers, may_write, writers_beside
 from tests.requirements import proves
 
 OWN = WorkArea("/w/nova", "/w/nova/orc_1")

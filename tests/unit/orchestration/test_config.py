@@ -7,14 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.base.errors import InvalidInput, ModelNotAvailableError
-from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.orchestration.config.values import (
+from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
+from nova_workers.domain.orchestrations.rules.config.values import (
     ConfigDocument,
     ModelsDocument,
     OrchestrationConfig,
     ResolvedModel,
 )
-from nova_workers.orchestration.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.models.installed import known_models
 from tests.requirements import proves
 from tests.support.data.documents import ROOT, blocks
 

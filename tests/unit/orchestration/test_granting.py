@@ -17,10 +17,10 @@ from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.mcp.servers import HttpServer
 from nova_workers.contracts.native import NATIVE_TOOLS, RESERVED_NAMES, native_tools
 from nova_workers.contracts.orchestration import READ_TOOLS, CapabilityTools
-from nova_workers.orchestration.config.values import CapabilityProfile, CapabilityProfiles
-from nova_workers.orchestration.spawning import granting
-from nova_workers.orchestration.spawning.areas import WorkArea
-from nova_workers.orchestration.spawning.granting import (
+from nova_workers.domain.orchestrations.rules.config.values import CapabilityProfile, CapabilityProfiles
+from nova_workers.domain.orchestrations.rules.spawning import granting
+from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea
+from nova_workers.domain.orchestrations.rules.spawning.granting import (
     Asked,
     Giver,
     Granted,

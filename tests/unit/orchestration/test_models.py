@@ -13,22 +13,26 @@ from hypothesis import strategies as st
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput, ModelNotAvailableError, ProviderNotAvailableError
 from nova_workers.base.vocabulary import COMPLEXITIES, MODEL_TIERS, TASK_CATEGORIES, TaskCategory
-from nova_workers.engines.models import ALIASES, resolve_model
-from nova_workers.engines.models import known_models as models_of_the_sdk
-from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.orchestration.config.values import BUILT_IN_PROVIDERS, ProviderConfig
-from nova_workers.orchestration.models.availability import FleetAvailability, fleet_availability, unavailable_providers
-from nova_workers.orchestration.models.capability import (
+from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
+from nova_workers.domain.orchestrations.rules.config.values import BUILT_IN_PROVIDERS, ProviderConfig
+from nova_workers.domain.orchestrations.rules.models.availability import (
+    FleetAvailability,
+    fleet_availability,
+    unavailable_providers,
+)
+from nova_workers.domain.orchestrations.rules.models.capability import (
     ModelCapability,
     infer_capability,
     infer_tier,
     required_tier,
     tier_rank,
 )
-from nova_workers.orchestration.models.choice import ModelSelector
-from nova_workers.orchestration.models.classifying import classify
-from nova_workers.orchestration.models.installed import installed, is_chat_model, known_models, sdk_models
-from nova_workers.orchestration.models.registry import ModelRegistry
+from nova_workers.domain.orchestrations.rules.models.choice import ModelSelector
+from nova_workers.domain.orchestrations.rules.models.classifying import classify
+from nova_workers.domain.orchestrations.rules.models.installed import installed, is_chat_model, known_models, sdk_models
+from nova_workers.domain.orchestrations.rules.models.registry import ModelRegistry
+from nova_workers.engines.models import ALIASES, resolve_model
+from nova_workers.engines.models import known_models as models_of_the_sdk
 from tests.requirements import proves
 
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import TypeAdapter
 
-from nova_workers.orchestration.config.plugins import resolve_plugins
-from nova_workers.orchestration.config.values import Plugin
+from nova_workers.domain.orchestrations.rules.config.plugins import resolve_plugins
+from nova_workers.domain.orchestrations.rules.config.values import Plugin
 
 
 def plugin(*tags: str) -> Plugin:

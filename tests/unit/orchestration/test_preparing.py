@@ -9,12 +9,12 @@ import pytest
 from nova_workers.base.errors import AgentSpawnError
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import SpawnRequest
-from nova_workers.ledger.orchestrations.locking import LockedTree
-from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.orchestration.models.choosing import ChosenModel, ModelChooser
-from nova_workers.orchestration.spawning.areas import WorkArea
-from nova_workers.orchestration.spawning.granting import Giver, form_of
-from nova_workers.orchestration.spawning.preparing import PreparedSpawn, prepare_spawn
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
+from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel, ModelChooser
+from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea
+from nova_workers.domain.orchestrations.rules.spawning.granting import Giver, form_of
+from nova_workers.domain.orchestrations.rules.spawning.preparing import PreparedSpawn, prepare_spawn
+from nova_workers.domain.orchestrations.sql.locking import LockedTree
 
 OWNER = AgentSpec(name="Owner", trust="controlled")
 AREA = WorkArea("/w/nova", "/w/nova/orc_1")

@@ -6,10 +6,10 @@ import pytest
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import SpawnRequest
-from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.orchestration.models.choosing import ChosenModel
-from nova_workers.orchestration.spawning.granting import Granted
-from nova_workers.orchestration.spawning.profile import agent_spec
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
+from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel
+from nova_workers.domain.orchestrations.rules.spawning.granting import Granted
+from nova_workers.domain.orchestrations.rules.spawning.profile import agent_spec
 
 OWNER = AgentSpec(name="Owner", temperature=0.5, engine_config={"kept": 1})
 

@@ -7,11 +7,16 @@ from datetime import UTC, datetime
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nova_workers.ledger.orchestrations.rankings import Ranking
-from nova_workers.orchestration.models.capability import ModelCapability, infer_capability
-from nova_workers.orchestration.models.choice import ModelSelector
-from nova_workers.orchestration.models.ranking import MIN_SAMPLES, PRIOR_SAMPLES, Rankings, canonical_model
-from nova_workers.orchestration.models.registry import ModelRegistry
+from nova_workers.domain.orchestrations.rules.models.capability import ModelCapability, infer_capability
+from nova_workers.domain.orchestrations.rules.models.choice import ModelSelector
+from nova_workers.domain.orchestrations.rules.models.ranking import (
+    MIN_SAMPLES,
+    PRIOR_SAMPLES,
+    Rankings,
+    canonical_model,
+)
+from nova_workers.domain.orchestrations.rules.models.registry import ModelRegistry
+from nova_workers.domain.orchestrations.sql.rankings import Ranking
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 A, B = infer_capability("a-strong", "claude", "strong"), infer_capability("b-strong", "codex", "strong")

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nova_workers.contracts.orchestration import HistoryEntry, Rationale
-from nova_workers.orchestration.rationale import LOOK_BACK, extract_rationale, score
+from nova_workers.domain.orchestrations.rules.rationale import LOOK_BACK, extract_rationale, score
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 

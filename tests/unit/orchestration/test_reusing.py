@@ -10,11 +10,11 @@ import pytest
 from nova_workers.base.vocabulary import AgentRole, PermissionMode
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
-from nova_workers.orchestration.models.choosing import ChosenModel
-from nova_workers.orchestration.spawning.areas import WorkArea
-from nova_workers.orchestration.spawning.granting import Giver, Granted
-from nova_workers.orchestration.spawning.preparing import PreparedSpawn
-from nova_workers.orchestration.spawning.reusing import misfits
+from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel
+from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea
+from nova_workers.domain.orchestrations.rules.spawning.granting import Giver, Granted
+from nova_workers.domain.orchestrations.rules.spawning.preparing import PreparedSpawn
+from nova_workers.domain.orchestrations.rules.spawning.reusing import misfits
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

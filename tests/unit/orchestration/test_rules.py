@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from nova_workers.base.vocabulary import ACTIVE_AGENTS, ENDED_AGENTS, AgentState, RoutedMessageType, words_of
 from nova_workers.contracts.orchestration import RoutedMessage
 from nova_workers.contracts.waits import AwaitMessages
-from nova_workers.orchestration.deadlock import Waiter, find_components, find_deadlock
-from nova_workers.orchestration.lifecycle import can_restart, legal_sources, validate_transition
-from nova_workers.orchestration.matching import match
+from nova_workers.domain.orchestrations.rules.deadlock import Waiter, find_components, find_deadlock
+from nova_workers.domain.orchestrations.rules.lifecycle import can_restart, legal_sources, validate_transition
+from nova_workers.domain.orchestrations.rules.matching import match
 
 STATES: tuple[AgentState, ...] = (*ACTIVE_AGENTS, *ENDED_AGENTS)
 

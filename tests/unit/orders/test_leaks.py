@@ -11,9 +11,9 @@ import pytest
 from nova_workers.base.observability.redactor import Redactor
 from nova_workers.base.observability.secret_forms import SECRET_FORMS
 from nova_workers.contracts.orders import AiArtifactV1, PolicyDocument, artifact_of
-from nova_workers.orders.checking.leaks import LeakCheck
-from nova_workers.orders.checking.traces import INTERNAL_ERRORS, TRACES
-from nova_workers.orders.sealing import OrderSeal
+from nova_workers.domain.orders.rules.checking.leaks import LeakCheck
+from nova_workers.domain.orders.rules.checking.traces import INTERNAL_ERRORS, TRACES
+from nova_workers.domain.orders.rules.sealing import OrderSeal
 from tests.requirements import proves
 from tests.support.data import planted_leaks as planted
 from tests.support.data.harmless_answers import harmless_answers

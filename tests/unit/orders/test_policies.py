@@ -11,8 +11,8 @@ from jsonschema import Draft202012Validator
 import api
 import nova_workers
 from nova_workers.contracts.orders import AiWorkOrderV1
-from nova_workers.orders.policies.builtin_policies import builtin_policies
-from nova_workers.orders.policies.choosing import models_of, presentation_of
+from nova_workers.domain.orders.rules.policies.builtin_policies import builtin_policies
+from nova_workers.domain.orders.rules.policies.choosing import models_of, presentation_of
 from tests.support.data.order_policies import order, policy
 from tests.support.data.work_orders import EXAMPLES, example_order
 

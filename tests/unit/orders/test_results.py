@@ -14,8 +14,8 @@ from nova_workers.contracts.orders import (
     SwarmMeta,
     artifact_of,
 )
-from nova_workers.orders.checker import ResultDraft, check_result
-from nova_workers.orders.presentation import Proposal, artifacts_of, present
+from nova_workers.domain.orders.rules.checker import ResultDraft, check_result
+from nova_workers.domain.orders.rules.presentation import Proposal, artifacts_of, present
 from tests.support.data.order_policies import policy
 
 META = ExecutionMeta(

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.contracts.orders import PolicyDocument
-from nova_workers.orders.stages import End, EndedPart, Next, decide, jobs_of, rank
+from nova_workers.domain.orders.rules.stages import End, EndedPart, Next, decide, jobs_of, rank
 from tests.support.harness.orders import policy
 
 _OUTCOMES = ("ok", "ok", "ok", "provider_failed", "ajv_failed", "rate_limited")

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from inline_snapshot import snapshot
 
 from nova_workers.contracts.agents import AgentSpec, Responsibility
-from nova_workers.prompts import SECTIONS, build_system_prompt, stable_prefix_chars
+from nova_workers.domain.prompts.rules import SECTIONS, build_system_prompt, stable_prefix_chars
 from tests.requirements import proves
 
 AGENT = AgentSpec(

@@ -9,7 +9,7 @@ import pytest
 from inline_snapshot import snapshot
 
 from nova_workers.contracts.event_context import EventContext
-from nova_workers.prompts import event_words, is_event_block
+from nova_workers.domain.prompts.rules import event_words, is_event_block
 from tests.requirements import proves
 
 NOON = datetime(2026, 1, 2, 12, tzinfo=UTC)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nova_workers.prompts import background_words, formatting_words, storage_words
+from nova_workers.domain.prompts.rules import background_words, formatting_words, storage_words
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,8 @@ import pytest
 
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.usage import CallBound, TokenPrice, most_tokens
-from nova_workers.ledger.runs.budgets import SharedBudget
-from nova_workers.runs.turns.allowance import granted_tokens
+from nova_workers.domain.runs.rules.turns.allowance import granted_tokens
+from nova_workers.domain.usage.sql.budgets import SharedBudget
 
 _BOUND = CallBound("m", 1_000, 8_000, 1_000, TokenPrice(0.001, 0.001))
 """It may cost 9 dollars, and at least 2."""

@@ -16,7 +16,7 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.broker import redis_connections
 from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.runs import CancelReason
-from nova_workers.runs.control import ControlChannel
+from nova_workers.domain.runs.rules.control import ControlChannel
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until

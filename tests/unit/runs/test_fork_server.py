@@ -13,7 +13,7 @@ import orjson
 import pytest
 
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.runs.suspects import ForkServer, SingleRunProcess
+from nova_workers.domain.runs.rules.suspects import ForkServer, SingleRunProcess
 from tests.requirements import proves
 from tests.support.processes.forked_child import Report
 from tests.support.processes.inspection import is_alive

@@ -15,9 +15,9 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import EngineError, EngineResult, StepRecord, StopReason, ToolCall
 from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.steps import INTERRUPTED, NOT_ANSWERED, NOT_BEGUN, NOT_PERMITTED_YET
-from nova_workers.ledger.runs.resume import Journal
-from nova_workers.runs.turns.outcome import close_journal, failed, judge
-from nova_workers.threads.lease import HeldRun
+from nova_workers.domain.runs.rules.turns.outcome import close_journal, failed, judge
+from nova_workers.domain.runs.sql.resume import Journal
+from nova_workers.domain.threads.rules.lease import HeldRun
 from tests.requirements import proves
 from tests.support.harness.invariants import check_history
 

@@ -29,8 +29,13 @@ from nova_workers.contracts.refusals import LeftOut
 from nova_workers.contracts.sessions import NewSession, StoredSession
 from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.contracts.waits import MAX_OPTION_CHARS, AskAgent, AskApproval, AskUser, Pause, wait_adapter
-from nova_workers.ledger.runs.resume import Journal
-from nova_workers.runs.turns.redaction import RedactedListener, RedactedSessions, redact_result, restore_open_calls
+from nova_workers.domain.runs.rules.turns.redaction import (
+    RedactedListener,
+    RedactedSessions,
+    redact_result,
+    restore_open_calls,
+)
+from nova_workers.domain.runs.sql.resume import Journal
 from tests.requirements import proves
 
 VALUE = "tok_123456"

@@ -11,8 +11,8 @@ from prometheus_client import CollectorRegistry
 from nova_workers.base.errors import Unavailable
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.runs import Doorbell
-from nova_workers.ledger.runs.fairness import NextSuspects
-from nova_workers.runs.suspects import SuspectRuns
+from nova_workers.domain.runs.rules.suspects import SuspectRuns
+from nova_workers.domain.runs.sql.fairness import NextSuspects
 from tests.requirements import proves
 from tests.support.harness.workers import Doorbells
 from tests.support.waiting import until

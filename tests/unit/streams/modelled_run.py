@@ -9,8 +9,8 @@ from dataclasses import dataclass, field, replace
 from nova_workers.contracts import events as live
 from nova_workers.contracts.events import Event, EventCursor
 from nova_workers.contracts.waits import AskUser
-from nova_workers.ledger.runs.replay import RecordedCall, RecordedResponse, RecordedRun, RecordedStep, RecordedWait
-from nova_workers.streams.wire import LiveEvent
+from nova_workers.domain.runs.sql.replay import RecordedCall, RecordedResponse, RecordedRun, RecordedStep, RecordedWait
+from nova_workers.domain.streams.rules.wire import LiveEvent
 
 __all__ = ["EMPTY", "ModelRun"]
 

@@ -15,10 +15,10 @@ from nova_workers.base.keys import run_events
 from nova_workers.base.observability.foreign import ForeignMessages
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.events import EventCursor, Token
-from nova_workers.streams.hub import Feed, StreamHub
-from nova_workers.streams.publisher import EventPublisher, RunEvents
-from nova_workers.streams.subscriber import PING_EVERY_S
-from nova_workers.streams.wire import FIELD, LiveEvent, decode
+from nova_workers.domain.streams.rules.hub import Feed, StreamHub
+from nova_workers.domain.streams.rules.publisher import EventPublisher, RunEvents
+from nova_workers.domain.streams.rules.subscriber import PING_EVERY_S
+from nova_workers.domain.streams.rules.wire import FIELD, LiveEvent, decode
 
 __all__ = ["RUN", "collect", "hub_on", "publisher_on", "say", "stored", "texts"]
 

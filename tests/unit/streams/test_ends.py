@@ -12,9 +12,9 @@ from redis.asyncio import Redis
 from nova_workers.base.ids import new_id
 from nova_workers.base.keys import run_channel, run_events
 from nova_workers.broker.redis_connections import connect
-from nova_workers.streams.ends import EndFeed
-from nova_workers.streams.hub import StreamHub
-from nova_workers.streams.wire import FIELD, is_final
+from nova_workers.domain.streams.rules.ends import EndFeed
+from nova_workers.domain.streams.rules.hub import StreamHub
+from nova_workers.domain.streams.rules.wire import FIELD, is_final
 from tests.requirements import proves
 from tests.support.waiting import stays, until
 from tests.unit.streams.stage import RUN, hub_on

@@ -21,8 +21,8 @@ from nova_workers.client.run_text import RunText
 from nova_workers.contracts import events as live
 from nova_workers.contracts.events import AFTER_LIVE, EventCursor, event_adapter
 from nova_workers.contracts.waits import AskUser
-from nova_workers.ledger.runs.replay import RecordedCall, RecordedResponse, RecordedRun, RecordedWait
-from nova_workers.streams.wire import Batch, Continuity, LiveEvent
+from nova_workers.domain.runs.sql.replay import RecordedCall, RecordedResponse, RecordedRun, RecordedWait
+from nova_workers.domain.streams.rules.wire import Batch, Continuity, LiveEvent
 from tests.requirements import proves
 from tests.unit.streams.modelled_run import EMPTY, ModelRun
 

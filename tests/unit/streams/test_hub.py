@@ -14,9 +14,9 @@ from nova_workers.base.keys import run_channel, run_events
 from nova_workers.broker import redis_connections
 from nova_workers.broker.redis_connections import connect
 from nova_workers.contracts.events import EventCursor
-from nova_workers.streams.hub import StreamHub
-from nova_workers.streams.subscriber import Subscriber
-from nova_workers.streams.wire import FIELD, Batch, encode
+from nova_workers.domain.streams.rules.hub import StreamHub
+from nova_workers.domain.streams.rules.subscriber import Subscriber
+from nova_workers.domain.streams.rules.wire import FIELD, Batch, encode
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import stays, until

@@ -12,8 +12,8 @@ from nova_workers.base.ids import new_id
 from nova_workers.base.keys import EVENTS_TTL_S, run_events
 from nova_workers.contracts.events import Reasoning, StreamEnd, Thinking, Token, event_adapter
 from nova_workers.contracts.orchestration.events import OrchestrationEnd, TreeCursor, TreeNews, TreeRecord
-from nova_workers.streams.publisher import RunEvents, TreeSource
-from nova_workers.streams.trees import TreeFeed
+from nova_workers.domain.streams.rules.publisher import RunEvents, TreeSource
+from nova_workers.domain.streams.rules.trees import TreeFeed
 from tests.requirements import proves
 from tests.support.harness.manual_clock import ManualClock
 from tests.support.servers.fault_proxy import FaultProxy

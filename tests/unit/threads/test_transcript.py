@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from nova_workers.contracts.content import ContentBlock, Message, text_block
 from nova_workers.contracts.steps import NO_RESULT
-from nova_workers.threads.transcript import repair
+from nova_workers.domain.threads.rules.transcript import repair
 from tests.requirements import proves
 
 

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from nova_workers.contracts.agents import ApprovalRule, Permissions
-from nova_workers.tools.approvals import first_rule, main_text
-from nova_workers.tools.policy import MAX_REPEATS, CommandPolicy, ToolPolicy, Verdict
+from nova_workers.domain.tool_policy.rules.approvals import first_rule, main_text
+from nova_workers.domain.tool_policy.rules.policy import MAX_REPEATS, CommandPolicy, ToolPolicy, Verdict
 
 ALWAYS_BASH = {"tool": "Bash", "decision": "always"}
 

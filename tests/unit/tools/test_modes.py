@@ -9,7 +9,7 @@ import pytest
 from nova_workers.base.vocabulary import PermissionMode, TrustLevel
 from nova_workers.contracts.agents import Permissions
 from nova_workers.contracts.orchestration import ORCHESTRATION_TOOLS
-from nova_workers.tools import CommandPolicy, ModeRules, ToolPolicy
+from nova_workers.domain.tool_policy.rules import CommandPolicy, ModeRules, ToolPolicy
 
 RULES = Permissions.model_validate(
     {

@@ -11,7 +11,7 @@ from nova_workers.base.errors import ToolFailure
 from nova_workers.base.outbound.requests import Outbound
 from nova_workers.base.outbound.rules import OutboundRules
 from nova_workers.contracts.ports import FetchedPage
-from nova_workers.tools.pages import WebPages
+from nova_workers.domain.tool_policy.rules.pages import WebPages
 from tests.requirements import proves
 from tests.support.servers.web_server import WebServer, redirect, reply, web_server
 

@@ -10,8 +10,8 @@ from pydantic import ValidationError
 from nova_workers.contracts.agents import AgentSpec, Permissions
 from nova_workers.contracts.engine import ToolAuthorization, ToolCall, TrustLevel
 from nova_workers.contracts.native import NATIVE_TOOLS
-from nova_workers.tools.commands import MAX_LINE_CHARS, read_command
-from nova_workers.tools.policy import MAX_REPEATS, CommandPolicy, ToolPolicy, Verdict
+from nova_workers.domain.tool_policy.rules.commands import MAX_LINE_CHARS, read_command
+from nova_workers.domain.tool_policy.rules.policy import MAX_REPEATS, CommandPolicy, ToolPolicy, Verdict
 
 LEVELS: tuple[TrustLevel, ...] = ("sandbox", "controlled", "unrestricted")
 

@@ -14,8 +14,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from nova_workers.contracts.agents import Permissions
-from nova_workers.tools.commands import MAX_LINE_CHARS
-from nova_workers.tools.policy import CommandPolicy, ToolPolicy
+from nova_workers.domain.tool_policy.rules.commands import MAX_LINE_CHARS
+from nova_workers.domain.tool_policy.rules.policy import CommandPolicy, ToolPolicy
 from tests.requirements import proves
 
 _EXAMPLES = int(os.environ.get("TEST_EXAMPLES", "0"))

@@ -8,8 +8,8 @@ import pytest
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.agents import AgentSpec
-from nova_workers.ledger.archive.tables import KEPT
-from nova_workers.workspace.archive.rows import AgentChecks, checked_row
+from nova_workers.domain.archive.rules.rows import AgentChecks, checked_row
+from nova_workers.domain.archive.sql.tables import KEPT
 from tests.requirements import proves
 from tests.support.data.archive_rows import MOMENT, SKILL, archive_tables, small_row
 

@@ -12,9 +12,15 @@ from nova_workers.base.errors import Forbidden
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.authors.rights import rights_of
 from nova_workers.contracts.orders import PolicyDocument
-from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.orchestration.config.values import OrchestrationConfig
-from nova_workers.workspace.agents.authors import Authored, AuthorRights, check_author, holdings_of, holdings_of_agents
+from nova_workers.domain.agents.rules.authors import (
+    Authored,
+    AuthorRights,
+    check_author,
+    holdings_of,
+    holdings_of_agents,
+)
+from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from tests.requirements import proves
 from tests.support.harness.grants import all_grants
 

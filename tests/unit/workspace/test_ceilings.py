@@ -9,8 +9,8 @@ import pytest
 
 from nova_workers.base.errors import Forbidden
 from nova_workers.contracts.agents import AgentSpec, Ceilings
-from nova_workers.orchestration.config.parsing import parse_config
-from nova_workers.workspace.agents.ceilings import CeilingRules
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
 from tests.support.harness.grants import all_grants
 
 RULES = CeilingRules(Path("/srv/nova/workspace"), "anthropic")

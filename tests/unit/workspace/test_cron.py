@@ -12,7 +12,7 @@ from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nova_workers.base.errors import InvalidInput
-from nova_workers.triggers.cron import cron_firings, names_many_seconds, parse_cron
+from nova_workers.domain.triggers.rules.cron import cron_firings, names_many_seconds, parse_cron
 from tests.requirements import proves
 
 BERLIN = ZoneInfo("Europe/Berlin")

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.triggers import CatchUp
-from nova_workers.triggers.occurrences import (
+from nova_workers.domain.triggers.rules.occurrences import (
     COUNTED,
     ON_TIME_S,
     OccurrenceRule,
@@ -20,7 +20,7 @@ from nova_workers.triggers.occurrences import (
     jitter_of,
     window_s,
 )
-from nova_workers.triggers.schedules import parse_schedule
+from nova_workers.domain.triggers.rules.schedules import parse_schedule
 from tests.requirements import proves
 
 MADE = datetime(2030, 1, 1, 12, tzinfo=UTC)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.http.triggers import TriggerKind
-from nova_workers.triggers.schedules import next_firings, parse_schedule
+from nova_workers.domain.triggers.rules.schedules import next_firings, parse_schedule
 
 MADE = datetime(2030, 1, 1, 12, 0, 0, 250_000, tzinfo=UTC)
 

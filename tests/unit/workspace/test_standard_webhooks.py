@@ -2,7 +2,7 @@
 
 from datetime import UTC, datetime
 
-from nova_workers.workspace.standard_webhooks import new_secret, signed_headers
+from nova_workers.domain.webhooks.rules.standard_webhooks import new_secret, signed_headers
 from tests.requirements import proves
 
 

@@ -19,8 +19,8 @@ from nova_workers.contracts.http.tasks import (
     TaskStatus,
     TaskView,
 )
-from nova_workers.workspace.tasks.rules import LEGAL_MOVES, check_move, make_plan
-from nova_workers.workspace.tasks.section import describe_task
+from nova_workers.domain.prompts.rules.task import describe_task
+from nova_workers.domain.tasks.rules.rules import LEGAL_MOVES, check_move, make_plan
 
 STATES: tuple[TaskStatus, ...] = ("draft", "active", "done", "canceled")
 

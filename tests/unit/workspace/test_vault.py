@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.base.errors import Conflict
-from nova_workers.workspace.vault import Sealed, Vault
+from nova_workers.domain.secrets.rules.vault import Sealed, Vault
 
 OLD, NEW = os.urandom(32), os.urandom(32)
 PLACE = ("ten_1", "TOKEN")

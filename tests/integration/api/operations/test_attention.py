@@ -11,9 +11,9 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.runs import TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskApproval, AskUser, Pause, WaitRequest
+from nova_workers.domain.overview.sql.attention import find_attention
+from nova_workers.domain.waits.sql.suspend import NewWait, suspend_run
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.overview.attention import find_attention
-from nova_workers.ledger.waits.suspend import NewWait, suspend_run
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 

@@ -13,9 +13,9 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import Unavailable
 from nova_workers.base.ids import new_id
 from nova_workers.client.client import NovaClient
+from nova_workers.domain.audit.rules import AuditSeals
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.visibility import all_tenants
-from nova_workers.upkeep.audit_seals import AuditSeals
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves

@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from api.app import build_app
 from nova_workers.base.config import Settings
 from nova_workers.contracts.orders import AiWorkOrderV1, PolicyDocument
-from nova_workers.orchestration.config.values import ConfigDocument
+from nova_workers.domain.orchestrations.rules.config.values import ConfigDocument
 from tests.integration.api.conftest import Api, Serve
 from tests.requirements import proves
 from tests.support.data import media_samples

@@ -7,8 +7,8 @@ from typing import Any
 
 from httpx2 import Response
 
+from nova_workers.domain.keys.sql.leases import MAX_LEASES
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.leases import MAX_LEASES
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ALL_SCOPES, Tenant, make_tenant
 from tests.requirements import proves

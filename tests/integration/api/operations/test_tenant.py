@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from dirty_equals import IsPartialDict
 
+from nova_workers.domain.keys.sql.keys import create_key
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.keys import create_key
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 

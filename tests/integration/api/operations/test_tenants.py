@@ -19,11 +19,11 @@ from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import RetentionSettings, Settings
 from nova_workers.base.keys import run_events
 from nova_workers.base.observability.metrics import Metrics
+from nova_workers.domain.keys.sql.keys import create_key
+from nova_workers.domain.tenants.sql.ending import SWEPT
+from nova_workers.domain.upkeep.rules.retention import Retention
+from nova_workers.domain.upkeep.rules.tenant_end import TenantEnd
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.tenants.ending import SWEPT
-from nova_workers.ledger.tenants.keys import create_key
-from nova_workers.upkeep.retention import Retention
-from nova_workers.upkeep.tenant_end import TenantEnd
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import make_tenant
 from tests.requirements import proves

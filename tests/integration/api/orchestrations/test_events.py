@@ -16,7 +16,7 @@ from redis.asyncio import Redis
 from api.streaming.tree_delivery import TreeDelivery
 from nova_workers.base.keys import orchestration_events, run_events
 from nova_workers.contracts import events as live
-from nova_workers.streams.publisher import TreeSource
+from nova_workers.domain.streams.rules.publisher import TreeSource
 from tests.integration.api.manual_worker import Tenant
 from tests.integration.api.orchestrations.conftest import PATH, Orchestrated
 from tests.requirements import proves

@@ -24,8 +24,8 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput
 from nova_workers.contracts.orders import AiWorkResultV1, OrderProblem
 from nova_workers.contracts.orders.definitions import json_schema
+from nova_workers.domain.orders.rules.door import AdmittedOrder, RefusedOrder
 from nova_workers.ledger.database import Database
-from nova_workers.orders.door import AdmittedOrder, RefusedOrder
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.orders.conftest import keyed, valid_order
 from tests.integration.api.workspace.test_secrets import key

@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nova_workers.orders.door import AdmittedOrder, RefusedOrder
-from nova_workers.orders.policies.parsing import parse_policy
+from nova_workers.domain.orders.rules.door import AdmittedOrder, RefusedOrder
+from nova_workers.domain.orders.rules.policies.parsing import parse_policy
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 from tests.integration.api.orders.conftest import valid_order

@@ -11,7 +11,7 @@ from api.streaming.following import Target
 from nova_workers.base.keys import run_events
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import EngineError, ToolCall
-from nova_workers.streams.wire import LiveEvent
+from nova_workers.domain.streams.rules.wire import LiveEvent
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.runs.event_streams import begun, listening, whole

@@ -7,9 +7,9 @@ from typing import Any
 
 import pytest
 
+from nova_workers.domain.threads.rules.transcript import conversation
+from nova_workers.domain.threads.sql.history import load_history_turns
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.threads.history import load_history_turns
-from nova_workers.threads.transcript import conversation
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker
 from tests.requirements import proves

@@ -13,7 +13,7 @@ from redis.asyncio import Redis
 from nova_workers.contracts import events as live
 from nova_workers.contracts.engine import ToolCall
 from nova_workers.contracts.waits import AskApproval, AskUser, Pause
-from nova_workers.ledger.waits.suspend import NewWait
+from nova_workers.domain.waits.sql.suspend import NewWait
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker
 from tests.integration.api.runs.event_streams import begun

@@ -15,9 +15,9 @@ from nova_workers.contracts.http.overview.timeline import CUT_CHARS, MAX_ENTRIES
 from nova_workers.contracts.runs import PlannedEffect, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.contracts.waits import AskAgent, AskUser
+from nova_workers.domain.runs.sql.leases import recover_expired
+from nova_workers.domain.waits.sql.suspend import NewWait, suspend_run
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.leases import recover_expired
-from nova_workers.ledger.waits.suspend import NewWait, suspend_run
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, Turn
 

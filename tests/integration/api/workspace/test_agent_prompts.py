@@ -6,8 +6,8 @@ from typing import Any
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts.abort import AbortSignal
+from nova_workers.domain.runs.rules.turns.prompting import Prompter
 from nova_workers.ledger.database import Database
-from nova_workers.runs.turns.prompting import Prompter
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import ManualWorker, make_tenant
 

@@ -12,8 +12,8 @@ from sqlalchemy import Table
 from models import metadata, migrate
 from nova_workers.base.config import Settings
 from nova_workers.contracts.http.archive import MEDIA_TYPE
+from nova_workers.domain.agents.sql.moves import OF_THREADS, SWEPT
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.workspace.moves import OF_THREADS, SWEPT
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves

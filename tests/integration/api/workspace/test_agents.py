@@ -6,12 +6,12 @@ from typing import Any
 import pytest
 
 from nova_workers.base.clock import SystemClock
-from nova_workers.capabilities import default_registry
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
+from nova_workers.domain.agents.rules import service as workspace
+from nova_workers.domain.agents.rules.rules import check_spec
+from nova_workers.domain.capabilities.rules import default_registry
 from nova_workers.ledger.database import Database
-from nova_workers.workspace.agents import service as workspace
-from nova_workers.workspace.agents.rules import check_spec
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves

@@ -25,7 +25,7 @@ from nova_workers.cli.archive.writer import FolderWriter
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.contracts.http.wire import AgentReplace
-from nova_workers.ledger.archive.tables import KEPT, LEFT_OUT, references
+from nova_workers.domain.archive.sql.tables import KEPT, LEFT_OUT, references
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant

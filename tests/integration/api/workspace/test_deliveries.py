@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from nova_workers.contracts.deliveries import Sender, SentFileView
+from nova_workers.domain.delivery.rules.from_agents import notify
+from nova_workers.domain.delivery.sql.deliveries import add_delivery
+from nova_workers.domain.files.rules import OutgoingFile, file_name, media_type_of, send_file
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.delivery.deliveries import add_delivery
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.deliveries import notify
-from nova_workers.workspace.files import OutgoingFile, file_name, media_type_of, send_file
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 from tests.requirements import proves

@@ -4,8 +4,8 @@ from typing import Any
 
 import pytest
 
+from nova_workers.domain.memories.sql import MAX_MEMORIES, save_memory
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.workspace.memories import MAX_MEMORIES, save_memory
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant, make_tenant
 

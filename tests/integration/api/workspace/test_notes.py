@@ -6,9 +6,9 @@ import pytest
 
 from nova_workers.contracts.deliveries import Sender
 from nova_workers.contracts.http.notes import MAX_NOTE_CHARS
+from nova_workers.domain.notes.rules import MAX_NOTES_PER_AGENT, NoteChange, change_note, create_note
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
-from nova_workers.workspace.notes import MAX_NOTES_PER_AGENT, NoteChange, change_note, create_note
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves

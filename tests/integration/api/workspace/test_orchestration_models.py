@@ -11,9 +11,9 @@ from nova_workers.base.errors import NotFound
 from nova_workers.base.keys import provider_reports
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut
+from nova_workers.domain.orchestrations.rules.models.availability import ProviderReport
+from nova_workers.domain.orchestrations.sql.judgements import Answer, begin_judgement, end_judgement
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orchestrations.judgements import Answer, begin_judgement, end_judgement
-from nova_workers.orchestration.models.availability import ProviderReport
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant
 

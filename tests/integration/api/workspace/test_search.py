@@ -8,8 +8,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from nova_workers.base.config import Settings
-from nova_workers.effects.local import LocalEmbeddings
-from nova_workers.effects.setup import embedding_provider
+from nova_workers.domain.effects.rules.local import LocalEmbeddings
+from nova_workers.domain.effects.rules.setup import embedding_provider
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api, Serve
 from tests.integration.api.manual_worker import Tenant, make_tenant

@@ -10,9 +10,9 @@ import pytest
 
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.skills import MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, MAX_SKILL_MD_CHARS
+from nova_workers.domain.skills.rules.library import require_skills, save_skill
+from nova_workers.domain.skills.sql import MAX_SKILLS
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.workspace.skills import MAX_SKILLS
-from nova_workers.workspace.skills import require_skills, save_skill
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves

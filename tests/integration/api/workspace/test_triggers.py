@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 from dirty_equals import IsPartialDict
 
+from nova_workers.domain.triggers.sql.definitions import MAX_AGENT_TRIGGERS
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.triggers.definitions import MAX_AGENT_TRIGGERS
 from tests.integration.api.conftest import Api
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves

@@ -15,10 +15,10 @@ from nova_workers.base.observability.tracing import Tracing
 from nova_workers.bootstrap.delivery import build_routes, build_sender
 from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.runs import FinishStatus, PlannedEffect
-from nova_workers.delivery.routing import RunEndEffect
-from nova_workers.delivery.sender import DeliverySender
-from nova_workers.effects.handler import Effect
-from nova_workers.effects.runner import EffectRunner
+from nova_workers.domain.delivery.rules.routing import RunEndEffect
+from nova_workers.domain.delivery.rules.sender import DeliverySender
+from nova_workers.domain.effects.rules.handler import Effect
+from nova_workers.domain.effects.rules.runner import EffectRunner
 from nova_workers.ledger.database import Database
 from nova_workers.ledger.work import Work
 from tests.integration.api.conftest import Api, Serve

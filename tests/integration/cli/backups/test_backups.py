@@ -30,14 +30,14 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.leases import LeaseRequest
 from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.devstack.home import lock_home
+from nova_workers.domain.delivery.sql.outbox import claim_deliveries
+from nova_workers.domain.effects.sql import ClaimedEffects, claim_effects
+from nova_workers.domain.keys.sql.leases import acquire_lease
+from nova_workers.domain.runs.sql.fleet import Switch, resume
+from nova_workers.domain.secrets.rules.service import Secrets
+from nova_workers.domain.secrets.rules.vault import Vault
+from nova_workers.domain.upkeep.sql.catalog import count_rows
 from nova_workers.ledger.database import Connection, Database
-from nova_workers.ledger.delivery.outbox import claim_deliveries
-from nova_workers.ledger.runs.effects import ClaimedEffects, claim_effects
-from nova_workers.ledger.runs.fleet import Switch, resume
-from nova_workers.ledger.tenants.leases import acquire_lease
-from nova_workers.ledger.upkeep.catalog import count_rows
-from nova_workers.workspace.secrets import Secrets
-from nova_workers.workspace.vault import Vault
 from tests.integration.cli.conftest import logical_database
 from tests.requirements import proves
 from tests.support.processes.command_line import Nova

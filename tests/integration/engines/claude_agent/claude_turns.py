@@ -9,7 +9,7 @@ from typing import Any
 from nova_workers.contracts.content import text_of
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from nova_workers.contracts.sessions import NewSession, StoredSession
-from nova_workers.prompts import is_event_block
+from nova_workers.domain.prompts.rules import is_event_block
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
 __all__ = [

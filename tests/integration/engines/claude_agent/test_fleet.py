@@ -9,8 +9,8 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts.sessions import NewSession, StoredSession
+from nova_workers.domain.runs.sql.sessions import load_session, save_session
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.sessions import load_session, save_session
 from tests.integration.engines.claude_agent.claude_turns import (
     MODEL,
     conversation_of,

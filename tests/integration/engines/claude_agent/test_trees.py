@@ -9,9 +9,9 @@ import pytest
 from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
+from nova_workers.domain.orchestrations.rules.service import NewOrchestration
+from nova_workers.domain.orchestrations.sql.agents import agents_of
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.orchestrations.agents import agents_of
-from nova_workers.orchestration.service import NewOrchestration
 from tests.integration.engines.claude_agent.claude_turns import MODEL, conversation_of, text_response, tool_response
 from tests.integration.engines.claude_agent.conftest import MakeEngine
 from tests.support.harness.invariants import check_any_time, check_heads

@@ -15,11 +15,11 @@ from nova_workers.base.errors import ConfigurationError, EngineFailure
 from nova_workers.contracts.agents import Enclosure, Permissions
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineCallbacks, SubagentConfig, ToolAuthorization, TrustLevel
+from nova_workers.domain.tool_policy.rules import CommandPolicy, ToolPolicy
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.claude_agent.trust import permissions
 from nova_workers.engines.native import ShellSettings
 from nova_workers.shell_sandbox import ShellSandbox, find_sandbox
-from nova_workers.tools import CommandPolicy, ToolPolicy
 from tests.contract.engines.stage import Bench
 from tests.integration.engines.claude_agent.claude_turns import (
     conversation_of,

@@ -9,8 +9,8 @@ import pytest
 from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
+from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from nova_workers.ledger.database import Database
-from nova_workers.orchestration.config.values import OrchestrationConfig
 from tests.integration.engines.programs.stage import ProgramStage
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time, check_heads

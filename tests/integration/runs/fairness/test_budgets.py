@@ -9,8 +9,8 @@ from zoneinfo import ZoneInfo
 import pytest
 
 from nova_workers.base.ids import new_id
+from nova_workers.domain.usage.sql.budgets import report_budgets, spent_today
 from nova_workers.ledger.database import Row
-from nova_workers.ledger.runs.budgets import report_budgets, spent_today
 from tests.requirements import proves
 from tests.support.harness.planned_engine import USAGE, plan
 from tests.support.harness.workers import AGENT, Harness

@@ -8,8 +8,8 @@ from typing import Literal
 import pytest
 
 from nova_workers.contracts.runs import Accepted, Claim
-from nova_workers.ledger.runs.reads import get_run
-from nova_workers.runs.executor import claim_run
+from nova_workers.domain.runs.rules.executor import claim_run
+from nova_workers.domain.runs.sql.reads import get_run
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import AGENT, Harness

@@ -8,9 +8,9 @@ import orjson
 
 from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.runs import Accepted, Doorbell
+from nova_workers.domain.runs.sql.fairness import find_entitled
+from nova_workers.domain.runs.sql.fleet import Switch, pause
 from nova_workers.ledger.database import Connection, Row
-from nova_workers.ledger.runs.fairness import find_entitled
-from nova_workers.ledger.runs.fleet import Switch, pause
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import AGENT, Harness, Worker

@@ -13,8 +13,8 @@ from nova_workers.base.stopping import stop_tasks
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.runs import Accepted, Claim
 from nova_workers.contracts.usage import CallBound, TokenPrice, TokenUsage
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.runs.turns.allowance import TurnAllowance
+from nova_workers.domain.runs.rules.turns.allowance import TurnAllowance
+from nova_workers.domain.runs.sql.claim import claim_next
 from tests.requirements import proves
 from tests.support.harness.planned_engine import USAGE, plan
 from tests.support.harness.workers import AGENT, Harness

@@ -11,8 +11,8 @@ from nova_workers.base.errors import NewerValue, Unavailable
 from nova_workers.base.ids import new_id
 from nova_workers.base.keys import broker_queue, thread_lock
 from nova_workers.contracts.runs import Claim
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.runs import executor
+from nova_workers.domain.runs.rules import executor
+from nova_workers.domain.runs.sql.claim import claim_next
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness

@@ -16,9 +16,9 @@ from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecord, ToolCall, TrustLevel
 from nova_workers.contracts.listener import TurnListener
-from nova_workers.runs import attempt
-from nova_workers.runs.reports import RunReports
-from nova_workers.runs.turns.assembly import TurnAssembler
+from nova_workers.domain.runs.rules import attempt
+from nova_workers.domain.runs.rules.reports import RunReports
+from nova_workers.domain.runs.rules.turns.assembly import TurnAssembler
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.logs import recorded_logs
@@ -113,7 +113,7 @@ DEFECTS: dict[str, tuple[Act, str]] = {
     "a time-out": (raising(TimeoutError()), "TimeoutError at "),
     "text that is no text": (_text_that_is_no_text, " at "),
     "a step of another form": (_a_step_that_cannot_be_committed, " at "),
-    "a call of no step": (_a_call_without_a_step, "KeyError at nova_workers.runs.turns.recorder:"),
+    "a call of no step": (_a_call_without_a_step, "KeyError at nova_workers.domain.runs.rules.turns.recorder:"),
 }
 
 

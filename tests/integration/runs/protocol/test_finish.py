@@ -11,9 +11,9 @@ from nova_workers.contracts.engine import EngineOptions, EngineResult, StepRecor
 from nova_workers.contracts.listener import TurnListener
 from nova_workers.contracts.runs import Claim, Submission
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.ledger.runs.finish import finish_run
-from nova_workers.ledger.runs.submit import insert_run
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.runs.sql.finish import finish_run
+from nova_workers.domain.runs.sql.submit import insert_run
 from tests.bench.ends import PLAIN_END
 from tests.requirements import proves
 from tests.support.harness.invariants import check_settled, thread_state

@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import CollectorRegistry
 
 from nova_workers.base.config import Settings
-from nova_workers.ledger.runs.leases import renew_leases
+from nova_workers.domain.runs.sql.leases import renew_leases
 from tests.requirements import proves
 from tests.support.harness.invariants import check_settled
 from tests.support.harness.manual_clock import ManualClock

@@ -11,11 +11,11 @@ import pytest
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.errors import Unavailable
 from nova_workers.bootstrap.connections import connect_session
+from nova_workers.domain.runs.rules.lost_workers import LostWorkers
+from nova_workers.domain.threads.rules.lease import LeaseKeeper
+from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.ledger import database as database_module
 from nova_workers.ledger.database import Database
-from nova_workers.runs.lost_workers import LostWorkers
-from nova_workers.threads.lease import LeaseKeeper
-from nova_workers.threads.lock import ThreadLocks
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness

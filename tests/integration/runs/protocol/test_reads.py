@@ -5,11 +5,11 @@ from __future__ import annotations
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Claim, Submission
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.runs.sql.finish import finish_run, requeue_run
+from nova_workers.domain.runs.sql.leases import is_held, renew_leases
+from nova_workers.domain.runs.sql.submit import insert_run_on_new_thread
 from nova_workers.ledger.database import Connection
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.ledger.runs.finish import finish_run, requeue_run
-from nova_workers.ledger.runs.leases import is_held, renew_leases
-from nova_workers.ledger.runs.submit import insert_run_on_new_thread
 from tests.bench.ends import PLAIN_END
 from tests.support.data.reads import entries_read
 from tests.support.harness.workers import Harness

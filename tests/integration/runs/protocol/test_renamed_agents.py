@@ -10,15 +10,15 @@ import pytest
 
 from nova_workers.base.errors import AgentRenamed, Conflict
 from nova_workers.contracts.runs import Accepted
-from nova_workers.effects.embeddings import EmbeddingEffect
-from nova_workers.ledger.delivery.outbox import take_unrouted
-from nova_workers.ledger.runs.effects import DueEffect
-from nova_workers.ledger.runs.ends import read_run_ends
-from nova_workers.ledger.runs.reads import get_run
-from nova_workers.ledger.search.messages import MessageFilter
-from nova_workers.ledger.workspace.moves import OF_THREADS
-from nova_workers.upkeep.agent_moves import AgentMoves
-from nova_workers.workspace.history import History
+from nova_workers.domain.agents.sql.moves import OF_THREADS
+from nova_workers.domain.delivery.sql.outbox import take_unrouted
+from nova_workers.domain.effects.rules.embeddings import EmbeddingEffect
+from nova_workers.domain.effects.sql import DueEffect
+from nova_workers.domain.runs.sql.ends import read_run_ends
+from nova_workers.domain.runs.sql.reads import get_run
+from nova_workers.domain.search.rules import History
+from nova_workers.domain.search.sql.messages import MessageFilter
+from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, FaultInjectingDatabase, FaultInjector
 from tests.support.harness.planned_engine import plan

@@ -11,9 +11,9 @@ from nova_workers.contracts.content import Message, text_block
 from nova_workers.contracts.engine import StepRecord, ToolCall
 from nova_workers.contracts.runs import Claim, Finish, TurnFacts
 from nova_workers.contracts.usage import TokenUsage
-from nova_workers.ledger.runs import journal
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.ledger.runs.finish import finish_run, requeue_run
+from nova_workers.domain.runs.sql import journal
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.runs.sql.finish import finish_run, requeue_run
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.invariants import check_any_time, check_settled, thread_state

@@ -11,11 +11,11 @@ import pytest
 from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.content import text_block
 from nova_workers.contracts.runs import Accepted
-from nova_workers.ledger.runs.cancel import edit_queued, withdraw_queued_of_agent
-from nova_workers.ledger.runs.reads import get_run
-from nova_workers.ledger.threads.records import delete_thread
+from nova_workers.domain.runs.rules.scheduled import Scheduled
+from nova_workers.domain.runs.sql.cancel import edit_queued, withdraw_queued_of_agent
+from nova_workers.domain.runs.sql.reads import get_run
+from nova_workers.domain.threads.sql.records import delete_thread
 from nova_workers.ledger.work import Work
-from nova_workers.runs.scheduled import Scheduled
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
 from tests.support.harness.invariants import check_any_time

@@ -33,9 +33,9 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import Rejected, Unavailable
 from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.waits import Answer
+from nova_workers.domain.runs.rules import persist
+from nova_workers.domain.runs.sql.fleet import Switch, pause, resume
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.runs.fleet import Switch, pause, resume
-from nova_workers.runs import persist
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.invariants import check_any_time, check_settled, thread_state

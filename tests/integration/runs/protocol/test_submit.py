@@ -10,8 +10,8 @@ import pytest
 
 from nova_workers.base.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
 from nova_workers.contracts.runs import Claim
-from nova_workers.ledger.runs.claim import claim_next
-from nova_workers.ledger.runs.fleet import Switch, pause, resume
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.runs.sql.fleet import Switch, pause, resume
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness

@@ -10,12 +10,12 @@ import pytest
 from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.runs import SHARED_LOSSES, Accepted, Claim, Doorbell
 from nova_workers.contracts.waits import Answer
-from nova_workers.ledger.runs.claim import Suspect, claim_next
-from nova_workers.ledger.runs.fairness import NextSuspects, take_suspects
-from nova_workers.ledger.runs.fleet import Switch, pause
-from nova_workers.ledger.runs.queued import count_queued
-from nova_workers.ledger.runs.reads import get_run
-from nova_workers.runs.suspects import SuspectRuns, taking_from
+from nova_workers.domain.runs.rules.suspects import SuspectRuns, taking_from
+from nova_workers.domain.runs.sql.claim import Suspect, claim_next
+from nova_workers.domain.runs.sql.fairness import NextSuspects, take_suspects
+from nova_workers.domain.runs.sql.fleet import Switch, pause
+from nova_workers.domain.runs.sql.queued import count_queued
+from nova_workers.domain.runs.sql.reads import get_run
 from tests.requirements import proves
 from tests.support.harness.invariants import check_settled, thread_state
 from tests.support.harness.planned_engine import plan

@@ -9,8 +9,8 @@ import pytest
 
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.default_agents import DEFAULT_AGENTS
+from nova_workers.domain.agents.sql import records as ledger
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.ledger.workspace import agents as ledger
 from tests.requirements import proves
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server

@@ -9,10 +9,10 @@ import pytest
 
 from nova_workers.contracts.events import EventCursor, StreamEnd
 from nova_workers.contracts.http.wire import RunView
+from nova_workers.domain.runs.sql.reads import get_run
+from nova_workers.domain.runs.sql.replay import load_recorded_run
+from nova_workers.domain.streams.rules.replay import replay
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.ledger.runs.reads import get_run
-from nova_workers.ledger.runs.replay import load_recorded_run
-from nova_workers.streams.replay import replay
 from tests.requirements import proves
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server

@@ -12,9 +12,9 @@ from nova_workers.base.config import ModelSettings, Settings
 from nova_workers.bootstrap.windows import EngineWindows
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.runs import Submission
+from nova_workers.domain.runs.rules.turns.compaction import turn_sizes
+from nova_workers.domain.threads.sql.history import HistoryTurn, load_history_turns
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.threads.history import HistoryTurn, load_history_turns
-from nova_workers.runs.turns.compaction import turn_sizes
 from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time, check_heads

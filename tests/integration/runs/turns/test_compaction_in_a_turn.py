@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from nova_workers.base.config import Settings
+from nova_workers.domain.prompts.rules import is_event_block
+from nova_workers.domain.threads.sql.history import load_history_turns
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.ledger.threads.history import load_history_turns
-from nova_workers.prompts import is_event_block
 from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time, check_heads

@@ -11,9 +11,9 @@ import pytest
 from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import EngineOptions, EngineResult
 from nova_workers.contracts.usage import CHARS_PER_TOKEN
-from nova_workers.ledger.threads.importing import import_turns
-from nova_workers.ledger.threads.records import create_thread
-from nova_workers.threads.past import SaidMessage, turns_of
+from nova_workers.domain.threads.rules.past import SaidMessage, turns_of
+from nova_workers.domain.threads.sql.importing import import_turns
+from nova_workers.domain.threads.sql.records import create_thread
 from tests.requirements import proves
 from tests.support.harness.invariants import check_any_time, check_heads
 from tests.support.harness.workers import AGENT, Harness

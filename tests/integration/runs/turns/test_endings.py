@@ -14,10 +14,10 @@ from nova_workers.base.config import Settings
 from nova_workers.base.keys import run_events
 from nova_workers.contracts.engine import EngineResult
 from nova_workers.contracts.runs import Accepted
+from nova_workers.domain.prompts.rules import is_event_block
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ledger.database import Database
-from nova_workers.prompts import is_event_block
 from tests.requirements import proves
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Status, Stream, model_server

@@ -12,9 +12,9 @@ from nova_workers.base.keys import run_events
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.events import EventCursor
 from nova_workers.contracts.waits import Answer
-from nova_workers.ledger.runs.replay import load_recorded_run
-from nova_workers.streams.replay import replay
-from nova_workers.streams.wire import FIELD, decode
+from nova_workers.domain.runs.sql.replay import load_recorded_run
+from nova_workers.domain.streams.rules.replay import replay
+from nova_workers.domain.streams.rules.wire import FIELD, decode
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness
 

@@ -17,8 +17,8 @@ import httpx2
 import pytest
 
 import nova_workers
+from nova_workers.domain.streams.rules.publisher import RunEvents
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.streams.publisher import RunEvents
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import Part, Stream, model_server
 

@@ -10,9 +10,9 @@ from inline_snapshot import snapshot
 from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
+from nova_workers.domain.memories.sql import save_memory
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.ledger.database import Database
-from nova_workers.ledger.workspace.memories import save_memory
 from tests.requirements import proves
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server

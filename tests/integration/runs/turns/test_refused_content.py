@@ -11,9 +11,9 @@ import pytest
 
 from nova_workers.contracts.content import ContentBlock, text_block
 from nova_workers.contracts.runs import Submission
+from nova_workers.domain.overview.sql.timeline import load_timeline
+from nova_workers.domain.threads.sql.lineage import restore_content
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.ledger.overview.timeline import load_timeline
-from nova_workers.ledger.threads.lineage import restore_content
 from tests.integration.runs.turns.test_live_events import events_of, replay_of
 from tests.requirements import proves
 from tests.support.data import media_samples

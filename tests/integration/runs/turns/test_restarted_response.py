@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import cast
 
 from nova_workers.base.keys import run_events
+from nova_workers.domain.streams.rules.wire import FIELD, decode
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.resilience import Policy, Resilience
-from nova_workers.streams.wire import FIELD, decode
 from tests.support.harness.workers import AGENT, Harness
 from tests.support.servers.model_server import Part, Status, Stream, model_server
 

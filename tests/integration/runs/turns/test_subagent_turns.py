@@ -8,8 +8,8 @@ from typing import Any, cast
 import pytest
 
 from nova_workers.base.keys import run_events
+from nova_workers.domain.streams.rules.wire import FIELD, decode
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.streams.wire import FIELD, decode
 from tests.support.harness.workers import Harness, Worker
 from tests.support.servers.model_server import ModelServer, Part, Stream, model_server
 

@@ -12,9 +12,9 @@ from nova_workers.contracts.content import JsonObject, Message, text_block
 from nova_workers.contracts.engine import StepRecord
 from nova_workers.contracts.events import AssistantMessage, Restart, event_adapter
 from nova_workers.contracts.waits import Answer
-from nova_workers.ledger.runs.resume import Journal
-from nova_workers.runs.turns.told_text import ToldText
-from nova_workers.streams.wire import FIELD, decode
+from nova_workers.domain.runs.rules.turns.told_text import ToldText
+from nova_workers.domain.runs.sql.resume import Journal
+from nova_workers.domain.streams.rules.wire import FIELD, decode
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.run_reader import committed_texts

@@ -8,10 +8,10 @@ import orjson
 import pytest
 
 from nova_workers.contracts.waits import Answer
+from nova_workers.domain.threads.sql.lineage import list_turns
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.native import NativeTools, WebSearchSettings
 from nova_workers.ledger.database import Row
-from nova_workers.ledger.threads.lineage import list_turns
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness
 from tests.support.servers.model_server import Part, Stream, model_server

@@ -6,7 +6,7 @@ from typing import Literal
 
 import pytest
 
-from nova_workers.ledger.runs.fleet import Switch, pause, resume
+from nova_workers.domain.runs.sql.fleet import Switch, pause, resume
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import AGENT, Harness

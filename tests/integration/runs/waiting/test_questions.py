@@ -11,12 +11,12 @@ import pytest
 from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.contracts.runs import Accepted
 from nova_workers.contracts.waits import Answer
-from nova_workers.delivery.channels import ChannelRoutes
-from nova_workers.delivery.routing import InboxRouter
-from nova_workers.ledger.delivery.deliveries import list_deliveries
-from nova_workers.ledger.tasks.records import list_tasks
-from nova_workers.ledger.threads.records import get_thread, list_threads
-from nova_workers.ledger.upkeep.retention import delete_aged
+from nova_workers.domain.delivery.rules.channels import ChannelRoutes
+from nova_workers.domain.delivery.rules.routing import InboxRouter
+from nova_workers.domain.delivery.sql.deliveries import list_deliveries
+from nova_workers.domain.tasks.sql.records import list_tasks
+from nova_workers.domain.threads.sql.records import get_thread, list_threads
+from nova_workers.domain.upkeep.sql.retention import delete_aged
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.workers import Harness

@@ -11,13 +11,13 @@ import pytest
 from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, NotFound
 from nova_workers.contracts.runs import Accepted
 from nova_workers.contracts.waits import Answer
-from nova_workers.ledger.threads.records import delete_thread
-from nova_workers.ledger.waits.records import escalate, find_due_waits
+from nova_workers.domain.runs.rules.applying import CancelApplier
+from nova_workers.domain.runs.rules.cancel import Canceller
+from nova_workers.domain.runs.rules.control import ControlChannel
+from nova_workers.domain.runs.rules.waiting import Waiting
+from nova_workers.domain.threads.sql.records import delete_thread
+from nova_workers.domain.waits.sql.records import escalate, find_due_waits
 from nova_workers.ledger.work import Work
-from nova_workers.runs.applying import CancelApplier
-from nova_workers.runs.cancel import Canceller
-from nova_workers.runs.control import ControlChannel
-from nova_workers.runs.waiting import Waiting
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Crashed, Fault, FaultInjectingDatabase, FaultInjector
 from tests.support.harness.invariants import check_any_time

@@ -1,0 +1,73 @@
+"""Which capabilities ship with the fleet. Modules of tools are imported when a registry is made."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from importlib import import_module
+from typing import Final
+
+from nova_workers.base.clock import Clock
+from nova_workers.base.config import Settings
+from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.ports import Embedder, OrchestrationControl
+from nova_workers.domain.capabilities.rules.registry import CapabilityRegistry
+from nova_workers.domain.capabilities.rules.seam import CapabilityParts, DeclaredServer
+from nova_workers.ledger.database import Database
+from nova_workers.ledger.work import Work
+
+__all__ = ["MODULES", "default_registry"]
+
+MODULES: Final = (
+    "agents.tools.asking",
+    "agents.tools.managing",
+    "agents.tools.own",
+    "capabilities.tools.audio",
+    "capabilities.tools.browser",
+    "capabilities.tools.mcp",
+    "capabilities.tools.user",
+    "delivery.tools",
+    "files.tools",
+    "memories.tools",
+    "notes.tools",
+    "orchestrations.tools.starting",
+    "search.tools",
+    "secrets.tools",
+    "skills.tools",
+    "tasks.tools",
+    "triggers.tools",
+)
+"""Below `nova_workers.domain`: each has a function ``capability(parts)``, which returns a `seam.Capability`."""
+
+
+def default_registry(
+    database: Database,
+    settings: Settings,
+    clock: Clock,
+    *,
+    embedder: Embedder | None = None,
+    work: Work | None = None,
+    orchestrations: OrchestrationControl | None = None,
+    serve: Callable[[DeclaredServer], Awaitable[McpServer]] | None = None,
+) -> CapabilityRegistry:
+    """Return the registry of all capabilities that ship with the fleet.
+
+    Without `embedder`, message search uses words only; without `work`, runs that tools queue wait for the
+    reconciler. Without `serve`, capabilities are described and checked, but not served; they then need no
+    `orchestrations`.
+
+    Raises:
+        ConfigurationError: Two capabilities or two tools have the same name.
+    """
+    registry = CapabilityRegistry(serve=serve)
+    parts = CapabilityParts(
+        database=database,
+        work=work or Work(database),
+        settings=settings,
+        clock=clock,
+        grants=registry,
+        embedder=embedder,
+        orchestrations=orchestrations,
+    )
+    for module in MODULES:
+        registry.add(import_module(f"nova_workers.domain.{module}").capability(parts))
+    return registry

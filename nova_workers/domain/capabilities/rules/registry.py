@@ -1,0 +1,303 @@
+"""The registry: resolves the names in an agent's configuration to the MCP servers of a run."""
+
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+
+from nova_workers.base.errors import ConfigurationError, InvalidInput
+from nova_workers.base.validation import problem_of
+from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
+from nova_workers.contracts.content import JsonObject
+from nova_workers.contracts.engine import McpServer
+from nova_workers.contracts.native import RESERVED_NAMES
+from nova_workers.contracts.orchestration import CapabilityTools
+from nova_workers.domain.capabilities.rules.seam import (
+    Capability,
+    CapabilityContext,
+    ChecksGrants,
+    ComparesConfigs,
+    DeclaredServer,
+    Revealed,
+    RevealsSecrets,
+    Servers,
+    ToolDeclaration,
+    input_schema,
+)
+from nova_workers.ledger.database import Connection
+
+__all__ = ["CapabilityInfo", "CapabilityRegistry", "ToolInfo"]
+
+
+@dataclass(frozen=True, slots=True)
+class ToolInfo:
+    """The static description of a tool."""
+
+    name: str
+    description: str
+    idempotent: bool
+    read_only: bool
+    input_schema: JsonObject
+
+
+@dataclass(frozen=True, slots=True)
+class CapabilityInfo:
+    """The static description of a capability."""
+
+    name: str
+    description: str
+    tools: tuple[ToolInfo, ...]
+    config_schema: JsonObject
+    injected: bool
+    """Whether it is never granted: runs of its kind always have it."""
+    open_ended: bool
+    """Whether its tools are those of servers in the configuration."""
+
+
+class CapabilityRegistry:
+    """All capabilities of the process, by name."""
+
+    def __init__(
+        self,
+        capabilities: Iterable[Capability] = (),
+        *,
+        serve: Callable[[DeclaredServer], Awaitable[McpServer]] | None = None,
+    ) -> None:
+        """Register capabilities; `add` registers more.
+
+        Args:
+            capabilities: The first ones.
+            serve: Makes a server of declared tools (`serving.ToolServer`). None in processes that only describe
+                capabilities, such as the API, which then loads no MCP library: `resolve` raises there.
+
+        Raises:
+            ConfigurationError: Two capabilities or two tools have the same name.
+        """
+        self._capabilities: dict[str, Capability] = {}
+        self._serve = serve
+        # Protocols are checked once: isinstance takes 10 µs, and a run has a dozen grants.
+        self._checks: dict[str, ChecksGrants] = {}
+        self._reveals: dict[str, RevealsSecrets] = {}
+        self._tools: set[tuple[str, bool]] = set()
+        """Names of tools, and whether their capability is injected."""
+        self._secret_tools: list[tuple[str, ToolDeclaration[Any]]] = []
+        """The few tools that take secrets, with their capabilities."""
+        for capability in capabilities:
+            self.add(capability)
+
+    def add(self, capability: Capability) -> None:
+        """Register a capability.
+
+        Raises:
+            ConfigurationError: Another one has its name, or a tool of the same name; or a tool takes secrets in a
+                field that it does not have.
+        """
+        if capability.name in self._capabilities:
+            raise ConfigurationError(f"Two capabilities are called {capability.name!r}; rename one.")
+        for tool in capability.tools or ():
+            if (tool.name, capability.injected is not None) in self._tools:
+                raise ConfigurationError(f"Two tools are called {tool.name!r}; rename one.")
+            for field in tool.takes_secrets:
+                if field not in tool.input.model_fields:
+                    raise ConfigurationError(f"Tool {tool.name!r} takes secrets in {field!r}, and has no such field.")
+            self._tools.add((tool.name, capability.injected is not None))
+            if tool.takes_secrets:
+                self._secret_tools.append((capability.name, tool))
+        self._capabilities[capability.name] = capability
+        if isinstance(capability, ChecksGrants):
+            self._checks[capability.name] = capability
+        if isinstance(capability, RevealsSecrets):
+            self._reveals[capability.name] = capability
+
+    def discover(self) -> tuple[CapabilityInfo, ...]:
+        """Return every capability with its tools, by name. Starts nothing."""
+        return tuple(
+            CapabilityInfo(
+                name=capability.name,
+                description=capability.description,
+                tools=tuple(
+                    ToolInfo(tool.name, tool.description, tool.is_repeatable, tool.read_only, input_schema(tool.input))
+                    for tool in capability.tools or ()
+                ),
+                config_schema=capability.config.model_json_schema(),
+                injected=capability.injected is not None,
+                open_ended=capability.tools is None,
+            )
+            for _, capability in sorted(self._capabilities.items())
+        )
+
+    def validate(self, spec: AgentSpec) -> None:
+        """Check an agent's grants, and the tools of its subagents, when it is written.
+
+        Raises:
+            InvalidInput: A capability or tool is unknown, or a configuration has the wrong form.
+        """
+        for name, grant in spec.capabilities.items():
+            self._check(name, grant)
+        self._check_subagents(spec)
+
+    def covers(self, name: str, own: CapabilityGrant, other: CapabilityGrant) -> bool:
+        """Return whether a grant of a capability gives all that another one gives. False if that cannot be told."""
+        if own.tools is not None and (other.tools is None or not set(other.tools) <= set(own.tools)):
+            return False
+        try:
+            (_, ours), (_, theirs) = self._check(name, own), self._check(name, other)
+        except InvalidInput:
+            return False
+        return ours.includes(theirs) if isinstance(ours, ComparesConfigs) else ours == theirs
+
+    def tool_names(self, spec: AgentSpec) -> set[str] | None:
+        """Return the names of the tools of an agent's capabilities; None if it has some whose names are unknown."""
+        found: set[str] = set()
+        for name, grant in spec.capabilities.items():
+            if name not in self._capabilities or self._capabilities[name].tools is None:
+                return None
+            found.update(self._granted(name, grant))
+        return found
+
+    def tool_effects(self) -> CapabilityTools:
+        """Return the tools of each capability with what they do; None where its servers alone know them."""
+        return {
+            name: None if (tools := capability.tools) is None else {tool.name: tool.effect for tool in tools}
+            for name, capability in self._capabilities.items()
+        }
+
+    def tool_inputs(self, names: Collection[str]) -> tuple[type[BaseModel], ...]:
+        """Return the inputs of the tools of these capabilities. Names that are not known are left out."""
+        return tuple(
+            tool.input
+            for name, capability in self._capabilities.items()
+            if name in names
+            for tool in capability.tools or ()
+        )
+
+    def _check_subagents(self, spec: AgentSpec) -> None:
+        known = {tool for name, grant in spec.capabilities.items() for tool in self._granted(name, grant)}
+        for capability in self._capabilities.values():
+            if capability.injected is not None:
+                known.update(tool.name for tool in capability.tools or ())
+        if any(self._capabilities[name].tools is None for name in spec.capabilities):
+            # The tools of external servers are unknown until they answer.
+            return
+        for name, helper in spec.subagents.items():
+            for index, tool in enumerate(helper.tools or ()):
+                if tool not in known and tool not in RESERVED_NAMES:
+                    field = f"subagents.{name}.tools.{index}"
+                    given = ", ".join(sorted(known | RESERVED_NAMES))
+                    raise InvalidInput(f"{field}: the agent has no tool {tool!r}. Known: {given}.", field=field)
+
+    def _granted(self, name: str, grant: CapabilityGrant) -> Iterable[str]:
+        """Return the names of a valid grant's tools, as far as they are known."""
+        declared = tuple(tool.name for tool in self._capabilities[name].tools or ())
+        return declared if grant.tools is None else grant.tools
+
+    async def resolve(self, spec: AgentSpec, context: CapabilityContext) -> dict[str, McpServer]:
+        """Return the MCP servers of a run by name.
+
+        Injected ones come first, then granted ones in the order of the configuration. Those with unknown tools come
+        last: of two tools with the same name the first keeps it, so that an external server cannot replace ours.
+
+        Raises:
+            InvalidInput: As `validate`; a capability may have been removed since the agent was written.
+        """
+        declared: dict[str, McpServer] = {}
+        open_ended: dict[str, McpServer] = {}
+        for name, capability in self._capabilities.items():
+            if capability.injected is not None and capability.injected(context):
+                resolved = await capability.resolve(capability.config(), context)
+                servers = open_ended if capability.tools is None else declared
+                servers |= await self._named(name, resolved)
+        for name, grant in spec.capabilities.items():
+            capability, config = self._check(name, grant)
+            resolved = await capability.resolve(config, context)
+            named = await self._named(name, resolved)
+            servers = open_ended if capability.tools is None else declared
+            servers |= {key: _only(server, grant) for key, server in named.items()}
+        return declared | open_ended
+
+    async def _named(self, name: str, resolved: Servers) -> Mapping[str, McpServer]:
+        # First what most capabilities have, as a check for a `Mapping` takes longer.
+        if isinstance(resolved, DeclaredServer):
+            if self._serve is None:
+                raise ConfigurationError("This process describes capabilities and does not serve them.")
+            return {name: await self._serve(resolved)}
+        return resolved if isinstance(resolved, Mapping) else {name: resolved}
+
+    async def revealed(self, connection: Connection, spec: AgentSpec, tenant_id: str) -> tuple[Revealed, ...]:
+        """Return the secrets that a run of this agent may see. No query if no capability reveals any.
+
+        Raises:
+            InvalidInput: As `validate`.
+        """
+        found: list[Revealed] = []
+        for name, grant in spec.capabilities.items():
+            if name in self._reveals:
+                _, config = self._check(name, grant)
+                found.append(await self._reveals[name].revealed(connection, tenant_id, config, grant.tools))
+        return tuple(found)
+
+    def config_type(self, name: str) -> type[BaseModel] | None:
+        """Return the model of a capability's configuration; None if there is no such capability."""
+        capability = self._capabilities.get(name)
+        return None if capability is None else capability.config
+
+    def config_of(self, name: str, grant: CapabilityGrant) -> BaseModel | None:
+        """Return the configuration of a grant; None if it is not valid any more, so that what it gives is unknown."""
+        try:
+            return self._check(name, grant)[1]
+        except InvalidInput:
+            return None
+
+    def reveals(self, spec: AgentSpec) -> bool:
+        """Return whether a run of this agent may handle secrets: read them, or pass new ones to a tool."""
+        return not self._reveals.keys().isdisjoint(spec.capabilities) or bool(self.secret_fields(spec))
+
+    def secret_fields(self, spec: AgentSpec) -> dict[str, tuple[str, ...]]:
+        """Return the tools of an agent that take secrets, with the fields of their input that contain them."""
+        return {
+            tool.name: tool.takes_secrets for name, tool in self._secret_tools if self._may_have(spec, name, tool.name)
+        }
+
+    def _may_have(self, spec: AgentSpec, name: str, tool: str) -> bool:
+        if self._capabilities[name].injected is not None:
+            return True
+        grant = spec.capabilities.get(name)
+        return grant is not None and (grant.tools is None or tool in grant.tools)
+
+    def _check(self, name: str, grant: CapabilityGrant) -> tuple[Capability, BaseModel]:
+        field = f"capabilities.{name}"
+        capability = self._capabilities.get(name)
+        if capability is None or capability.injected is not None:
+            known = ", ".join(sorted(key for key, found in self._capabilities.items() if found.injected is None))
+            raise InvalidInput(f"{field}: there is no capability {name!r}. Known: {known}.", field=field)
+        if grant.tools and capability.tools is not None:
+            declared = [tool.name for tool in capability.tools]
+            for tool in grant.tools:
+                if tool not in declared:
+                    raise InvalidInput(
+                        f"{field}.tools: {name} has no tool {tool!r}. It has {', '.join(declared)}.",
+                        field=f"{field}.tools",
+                    )
+        config = _parse(capability, grant, f"{field}.config")
+        if name in self._checks:
+            self._checks[name].check_grant(config, f"{field}.config")
+        return capability, config
+
+
+def _only(server: McpServer, grant: CapabilityGrant) -> McpServer:
+    """Return the server with the tools of the grant only, whatever the capability allows."""
+    if grant.tools is None:
+        return server
+    tools = grant.tools if server.tools is None else tuple(tool for tool in server.tools if tool in grant.tools)
+    return replace(server, tools=tools)
+
+
+def _parse(capability: Capability, grant: CapabilityGrant, field: str) -> BaseModel:
+    try:
+        return capability.config.model_validate(grant.config)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_context=False)[0]
+        where = ".".join([field, *(str(part) for part in first["loc"])])
+        words = problem_of(first, capability.config)
+        raise InvalidInput(f"{where}: {words}; got {first['input']!r}.", field=where) from error

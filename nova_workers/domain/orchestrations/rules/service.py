@@ -1,0 +1,295 @@
+"""Orchestrations as people and programs use them: start, continue, prompt, kill."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+from nova_workers.base.errors import AgentSpawnError, IdempotencyMismatch, NotFound, deleted, deleted_with_key
+from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import ENDED_AGENTS
+from nova_workers.contracts.http.orchestrations import OrchestrationView
+from nova_workers.contracts.http.started import Started
+from nova_workers.contracts.orchestration import AgentDescriptor
+from nova_workers.domain.idempotency.sql import RequestKey, find_key, take_idempotency_key, take_key
+from nova_workers.domain.orchestrations.rules.activation import activate, prompt_agent
+from nova_workers.domain.orchestrations.rules.finding import find_agent
+from nova_workers.domain.orchestrations.rules.models.choosing import ModelChooser
+from nova_workers.domain.orchestrations.rules.planning import NewOrchestration, plan_tree
+from nova_workers.domain.orchestrations.rules.routing import kill_branch
+from nova_workers.domain.orchestrations.sql import agents as ledger
+from nova_workers.domain.orchestrations.sql import messages, spawning
+from nova_workers.domain.orchestrations.sql.changes import changed_now
+from nova_workers.domain.orchestrations.sql.locking import LockedTree, lock_tree
+from nova_workers.domain.orchestrations.sql.spawning import NewTree
+from nova_workers.domain.orchestrations.sql.trees import get_orchestration, orchestration_of_run
+from nova_workers.domain.runs.sql.submit import find_accepted
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.in_doubt import doubtful, write_once
+from nova_workers.ledger.work import UnitOfWork, Work
+from nova_workers.ledger.write_record import name_outcome
+
+__all__ = ["Orchestrations"]
+
+
+class Orchestrations:
+    """Starts, continues, prompts and kills. One object per process."""
+
+    def __init__(
+        self,
+        database: Database,
+        work: Work,
+        models: ModelChooser,
+        directory_of: Callable[[str, str], Path],
+        *,
+        idempotency_ttl_s: float = 86_400.0,
+    ) -> None:
+        self._idempotency_ttl_s = idempotency_ttl_s
+        self._database = database
+        self._work = work
+        self._models = models
+        self._directory_of = directory_of
+
+    async def plan(self, new: NewOrchestration) -> NewTree:
+        """Return the orchestration of a request, ready to be inserted; see `plan_tree`."""
+        return await plan_tree(self._database, self._models, new, self._directory_of)
+
+    async def start(self, new: NewOrchestration) -> Started:
+        """Start an orchestration: its master's run is queued.
+
+        Raises:
+            NotFound: No such agent.
+            AgentSpawnError: The working directory is not one of the agent's.
+            ModelNotAvailableError: See `ModelChooser.choose`.
+            ProviderNotAvailableError: See `ModelChooser.choose`.
+            IdempotencyMismatch: The key was used before with another body.
+            Gone: The agent was deleted, or what the key was used for.
+        """
+        tree = await self.plan(new)
+        run_id = new_id("run")
+        if new.is_external:
+            # Found again by the id that an idempotency key is bound to: it is no run.
+            tree = replace(tree, start_key=_external_key(run_id))
+
+        async def write() -> Started:
+            async with self._work.begin() as tx:
+                connection = tx.connection
+                key, before = new.idempotency_key, None
+                if key is not None and not await take_idempotency_key(
+                    connection,
+                    new.tenant_id,
+                    key,
+                    body_hash=new.body_hash,
+                    run_id=run_id,
+                    ttl_s=self._idempotency_ttl_s,
+                ):
+                    before = await _find_replay(connection, new.tenant_id, key, new.body_hash)
+                elif tree.start_key is not None:
+                    found = await spawning.find_started(connection, new.tenant_id, tree.start_key)
+                    before = None if found is None else Started(*found, replayed=True)
+                if before is not None:
+                    return before
+                inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
+                if inserted is None:
+                    raise deleted("agent", new.agent_id)
+                orchestration_id, master_id, bell = inserted
+                tx.announce(await changed_now(connection, orchestration_id))
+                tx.ring([] if bell is None else [bell])
+                view = await get_orchestration(connection, new.tenant_id, orchestration_id)
+                return Started(orchestration_id, master_id, run_id, view=view)
+
+        return await write_once(
+            write,
+            lambda: self._find_begun(new.tenant_id, run_id, tree.start_key),
+            doubt=lambda: doubtful("the orchestration", new.idempotency_key),
+        )
+
+    async def _find_begun(self, tenant_id: str, run_id: str, start_key: str | None) -> Started | None:
+        """Return what was started with the id of its master's run, or with a key."""
+        async with self._work.begin() as tx:
+            ids = await orchestration_of_run(tx.connection, tenant_id, run_id)
+            if ids is None and start_key is not None:
+                found = await spawning.find_started(tx.connection, tenant_id, start_key)
+                ids = None if found is None else found[:2]
+            accepted = await find_accepted(tx.connection, tenant_id, run_id)
+            tx.ring([] if ids is None or accepted is None else [accepted.doorbell])
+        return None if ids is None else Started(*ids, run_id)
+
+    async def find_replay(self, tenant_id: str, idempotency_key: str, body_hash: bytes | None) -> Started | None:
+        """Return what a request with this key started before, if it did.
+
+        Raises:
+            IdempotencyMismatch: It had another body.
+            Gone: What it started was deleted.
+        """
+        async with self._database.connection() as connection:
+            return await _find_replay(connection, tenant_id, idempotency_key, body_hash)
+
+    async def find_started(self, tenant_id: str, start_key: str) -> Started | None:
+        """Return what a call with this key started before, if it did. `start` looks again, in its transaction."""
+        async with self._database.connection() as connection:
+            found = await spawning.find_started(connection, tenant_id, start_key)
+        return None if found is None else Started(*found, replayed=True)
+
+    async def continue_(
+        self,
+        tenant_id: str,
+        orchestration_id: str,
+        task: str,
+        *,
+        idempotency_key: str | None = None,
+        body_hash: bytes | None = None,
+    ) -> Started:
+        """Restart the ended master with a follow-up task. It keeps its identity and its conversation.
+
+        A request with a key that was used before changes nothing, also while that task runs.
+
+        Raises:
+            NotFound: No such orchestration.
+            AgentSpawnError: The master has not ended.
+            IdempotencyMismatch: The key was used before with another body.
+        """
+        run_id = new_id("run")
+
+        async def write() -> Started:
+            async with self._work.begin() as tx:
+                tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
+                if idempotency_key is not None and not await take_idempotency_key(
+                    tx.connection,
+                    tenant_id,
+                    idempotency_key,
+                    body_hash=body_hash,
+                    run_id=run_id,
+                    ttl_s=self._idempotency_ttl_s,
+                ):
+                    before = await _find_replay(tx.connection, tenant_id, idempotency_key, body_hash)
+                    if before is not None:
+                        return before
+                return await _continue(tx, tree, task, run_id)
+
+        name_outcome(f"/v1/orchestrations/{orchestration_id}", orchestration_id=orchestration_id, run_id=run_id)
+        return await write_once(
+            write,
+            lambda: self._find_begun(tenant_id, run_id, None),
+            doubt=lambda: doubtful("the follow-up task", idempotency_key, run_id=run_id),
+        )
+
+    async def prompt(
+        self, tenant_id: str, orchestration_id: str, agent: str, text: str, *, request: RequestKey | None = None
+    ) -> tuple[OrchestrationView | None, bool]:
+        """Send a person's message to an agent: it ends its `wait_for_message`, or restarts it if it has ended.
+
+        Args:
+            tenant_id: Whose orchestration.
+            orchestration_id: The orchestration.
+            agent: The agent's id, or a unique part of it.
+            text: The message.
+            request: The request's idempotency key: the message of a repeated request is sent once.
+
+        Returns:
+            The orchestration as the message left it, unless it was not clear at once whether it was sent; and whether
+            an earlier request with the key sent it.
+
+        Raises:
+            NotFound: No such orchestration or agent.
+            IdempotencyMismatch: The key was used for another request.
+            MessageRoutingError: The agent was killed, or its parent has ended.
+            Unavailable: The database does not answer. Where the reply to the commit was lost, it may have been sent.
+        """
+        sent_id = new_id("omsg")
+        doubted: UnitOfWork | None = None
+
+        async def write() -> tuple[OrchestrationView, bool]:
+            nonlocal doubted
+            async with self._work.begin() as tx:
+                tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
+                target = await find_agent(tx.connection, tree, agent)
+                earlier = await take_key(tx.connection, tenant_id, request, sent_id)
+                if earlier is None:
+                    await prompt_agent(tx, tree, target, text, send_key=sent_id)
+                    tx.announce(await changed_now(tx.connection, orchestration_id))
+                    doubted = tx
+                elif earlier == sent_id and doubted is not None:
+                    tx.take_over(doubted)
+                view = await get_orchestration(tx.connection, tenant_id, orchestration_id)
+                return view, earlier not in {None, sent_id}
+
+        async def find() -> tuple[OrchestrationView | None, bool] | None:
+            async with self._work.begin() as tx:
+                tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
+                if await messages.find_sent(tx.connection, tree, sent_id) is None:
+                    return None
+                if doubted is not None:
+                    tx.take_over(doubted)
+            return None, False
+
+        name_outcome(f"/v1/orchestrations/{orchestration_id}", orchestration_id=orchestration_id)
+        return await write_once(
+            write,
+            find,
+            doubt=lambda: doubtful("the message", request and request.key, orchestration_id=orchestration_id),
+        )
+
+    async def kill(
+        self, tenant_id: str, orchestration_id: str, agent: str | None, why: str
+    ) -> tuple[list[str], OrchestrationView]:
+        """Kill an agent and everything below it, the whole tree without `agent`.
+
+        Repeating it changes nothing. Partial output is kept.
+
+        Returns:
+            The agents that it ended, and the orchestration as that left it.
+
+        Raises:
+            NotFound: No such orchestration or agent.
+        """
+        async with self._work.begin() as tx:
+            tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
+            target = await find_agent(tx.connection, tree, agent or tree.master_id)
+            killed = await kill_branch(tx, tree, target, why=why)
+            tx.announce(await changed_now(tx.connection, tree.id))
+            return killed, await get_orchestration(tx.connection, tenant_id, orchestration_id)
+
+
+async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) -> Started:
+    master = await _agent(tx.connection, tree, tree.master_id)
+    if master.state not in ENDED_AGENTS:
+        raise AgentSpawnError(
+            f"The master of orchestration {tree.id!r} is {master.state}. Send it a message, or wait for its end."
+        )
+    await activate(tx, tree, master, task, run_id=run_id, source="api")
+    tx.announce(await changed_now(tx.connection, tree.id))
+    view = await get_orchestration(tx.connection, tree.tenant_id, tree.id)
+    return Started(tree.id, master.id, run_id, view=view)
+
+
+async def _find_replay(connection: Connection, tenant_id: str, key: str, body_hash: bytes | None) -> Started | None:
+    found = await find_key(connection, tenant_id, key)
+    if found is None:
+        return None
+    first_hash, run_id = found
+    if first_hash != body_hash:
+        raise IdempotencyMismatch(
+            f"Idempotency-Key {key!r} was used for run {run_id!r} with another body. "
+            "Send the same body to get the same orchestration, or use a new key.",
+            run_id=run_id,
+        )
+    ids = await orchestration_of_run(connection, tenant_id, run_id)
+    if ids is None:
+        external = await spawning.find_started(connection, tenant_id, _external_key(run_id))
+        ids = None if external is None else external[:2]
+    if ids is None:
+        raise deleted_with_key("orchestration", key)
+    return Started(*ids, run_id, replayed=True)
+
+
+def _external_key(run_id: str) -> str:
+    return f"external {run_id}"
+
+
+async def _agent(connection: Connection, tree: LockedTree, agent_id: str) -> AgentDescriptor:
+    agent = await ledger.get_agent(connection, tree.tenant_id, agent_id)
+    if agent is None:
+        raise NotFound(f"There is no agent {agent_id!r} in orchestration {tree.id!r}.", kind="agent", id=agent_id)
+    return agent

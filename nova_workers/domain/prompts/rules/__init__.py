@@ -1,0 +1,22 @@
+"""System prompts: what a model gets beside the conversation. Pure: no I/O, no clock."""
+
+from nova_workers.domain.prompts.rules.builder import build_system_prompt, stable_prefix_chars
+from nova_workers.domain.prompts.rules.event import event_words, is_event_block
+from nova_workers.domain.prompts.rules.markup import SECTIONS
+from nova_workers.domain.prompts.rules.words import ASK_USER, WAYS, background_words, formatting_words, storage_words
+from nova_workers.domain.prompts.rules.work import WORK_PROMPT, work_words
+
+__all__ = [
+    "ASK_USER",
+    "SECTIONS",
+    "WAYS",
+    "WORK_PROMPT",
+    "background_words",
+    "build_system_prompt",
+    "event_words",
+    "formatting_words",
+    "is_event_block",
+    "stable_prefix_chars",
+    "storage_words",
+    "work_words",
+]

@@ -1,0 +1,177 @@
+"""Accepts messages: writes a run to the ledger and rings a doorbell. Every entry point submits through here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nova_workers.base.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy, deleted, deleted_with_key, missing
+from nova_workers.base.ids import new_id
+from nova_workers.contracts.runs import Accepted, Submission
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.idempotency.sql import find_key, take_idempotency_key
+from nova_workers.domain.runs.rules.scheduled import Scheduled
+from nova_workers.domain.runs.sql import submit as ledger
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.in_doubt import doubtful, write_once
+from nova_workers.ledger.work import UnitOfWork, Work
+from nova_workers.ledger.write_record import name_outcome
+
+__all__ = ["Submitter"]
+
+_AFTER_S = 0.01
+"""Margin of a timer after the start time, so that the database's clock has passed it."""
+
+
+class Submitter:
+    """Accepts messages. A returned run is committed, so it survives a broker failure."""
+
+    def __init__(self, work: Work, scheduled: Scheduled, *, idempotency_ttl_s: float) -> None:
+        self._work = work
+        self._scheduled = scheduled
+        self._idempotency_ttl_s = idempotency_ttl_s
+
+    async def submit(self, submission: Submission, *, run_id: str | None = None) -> Accepted:
+        """Queue a message on its thread, or schedule it for later.
+
+        Args:
+            submission: The message.
+            run_id: A new id, where the caller follows the run already.
+
+        Returns:
+            The run; for an idempotency key that was used before, the run of its first use.
+
+        Raises:
+            NotFound: No such thread or agent in this tenant.
+            Gone: The thread, or its agent, was deleted.
+            AgentRenamed: The agent has another id now.
+            ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
+            IdempotencyMismatch: The key was used before with another body.
+            Unavailable: The database does not answer. The error says whether the run may exist; repeating the
+                submission with the same idempotency key returns it.
+        """
+        run_id = run_id or new_id("run")
+        name_outcome(f"/v1/runs/{run_id}", run_id=run_id)
+        accepted = await write_once(
+            lambda: self._write(submission, run_id),
+            lambda: self._find(submission, run_id),
+            doubt=lambda: doubtful("the message", submission.idempotency_key, run_id=run_id),
+        )
+        if accepted.replayed:
+            name_outcome(f"/v1/runs/{accepted.run_id}", run_id=accepted.run_id)
+        elif accepted.start_at is not None:
+            delay_s = (accepted.start_at - accepted.created_at).total_seconds()
+            self._scheduled.start_after(accepted.thread_id, delay_s + _AFTER_S)
+        return accepted
+
+    async def _write(self, submission: Submission, run_id: str) -> Accepted:
+        if submission.idempotency_key is None and submission.on_busy not in {"reject", "interrupt"}:
+            # The hot path: one statement, one round trip.
+            async with self._work.begin_statement() as tx:
+                accepted = await self._insert_on(tx.connection, submission, run_id)
+                _follow(tx, accepted)
+        else:
+            async with self._work.begin() as tx:
+                accepted = await self._insert_guarded(tx.connection, submission, run_id)
+                _follow(tx, accepted)
+        return accepted
+
+    async def _find(self, submission: Submission, run_id: str) -> Accepted | None:
+        """Return the run of a submission whose commit was not confirmed, if it is there."""
+        async with self._work.begin_statement() as tx:
+            accepted = await ledger.find_accepted(tx.connection, submission.tenant_id, run_id)
+            if accepted is not None:
+                _follow(tx, accepted)
+        return accepted
+
+    async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
+        key = submission.idempotency_key
+        if key is not None and not await take_idempotency_key(
+            connection,
+            submission.tenant_id,
+            key,
+            body_hash=submission.body_hash,
+            run_id=run_id,
+            ttl_s=self._idempotency_ttl_s,
+        ):
+            replay = await self._replay(connection, submission, key)
+            # Of this same submission: its first commit was not confirmed.
+            return replace(replay, replayed=False) if replay.run_id == run_id else replay
+        interrupted: str | None = None
+        if submission.thread_id is not None and submission.on_busy in {"reject", "interrupt"}:
+            busy = await ledger.lock_thread(connection, submission.tenant_id, submission.thread_id)
+            if busy is not None and submission.on_busy == "reject":
+                raise ThreadBusy(
+                    f"Thread {submission.thread_id!r} is busy with run {busy!r}, and on_busy is 'reject'. "
+                    "Wait for it, cancel it, or send with on_busy enqueue, interrupt or steer.",
+                    active_run_id=busy,
+                )
+            if submission.on_busy == "interrupt":
+                interrupted = await ledger.interrupt_active(connection, submission.thread_id)
+        return await self._insert_on(connection, submission, run_id, interrupted)
+
+    async def _insert_on(
+        self, connection: Connection, submission: Submission, run_id: str, interrupted: str | None = None
+    ) -> Accepted:
+        if submission.thread_id is None:
+            accepted = await ledger.insert_run_on_new_thread(connection, submission, run_id)
+        else:
+            front = submission.on_busy == "interrupt"
+            accepted = await ledger.insert_run(connection, submission, run_id, front=front)
+        if accepted is None:
+            raise await self._refusal(connection, submission)
+        return _with_interrupted(accepted, interrupted)
+
+    async def _replay(self, connection: Connection, submission: Submission, key: str) -> Accepted:
+        found = await ledger.find_idempotent(connection, submission.tenant_id, key)
+        if found is None:
+            other = await find_key(connection, submission.tenant_id, key)
+            if other is not None and other[0] != submission.body_hash:
+                raise _another_use(key, other[1])
+            raise deleted_with_key("run", key)
+        body_hash, accepted = found
+        if body_hash != submission.body_hash:
+            raise _another_use(key, accepted.run_id)
+        return accepted
+
+    async def _refusal(self, connection: Connection, submission: Submission) -> NotFound | Gone:
+        if submission.thread_id is None:
+            return await self._no_agent(connection, submission)
+        row = await ledger.why_no_thread(connection, submission.tenant_id, submission.thread_id)
+        if row is None:
+            return missing("thread", submission.thread_id)
+        if row["thread_deleted"]:
+            return deleted("thread", submission.thread_id, "Start a new one.")
+        text = f"Agent {row['agent_id']!r} of thread {submission.thread_id!r} was deleted."
+        return Gone(text, kind="agent", id=row["agent_id"])
+
+    async def _no_agent(self, connection: Connection, submission: Submission) -> NotFound | Gone:
+        await refuse_former_id(connection, submission.tenant_id, submission.agent_id)
+        hint = "`nova agents list` or GET /v1/agents lists the agents."
+        deleted_at = await ledger.agent_deleted_at(connection, submission.tenant_id, submission.agent_id)
+        if deleted_at is None:
+            return missing("agent", submission.agent_id, hint)
+        when = f"{deleted_at:%Y-%m-%d %H:%M} UTC"
+        text = f"Agent {submission.agent_id!r} was deleted at {when}. {hint}"
+        return Gone(text, kind="agent", id=submission.agent_id)
+
+
+def _follow(tx: UnitOfWork, accepted: Accepted) -> None:
+    """Say what follows the commit of an accepted message."""
+    if accepted.replayed:
+        return
+    if accepted.interrupted_run_id is not None:
+        tx.interrupt(accepted.interrupted_run_id)
+    if accepted.start_at is None:
+        tx.ring([accepted.doorbell])
+
+
+def _another_use(key: str, made_id: str) -> IdempotencyMismatch:
+    return IdempotencyMismatch(
+        f"Idempotency-Key {key!r} was used for {made_id!r} with another body. "
+        "Send the same body to get that, or use a new key.",
+        run_id=made_id,
+    )
+
+
+def _with_interrupted(accepted: Accepted, interrupted: str | None) -> Accepted:
+    return accepted if interrupted is None else replace(accepted, interrupted_run_id=interrupted)

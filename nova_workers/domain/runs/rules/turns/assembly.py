@@ -1,0 +1,297 @@
+"""Builds an engine's options from an agent's configuration, in the terms of the engine contract."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final, TypeVar
+
+from nova_workers.base.config import Settings
+from nova_workers.base.errors import EngineFailure, Forbidden
+from nova_workers.base.observability.redactor import Redactor
+from nova_workers.contracts.abort import AbortSignal
+from nova_workers.contracts.agents import AgentSpec, Enclosure
+from nova_workers.contracts.content import Message, text_block
+from nova_workers.contracts.engine import Engine, EngineOptions, SubagentConfig
+from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.sessions import NewSession, StoredSession
+from nova_workers.contracts.skills import SkillDirectory
+from nova_workers.domain.agents.rules.ceilings import CeilingRules
+from nova_workers.domain.capabilities.rules import CapabilityContext, CapabilityRegistry
+from nova_workers.domain.prompts.rules import event_words
+from nova_workers.domain.runs.rules.persist import persist
+from nova_workers.domain.runs.rules.turns.directories import AgentDirectories
+from nova_workers.domain.runs.rules.turns.prompting import Prompter
+from nova_workers.domain.runs.sql.resume import Journal, load_journal
+from nova_workers.domain.runs.sql.sessions import load_session, save_session
+from nova_workers.domain.skills.rules.library import loads_on_demand
+from nova_workers.domain.skills.sql import load_skills
+from nova_workers.domain.threads.rules.transcript import conversation
+from nova_workers.domain.threads.sql.history import HistoryTurn, load_history_turns
+from nova_workers.ledger.database import Database
+
+__all__ = ["TurnAssembler", "as_past", "past_turns"]
+
+BoundT = TypeVar("BoundT", int, float)
+
+_LEAST_REASONING_S = 0.001
+
+_INSTALL_HINTS = {
+    "openai": "Set NOVA_OPENAI__MODEL of the workers, and a key or NOVA_OPENAI__PROVIDERS.",
+    "claude_agent": "Install the extra 'claude-agent' on the workers: pip install 'nova-workers[claude-agent]'.",
+}
+"""How to install an engine that is optional."""
+
+_ENGINES_OF_SOURCES: Final[Mapping[str, str]] = {"work_order": "work_order"}
+"""Engines of runs that their source determines, whatever people make of the configuration of their agent."""
+
+
+class TurnAssembler:
+    """Chooses the engine of a claimed run and builds its options."""
+
+    def __init__(
+        self,
+        database: Database,
+        engines: Mapping[str, Engine],
+        capabilities: CapabilityRegistry,
+        prompter: Prompter,
+        *,
+        directories: AgentDirectories,
+        settings: Settings,
+    ) -> None:
+        self._database = database
+        self._engines = engines
+        self._capabilities = capabilities
+        self._prompter = prompter
+        self._directories = directories
+        self._settings = settings
+        self._ceilings = CeilingRules.of(settings)
+
+    def engine(self, claim: Claim) -> Engine:
+        """Return the engine that the run's source requires, or else the one that the agent names.
+
+        Raises:
+            EngineFailure: This process has no such engine, or the agent exceeds a ceiling of its tenant: one that was
+                lowered after the agent was written, or an agent that another way brought in.
+        """
+        if claim.source not in _ENGINES_OF_SOURCES:
+            self._check_ceilings(claim)
+        name = self._engine_name(claim)
+        engine = self._engines.get(name)
+        if engine is None:
+            hint = _INSTALL_HINTS.get(name, "Give the agent one of these.")
+            raise EngineFailure(
+                f"Agent {claim.agent_id!r} names engine {name!r}; this fleet has {sorted(self._engines)}. {hint}",
+                kind="unknown",
+                retryable=False,
+            )
+        return engine
+
+    def _check_ceilings(self, claim: Claim) -> None:
+        cwd = None if claim.place is None else claim.place.cwd
+        try:
+            self._ceilings.check(claim.tenant_id, claim.agent, claim.ceilings, grants=self._capabilities, cwd=cwd)
+        except Forbidden as error:
+            raise EngineFailure(
+                f"Agent {claim.agent_id!r} has more than its tenant may give it. {error.message}",
+                kind="unknown",
+                retryable=False,
+            ) from error
+
+    def _engine_name(self, claim: Claim) -> str:
+        return _ENGINES_OF_SOURCES.get(claim.source) or claim.agent.engine or self._settings.default_engine
+
+    def model(self, claim: Claim) -> str:
+        """Return the model of a run, an alias or an id: the run's own, the agent's, or the fleet's."""
+        return claim.model or claim.agent.model or self._settings.default_model
+
+    async def learn_secrets(self, claim: Claim, redactor: Redactor, abort: AbortSignal) -> bool:
+        """Pass the secrets that a claimed run may handle to a redactor. Return whether it may handle any, now or later.
+
+        Raises:
+            RunLost: The database was unavailable until the lease expired.
+            InvalidInput: A grant that reveals secrets is no longer valid.
+        """
+        agent = claim.agent
+        if not self._capabilities.reveals(agent):
+            return False
+        redactor.watch(self._capabilities.secret_fields(agent))
+        revealed = await persist(
+            self._database, abort, lambda c: self._capabilities.revealed(c, agent, claim.tenant_id)
+        )
+        for each in revealed:
+            for name, value in each.values.items():
+                redactor.learn(name, value, readable=each.readable)
+        return True
+
+    async def options(
+        self, claim: Claim, journal: Journal, abort: AbortSignal, *, timeout_s: float | None
+    ) -> EngineOptions:
+        """Return the options of a claimed run: history, prompt, tools, limits.
+
+        Args:
+            claim: The run.
+            journal: The committed part of its turn.
+            abort: Ends the wait for an unavailable database.
+            timeout_s: The rest of the run's time limit, if any.
+
+        Raises:
+            RunLost: The database was unavailable until the lease expired.
+            EngineFailure: The agent's working directory cannot be created.
+        """
+        agent = claim.agent
+        cwd = await self._directories.directory(claim)
+        readable = self._directories.readable(claim)
+        kept = self._directories.kept(claim)
+        enclosure = self._enclosure(claim)
+        context = CapabilityContext(
+            tenant_id=claim.tenant_id,
+            agent_id=claim.agent_id,
+            thread_id=claim.thread_id,
+            run_id=claim.run_id,
+            queue=claim.queue,
+            source=claim.source,
+            depth=claim.depth,
+            task_id=claim.task_id,
+            agent=agent,
+            place=claim.place,
+            enclosure=enclosure,
+            cwd=cwd,
+            readable=readable,
+            kept=kept,
+            turn_id=claim.turn_id,
+            fence=claim.fence,
+        )
+        servers = await self._capabilities.resolve(agent, context)
+        prompt = await self._prompter.prompt(claim, abort, cwd=cwd, readable=readable, servers=servers)
+        return EngineOptions(
+            cwd=cwd,
+            directories=() if readable else agent.directories,
+            readable=readable,
+            kept=kept,
+            enclosure=enclosure,
+            native_tools=agent.native_tools,
+            system_prompt=prompt.text,
+            stable_prompt_chars=prompt.stable_chars,
+            model=self.model(claim),
+            max_turns=(
+                journal.next_step + 1
+                if claim.last_call is not None
+                else claim.max_turns or agent.max_turns or self._settings.runs.max_turns
+            ),
+            fallback_models=self._settings.model.fallbacks,
+            reasoning_timeout_s=_reasoning_timeout_s(claim, self._settings),
+            tool_timeout_s=(
+                self._settings.runs.tool_timeout_s
+                if claim.place is None
+                else claim.place.limits.tool_call_timeout_seconds
+            ),
+            mcp_servers=servers,
+            agents=_subagents(agent),
+            max_tokens=agent.max_tokens,
+            temperature=agent.temperature,
+            timeout_s=timeout_s,
+            thinking_budget_tokens=agent.thinking_budget_tokens,
+            token_budget=_least(agent.token_budget, claim.left_tokens),
+            cost_budget_usd=_least(agent.cost_budget_usd, claim.left_usd),
+            spent=journal.spent,
+            output_schema=agent.output_schema,
+            skills=await self._skills(claim, abort),
+            sessions=_RunSessions(self._database, claim, self._engine_name(claim), abort),
+            history=conversation(await past_turns(self._database, claim, abort)),
+            event_context=None if claim.event is None else event_words(claim.event),
+            journal=journal.steps_for_model,
+            engine_config=agent.engine_config,
+            conversation=claim.thread_id,
+            run_id=claim.run_id,
+        )
+
+    def _enclosure(self, claim: Claim) -> Enclosure | None:
+        ceilings = claim.ceilings
+        if ceilings is None:
+            return None
+        return Enclosure(
+            self._ceilings.roots(claim.tenant_id, ceilings), sandbox=ceilings.sandbox, egress=ceilings.egress
+        )
+
+    async def journal(self, claim: Claim, abort: AbortSignal) -> Journal:
+        """Return the committed part of a run's turn. Raises `RunLost` if the lease expired."""
+        return await persist(self._database, abort, lambda c: load_journal(c, claim.turn_id))
+
+    async def _skills(self, claim: Claim, abort: AbortSignal) -> tuple[SkillDirectory, ...]:
+        """Return the agent's skills for an engine that loads them itself. Deleted ones are left out."""
+        agent = claim.agent
+        if not agent.skills or loads_on_demand(self._engine_name(claim), agent.trust):
+            return ()
+        return await persist(self._database, abort, lambda c: load_skills(c, claim.tenant_id, agent.skills))
+
+
+def _reasoning_timeout_s(claim: Claim, settings: Settings) -> float:
+    """Return the rest of the reasoning time; in an orchestration it counts over all attempts of an activation."""
+    if claim.place is None:
+        return settings.runs.reasoning_timeout_s
+    return max(claim.place.limits.agent_timeout_seconds - claim.place.reasoning_ms / 1000, _LEAST_REASONING_S)
+
+
+def _least(*bounds: BoundT | None) -> BoundT | None:
+    return min((bound for bound in bounds if bound is not None), default=None)
+
+
+def _subagents(agent: AgentSpec) -> dict[str, SubagentConfig]:
+    return {
+        name: SubagentConfig(given.description, given.prompt, given.tools, given.model, given.max_turns)
+        for name, given in agent.subagents.items()
+    }
+
+
+async def past_turns(database: Database, claim: Claim, abort: AbortSignal) -> tuple[HistoryTurn, ...]:
+    """Return the turns before a claimed run's, as their models read them.
+
+    Raises:
+        RunLost: The database was unavailable until the lease expired.
+    """
+    parent = claim.parent_turn_id
+    if parent is None:
+        return ()
+    turns = await persist(database, abort, lambda c: load_history_turns(c, claim.tenant_id, parent))
+    return tuple(as_past(turn) for turn in turns)
+
+
+def as_past(turn: HistoryTurn) -> HistoryTurn:
+    """Return a turn with its event context before its message, as the engine sent it."""
+    if turn.event is None:
+        return turn
+    query, *others = turn.messages
+    opened = Message(query.role, (text_block(event_words(turn.event)), *query.content))
+    return replace(turn, messages=(opened, *others))
+
+
+class _RunSessions:
+    """Implements `SessionStore` for a run: reads sessions of its tenant, writes those of its thread.
+
+    A write needs no fence: a new session is referenced only by the end of the run, which is fenced.
+    """
+
+    def __init__(self, database: Database, claim: Claim, engine: str, abort: AbortSignal) -> None:
+        self._database = database
+        self._claim = claim
+        self._engine = engine
+        self._abort = abort
+
+    async def load(self, session_id: str) -> StoredSession | None:
+        """Return a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        claim = self._claim
+        return await persist(
+            self._database,
+            self._abort,
+            lambda connection: load_session(connection, claim.tenant_id, self._engine, session_id),
+        )
+
+    async def save(self, session: NewSession) -> None:
+        """Save a session. See `nova_workers.contracts.sessions.SessionStore`."""
+        claim = self._claim
+        await persist(
+            self._database,
+            self._abort,
+            lambda connection: save_session(connection, claim.tenant_id, claim.thread_id, self._engine, session),
+        )

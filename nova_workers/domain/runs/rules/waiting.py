@@ -1,0 +1,224 @@
+"""Ends waits by an answer, the end of a child run, or a deadline. The run is then queued again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from datetime import timedelta
+
+import structlog
+
+from nova_workers.base.errors import Conflict, IllegalTransition, InvalidInput, Unavailable, missing
+from nova_workers.contracts.content import storable, text_block
+from nova_workers.contracts.http.wire import RunView
+from nova_workers.contracts.waits import ANSWERABLE, Answer, AskAgent, AskApproval, AskUser, AwaitMessages, Pause
+from nova_workers.domain.orchestrations.sql.permissions import allow_always
+from nova_workers.domain.runs.rules.parents import child_resolution
+from nova_workers.domain.runs.sql.cancel import request_cancel, run_status
+from nova_workers.domain.runs.sql.reads import get_run
+from nova_workers.domain.tool_policy.rules import lasting_call
+from nova_workers.domain.waits.sql import records as ledger
+from nova_workers.domain.waits.sql.records import Resolution, Wait
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.work import UnitOfWork, Work
+from nova_workers.ledger.write_record import name_outcome
+
+__all__ = ["Waiting"]
+
+_log = structlog.get_logger(__name__)
+
+_BATCH = 200
+_LOOK_BACK = timedelta(hours=1)
+"""How far back the frequent sweep looks for ended child runs; the thorough one looks at all."""
+
+
+class _Changed(Exception):
+    """Rolls back: a wait is not as it was read."""
+
+
+class Waiting:
+    """Resolves the waits of runs. One object per process."""
+
+    def __init__(self, work: Work) -> None:
+        self._work = work
+
+    async def answer(self, tenant_id: str, run_id: str, wait_id: str | None, answer: Answer) -> RunView:
+        """Answer a wait of a run, and return the run.
+
+        Args:
+            tenant_id: The run's tenant.
+            run_id: The run.
+            wait_id: The wait; may be None if only one wait can be answered.
+            answer: Text for a question, a decision for an approval.
+
+        Raises:
+            NotFound: No such run.
+            Conflict: Several waits can be answered and `wait_id` is None.
+            IllegalTransition: The wait was answered before, or the run does not wait.
+            InvalidInput: The answer does not fit the request.
+        """
+        while True:
+            wait = await self._find(tenant_id, run_id, wait_id)
+            name_outcome(f"/v1/runs/{run_id}", run_id=run_id, wait_id=wait.id)
+            run = await self._try_answer(wait, answer)
+            if run is not None:
+                return run
+            # It ended since it was read, which the next read refuses, or it was passed to an agent, which happens once.
+
+    async def sweep(self, *, thorough: bool = False) -> int:
+        """End every wait whose deadline has passed or whose child run has ended; return how many. May run concurrently.
+
+        Args:
+            thorough: Check all ended child runs, not only recent ones.
+
+        Raises:
+            Unavailable: The database does not answer; the next pass finds them again.
+        """
+        async with self._work.database.connection() as connection:
+            due = await ledger.find_due_waits(connection, limit=_BATCH)
+            ended = await ledger.find_waits_of_ended_children(
+                connection, ended_within=None if thorough else _LOOK_BACK, limit=_BATCH
+            )
+        return await self._end_each(due, self._time_out) + await self._end_each(ended, self._end_with_child)
+
+    async def _try_answer(self, wait: Wait, answer: Answer) -> RunView | None:
+        """Answer a wait. None if it is not as it was read; then nothing changed."""
+        resolution = _answered(wait, answer)
+        try:
+            async with self._work.begin() as tx:
+                if answer.remember:
+                    await _remember(tx.connection, wait, answer)
+                if not await _end(tx, wait, resolution):
+                    raise _Changed
+                return await get_run(tx.connection, wait.tenant_id, wait.run_id)
+        except _Changed:
+            return None
+
+    async def _find(self, tenant_id: str, run_id: str, wait_id: str | None) -> Wait:
+        async with self._work.database.connection() as connection:
+            waits = await ledger.find_wait(connection, tenant_id, run_id, wait_id)
+            status = None if waits else await run_status(connection, tenant_id, run_id)
+        if not waits:
+            if status is None:
+                raise missing("run", run_id)
+            problem = "does not wait" if wait_id is None else f"has no wait {wait_id!r}"
+            raise IllegalTransition(f"Run {run_id!r} {problem}; it is {status}.", status=status)
+        fitting = [wait for wait in waits if wait.status == "open" and wait.request.kind in ANSWERABLE]
+        if not fitting:
+            problem = "was answered before" if waits[0].request.kind in ANSWERABLE else "does not wait for a person"
+            raise IllegalTransition(f"Run {run_id!r} {problem}.", wait_id=waits[0].id)
+        if len(fitting) > 1:
+            ids = ", ".join(wait.id for wait in fitting)
+            raise Conflict(f"Run {run_id!r} waits for several answers; say which with wait_id: {ids}.", wait_ids=ids)
+        return fitting[0]
+
+    async def _end_each(self, waits: Sequence[Wait], end: Callable[[Wait], Awaitable[None]]) -> int:
+        """End the waits one by one, and return how many ended. A failed one is left to the next pass."""
+        ended = 0
+        for wait in waits:
+            try:
+                await end(wait)
+            except Unavailable:
+                raise
+            except Exception:
+                _log.exception("wait.not_ended", tenant_id=wait.tenant_id, run_id=wait.run_id, wait_id=wait.id)
+            else:
+                ended += 1
+        return ended
+
+    async def _end_with_child(self, wait: Wait) -> None:
+        """End a wait with the result of its child run."""
+        async with self._work.begin() as tx:
+            _, bell = await ledger.resolve_wait(tx.connection, wait, child_resolution(wait))
+            tx.ring([] if bell is None else [bell])
+
+    async def _time_out(self, wait: Wait) -> None:
+        request = wait.request
+        if isinstance(request, AskUser) and request.escalate_to is not None and wait.child_run_id is None:
+            async with self._work.begin() as tx:
+                bell = await ledger.escalate(tx.connection, wait, request.escalate_to, _escalated(request))
+                tx.ring([] if bell is None else [bell])
+            if bell is not None:
+                _log.info("wait.escalated", run_id=wait.run_id, wait_id=wait.id, agent_id=request.escalate_to)
+                return
+        async with self._work.begin() as tx:
+            ended = await _end(tx, wait, _timed_out(wait))
+        if ended:
+            _log.info("wait.timed_out", run_id=wait.run_id, wait_id=wait.id, kind=request.kind)
+
+
+async def _end(tx: UnitOfWork, wait: Wait, resolution: Resolution) -> bool:
+    """End a wait, and cancel its child run. False if it is not as it was read."""
+    if wait.child_run_id is not None:
+        # First: a child's end locks the child's rows before those of its parent.
+        tx.cancel(await request_cancel(tx.connection, wait.tenant_id, [wait.child_run_id]))
+    ended, bell = await ledger.resolve_wait(tx.connection, wait, resolution)
+    tx.ring([] if bell is None else [bell])
+    return ended
+
+
+async def _remember(connection: Connection, wait: Wait, answer: Answer) -> None:
+    """Allow a call for all agents of the tree. The tree's row is locked first, as in every change of a tree."""
+    if not isinstance(wait.request, AskApproval) or not answer.approve:
+        raise InvalidInput("remember: only an approval can be remembered; give approve too.", field="remember")
+    call = lasting_call(wait.request.tool_name, wait.request.params)
+    if not await allow_always(connection, wait.tenant_id, wait.run_id, call):
+        raise InvalidInput(
+            "remember: the run belongs to no orchestration. Add a rule to the agent's approvals instead.",
+            field="remember",
+        )
+
+
+def _answered(wait: Wait, answer: Answer) -> Resolution:
+    record = answer.model_dump(mode="json", include={"text", "approve", "by"}, exclude_none=True)
+    if answer.remember:
+        record["remember"] = True
+    if isinstance(wait.request, AskApproval):
+        return _decided(answer, record)
+    if answer.text is None:
+        raise InvalidInput("text: the run asks a question; give its answer as text.", field="text")
+    request = wait.request
+    if isinstance(request, AskUser) and request.only_options and answer.text not in request.options:
+        options = ", ".join(map(repr, request.options))
+        raise InvalidInput(f"text: {answer.text!r} is not one of the options {options}.", field="text")
+    return Resolution("resolved", record, (text_block(storable(answer.text)),))
+
+
+def _decided(answer: Answer, record: dict[str, object]) -> Resolution:
+    if answer.approve is None:
+        raise InvalidInput("approve: the run asks for permission; say true or false.", field="approve")
+    if answer.approve:
+        return Resolution("resolved", record, None)
+    because = f": {storable(answer.text)}" if answer.text else ". Find another way, or say what you cannot do."
+    text = f"A person did not permit this call{because}"
+    return Resolution("resolved", record, (text_block(text),), failed=True, error=text)
+
+
+def _timed_out(wait: Wait) -> Resolution:
+    request = wait.request
+    if isinstance(request, Pause):
+        return Resolution("resolved", {}, (text_block(f"It is {request.until:%Y-%m-%d %H:%M:%S %Z} now."),))
+    if isinstance(request, AskUser) and request.default is not None:
+        text = f"{request.default}\n(Nobody answered in time; this is the default.)"
+        return Resolution("timed_out", {"text": request.default}, (text_block(text),))
+    if isinstance(request, AwaitMessages):
+        return _no_message(request)
+    absent = request.agent_id if isinstance(request, AskAgent) else "The person"
+    text = f"{absent} did not answer in time."
+    return Resolution("timed_out", {}, (text_block(text),), failed=True, error=text)
+
+
+def _no_message(request: AwaitMessages) -> Resolution:
+    text = f"No message arrived within {request.timeout_s:g} s." if request.timeout_s else "No message arrived in time."
+    # An agent that asks for any message learns that there is none; one that needs an answer did not get it.
+    missing = request.sender != "any"
+    return Resolution("timed_out", {}, (text_block(text),), failed=missing, error=text if missing else None)
+
+
+def _escalated(request: AskUser) -> str:
+    options = f"\nAnswer with one of: {', '.join(request.options)}" if request.options else ""
+    if options:
+        options += "." if request.only_options else ", or in your own words."
+    return (
+        "A person was asked this and did not answer in time. Answer in their place, briefly, with nothing but the "
+        f"answer.\n\n{request.question}{options}"
+    )

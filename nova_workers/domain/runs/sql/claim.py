@@ -1,0 +1,416 @@
+"""Claims the next run of a thread for a worker, with everything that the worker needs to execute it."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import dataclass
+from datetime import timedelta
+
+from nova_workers.base.errors import NewerValue
+from nova_workers.base.ids import new_id
+from nova_workers.contracts.agents import AgentSpec, Ceilings
+from nova_workers.contracts.event_context import EventContext
+from nova_workers.contracts.orchestration import OrchestrationPlace
+from nova_workers.contracts.runs import COMMON_POOL, SHARED_LOSSES, Claim, DailyBudgets, WorkerPool
+from nova_workers.contracts.waits import HoldDetail
+from nova_workers.domain.runs.sql.finish import requeue_claimed
+from nova_workers.ledger.database import Connection, Row
+from nova_workers.ledger.inserts import insert_messages, insert_turns
+from nova_workers.ledger.stored import read_stored
+
+__all__ = [
+    "ANY_LOSSES",
+    "MODEL_OF",
+    "PAUSED",
+    "PAUSED_BY_PEOPLE",
+    "TENANT_POOL",
+    "Capped",
+    "Elsewhere",
+    "Suspect",
+    "Unusable",
+    "claim_next",
+    "lock_caps",
+]
+
+_PAUSED = """
+EXISTS (SELECT 1 FROM switches s
+         WHERE s.scope = 'fleet'
+            OR (s.scope = 'tenant' AND s.tenant_id = r.tenant_id)
+            OR (s.scope IN {of_agent} AND s.tenant_id = r.tenant_id AND s.target = r.agent_id))
+"""
+# A pause blocks new runs, and so does the rename of an agent; canceled runs are still ended.
+PAUSED = _PAUSED.format(of_agent="('agent', 'rename')")
+PAUSED_BY_PEOPLE = _PAUSED.format(of_agent="('agent')")
+
+# The pool of workers of a tenant `w`: of its ceilings, else by their trust; empty for the common workers.
+TENANT_POOL = "COALESCE(w.ceilings ->> 'pool', CAST(:trust_pools AS jsonb) ->> (w.ceilings ->> 'trust'), '')"
+
+# What determines which provider executes the run `r` of the agent `a`: its engine and model as they are configured.
+# Runs with the same text meet the same outage. None for runs whose configuration is elsewhere.
+MODEL_OF = """
+CASE WHEN r.source <> 'work_order'
+          AND NOT EXISTS (SELECT FROM threads h WHERE h.id = r.thread_id AND h.orchestration_id IS NOT NULL)
+     THEN COALESCE(a.spec ->> 'engine', '') || ' ' || COALESCE(r.model, a.spec ->> 'model', '') END
+"""
+
+# Read only while the worker knows of an outage: a configuration may be long.
+_MODEL_OF_NEXT = f"""
+CASE WHEN cardinality(CAST(:unusable AS text[])) > 0
+     THEN (SELECT {MODEL_OF} FROM agents a WHERE a.tenant_id = r.tenant_id AND a.id = r.agent_id) END
+"""
+
+# The first claim of a run inserts its turn with the query.
+_TURN = insert_turns(
+    "claimed c WHERE c.turn_id = :turn_id",
+    id="c.turn_id",
+    tenant_id="c.tenant_id",
+    thread_id="c.thread_id",
+    run_id="c.id",
+    parent_turn_id="c.head_turn_id",
+    depth="COALESCE((SELECT p.depth + 1 FROM turns p WHERE p.id = c.head_turn_id), 0)",
+    agent_id="c.agent_id",
+    agent_version="c.agent_version",
+    source_event_id="""CASE WHEN c.trigger_id IS NULL THEN left(c.meta->>'event_id', 256)
+                ELSE (SELECT f.id FROM trigger_firings f WHERE f.run_id = c.id) END""",
+)
+_QUERY = insert_messages(
+    "event",
+    id=":message_id",
+    tenant_id="tenant_id",
+    thread_id="thread_id",
+    turn_id="turn_id",
+    run_id="id",
+    seq="0",
+    kind="'query'",
+    role="'user'",
+    content="content",
+    context="context",
+)
+
+# What caused the turn. Written once: later attempts and later turns read it, so that the model is shown the same.
+_EVENT = """
+SELECT c.id, c.tenant_id, c.thread_id, c.turn_id, c.content, jsonb_strip_nulls(jsonb_build_object(
+           'at', c.started_at, 'timezone', COALESCE(g.timezone, c.tenant_timezone), 'source', c.source,
+           'queue', c.queue, 'channel', left(c.meta->>'channel', 64), 'thread', c.thread_title,
+           'asked_by_agent', c.parent_run_id IS NOT NULL,
+           'trigger', CASE WHEN g.id IS NOT NULL THEN jsonb_build_object(
+               'id', g.id, 'title', g.title, 'scheduled_for', f.scheduled_for, 'manual', f.manual) END)) AS context
+  FROM claimed c
+  LEFT JOIN triggers g ON g.tenant_id = c.tenant_id AND g.id = c.trigger_id
+  LEFT JOIN trigger_firings f ON f.trigger_id = g.id AND f.run_id = c.id
+ WHERE c.turn_id = :turn_id
+"""
+
+# How long a run has waited in total. Waits that began together count once, until the last of them ends.
+_WAITED = """
+(SELECT COALESCE(sum(s.took), interval '0')
+   FROM (SELECT max(COALESCE(w.resolved_at, now())) - w.created_at AS took
+           FROM run_waits w WHERE w.run_id = c.id GROUP BY w.created_at) s)
+"""
+
+# How long a run was held in total, between an attempt and the next.
+_HELD = """
+(SELECT COALESCE(sum(COALESCE(x.next_at, c.claimed_at) - x.ended_at), interval '0')
+   FROM (SELECT e.ended, e.ended_at, lead(e.started_at) OVER (ORDER BY e.attempt) AS next_at
+           FROM run_attempts e WHERE e.run_id = c.id) x
+  WHERE x.ended = 'held')
+"""
+
+# The place of the run's agent in its orchestration, with the configuration that its runs use.
+_PLACE = """
+(SELECT jsonb_build_object('spec', p.spec, 'place', jsonb_build_object(
+               'orchestration_id', o.id, 'agent_id', p.id, 'parent_id', p.parent_id, 'role', p.role, 'depth', p.depth,
+               'permission_mode', p.permission_mode, 'expert_id', p.expert_id, 'cwd', p.cwd, 'limits', o.limits,
+               'deadline_at', o.deadline_at,
+               'reasoning_ms', p.reasoning_ms,
+               'whitelist', COALESCE(o.config #> '{engine,command_policy,whitelist}', '[]'),
+               'blacklist', COALESCE(o.config #> '{engine,command_policy,blacklist}', '[]')))
+   FROM orchestration_agents p JOIN orchestrations o ON o.id = p.orchestration_id
+  WHERE p.thread_id = c.thread_id)
+"""
+
+
+# Not all columns of the run: each part of the statement that reads them would list them again in its plan.
+_CLAIMED = """
+r.id, r.tenant_id, r.thread_id, r.turn_id, r.agent_id, r.agent_version, r.fence, r.attempt, r.losses, r.source, r.queue,
+r.content, r.meta, r.model, r.max_turns, r.depth, r.parent_run_id, r.trigger_id, r.traceparent, r.created_at,
+r.started_at, r.cancel_requested_at, r.cancel_reason, r.hold_detail, r.held_since
+"""
+
+
+def _claiming(has_room: str) -> str:
+    """Return the statement that claims the next run of a thread.
+
+    The lock on the thread's row and `active_run_id IS NULL` let one claim through; the fence grows in the same
+    statement, so every later write can distinguish this claim from all before. Order: a run that was begun, then one
+    that interrupted, then by seq. Queued runs of a deleted thread are claimed to be canceled, so that none stays queued
+    forever. Runs that are only to be ended need no room, and no process of their own, and are not held.
+
+    A held run keeps its place: it is found, and neither it nor a later one is claimed.
+
+    The queued runs are found by the parameter: joined to `thread`, a plan that was made while few runs were queued
+    reads those of all threads.
+
+    Args:
+        has_room: Whether the caps of tenant ``w`` and agent ``a`` permit another run.
+    """
+    return f"""
+WITH thread AS (
+    SELECT id, head_turn_id, fence + 1 AS fence, session_id, task_id, title, label, orchestration_id,
+           deleted_at IS NOT NULL AS deleted
+      FROM threads
+     WHERE id = :thread_id AND active_run_id IS NULL
+       FOR UPDATE
+), next AS (
+    SELECT r.id, r.tenant_id, r.queued_at,
+           r.cancel_requested_at IS NOT NULL OR t.deleted OR r.losses >= :max_attempts AS over,
+           r.losses >= :most_losses AS suspect,
+           (SELECT {TENANT_POOL} FROM tenants w WHERE w.id = r.tenant_id) AS pool,
+           r.hold, r.held_until, {_MODEL_OF_NEXT} AS model_of
+      FROM runs r, thread t
+     WHERE r.thread_id = :thread_id AND r.status = 'queued'
+       AND (r.cancel_requested_at IS NOT NULL OR t.deleted OR NOT {PAUSED})
+     ORDER BY (r.attempt > 0) DESC, r.front DESC, r.seq
+     LIMIT 1
+       FOR UPDATE OF r
+), chosen AS (
+    SELECT n.*, NOT n.over AND n.hold IS NOT NULL AND n.held_until IS NOT NULL AS is_held,
+           NOT n.over AND (n.hold IS NOT NULL OR n.held_until IS NULL)
+           AND COALESCE(n.model_of = ANY(CAST(:unusable AS text[])), false) AS is_unusable
+      FROM next n
+), claimed AS (
+    UPDATE runs r
+       SET status = 'running', hold = NULL, held_until = NULL, attempt = r.attempt + 1, fence = t.fence,
+           worker_id = :worker_id, lease_expires_at = now() + :lease_ttl, turn_id = COALESCE(r.turn_id, :turn_id),
+           started_at = COALESCE(r.started_at, now()), claimed_at = now(),
+           agent_version = COALESCE(r.agent_version, a.version)
+      FROM chosen n, thread t, agents a, tenants w
+     WHERE r.id = n.id AND NOT n.is_held AND NOT n.is_unusable
+       AND a.tenant_id = r.tenant_id AND a.id = r.agent_id AND w.id = r.tenant_id
+       AND (n.over OR n.pool = :pool)
+       AND (n.over OR (NOT n.suspect AND {has_room}))
+    RETURNING {_CLAIMED}, t.head_turn_id, t.session_id AS thread_session_id, t.task_id AS thread_task_id,
+              t.orchestration_id,
+              t.title AS thread_title, t.label AS thread_label, t.deleted AS thread_deleted, n.queued_at AS entered_at,
+              w.timezone AS tenant_timezone, w.max_running IS NOT NULL OR a.max_running IS NOT NULL AS capped,
+              w.max_cost_usd_per_day AS tenant_budget, w.ceilings, a.max_cost_usd_per_day AS agent_budget,
+              a.directory AS agent_directory, COALESCE(a.renamed_to, a.id) AS current_agent_id
+), held AS (
+    UPDATE threads SET fence = c.fence, active_run_id = c.id FROM claimed c WHERE threads.id = c.thread_id
+), turn AS (
+    {_TURN}
+), event AS (
+    {_EVENT}
+), query AS (
+    {_QUERY}
+)
+SELECT n.id AS next_id, n.tenant_id AS next_tenant_id, n.over OR n.pool = :pool AS next_is_ours, n.pool AS next_pool,
+       n.suspect AND NOT n.over AS next_is_suspect,
+       n.is_held AS next_is_held, n.is_unusable AS next_is_unusable, n.model_of AS next_model_of,
+       c.id, c.tenant_id, c.thread_id, c.turn_id, c.agent_id, c.agent_version, v.spec,
+       c.fence, c.attempt, c.losses, c.losses >= :max_attempts AS spent,
+       c.cancel_requested_at IS NOT NULL OR c.thread_deleted AS canceled, c.cancel_reason,
+       c.head_turn_id AS parent_turn_id, c.orchestration_id,
+       (SELECT h.context_tokens FROM turns h WHERE h.id = c.head_turn_id) AS context_tokens,
+       c.thread_session_id, c.thread_task_id, c.content, c.model, c.max_turns, c.queue, c.source, c.depth,
+       c.parent_run_id, c.traceparent, c.created_at,
+       (SELECT e.context FROM event e) AS context,
+       c.thread_label, left(c.meta->>'channel', 64) AS channel, left(c.meta->>'to', 256) AS recipient,
+       c.trigger_id, c.capped, c.agent_directory, c.hold_detail, c.held_since,
+       c.ceilings, c.tenant_budget::float8, c.agent_budget::float8,
+       EXISTS (SELECT 1 FROM memories m WHERE m.tenant_id = c.tenant_id) AS has_memories,
+       EXTRACT(EPOCH FROM now() - c.entered_at)::float8 AS claim_latency_s
+  FROM chosen n
+  LEFT JOIN claimed c ON c.id = n.id
+  LEFT JOIN agent_versions v ON v.tenant_id = c.tenant_id AND v.agent_id = c.current_agent_id
+                           AND v.version = c.agent_version
+"""
+
+
+ANY_LOSSES = 2**31 - 1
+"""More losses than a run can have."""
+
+_UNCAPPED = "(w.max_running IS NULL AND a.max_running IS NULL)"
+_BELOW_CAPS = """
+((w.max_running IS NULL
+  OR w.max_running > (SELECT count(*) FROM runs o WHERE o.tenant_id = w.id AND o.status = 'running'))
+ AND (a.max_running IS NULL
+      OR a.max_running > (SELECT count(*) FROM runs o
+                           WHERE o.tenant_id = a.tenant_id AND o.agent_id = a.id AND o.status = 'running')))
+"""
+
+_CLAIM = _claiming(_UNCAPPED)
+# With `lock_caps`, which was taken before this statement, so the counts include every claim made under it. In the other
+# one they would cost each claim a seventh of its CPU, although they were not executed.
+_CLAIM_BELOW_CAPS = _claiming(_BELOW_CAPS)
+
+# What few claimed runs have: those that were begun before, of a trigger, or in an orchestration. As parts of the claim,
+# these subqueries cost each claim an eighth of its CPU, although they were not executed.
+_DETAILS = f"""
+SELECT (SELECT p.parent_turn_id FROM turns p WHERE p.id = c.turn_id) AS parent_turn_id,
+       (SELECT m.context FROM messages m WHERE m.turn_id = c.turn_id AND m.seq = 0) AS context,
+       (SELECT g.max_cost_usd_per_day::float8 FROM triggers g WHERE g.id = c.trigger_id) AS trigger_budget,
+       CASE WHEN c.attempt = 1 THEN 0
+            ELSE EXTRACT(EPOCH FROM now() - c.started_at - {_WAITED} - {_HELD})::float8 END AS elapsed_s,
+       COALESCE((SELECT e.ended = 'held' FROM run_attempts e WHERE e.run_id = c.id ORDER BY e.attempt DESC LIMIT 1),
+                true) AS was_held,
+       {_PLACE} AS orchestrated
+  FROM runs c
+ WHERE c.id = :run_id
+"""
+
+# One lock per tenant, until the transaction ends. Only claims under a cap take it.
+_LOCK_CAPS = "SELECT pg_advisory_xact_lock(hashtextextended('nova caps ' || :tenant_id, 0))"
+
+
+@dataclass(frozen=True, slots=True)
+class Capped:
+    """The next run is under a cap, so a claim needs a transaction that holds `lock_caps`."""
+
+    tenant_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Elsewhere:
+    """The next run is of a tenant whose runs another pool of workers executes; empty: the common workers."""
+
+    pool: str
+
+
+@dataclass(frozen=True, slots=True)
+class Suspect:
+    """The next run lost so many workers that it is executed in a process of its own."""
+
+    run_id: str
+
+
+@dataclass(frozen=True, slots=True)
+class Unusable:
+    """The next run needs what this worker knows to be unusable.
+
+    Attributes:
+        run_id: The run.
+        model_of: As `MODEL_OF` writes it.
+    """
+
+    run_id: str
+    model_of: str
+
+
+async def lock_caps(connection: Connection, tenant_id: str) -> None:
+    """Serialize claims under a tenant's caps until the transaction ends."""
+    await connection.execute(_LOCK_CAPS, tenant_id=tenant_id)
+
+
+async def claim_next(
+    connection: Connection,
+    thread_id: str,
+    *,
+    worker_id: str,
+    lease_ttl_s: float,
+    max_attempts: int,
+    pool: WorkerPool = COMMON_POOL,
+    with_suspects: bool = True,
+    unusable: Collection[str] = (),
+    caps_locked: bool = False,
+) -> Claim | Capped | Elsewhere | Suspect | Unusable | None:
+    """Claim a thread's next run, in one statement, and read what the worker needs for it.
+
+    Args:
+        pool: The pool of the worker. Runs that are only to be ended are claimed by any.
+        with_suspects: Whether the process executes this run alone, and so may claim a suspect.
+        unusable: What this worker cannot use now, as `MODEL_OF` writes it. Runs with a granted try are claimed anyway.
+        caps_locked: Whether the transaction already holds `lock_caps` of the tenant.
+
+    Returns:
+        The claim; None if no run is queued, another run is active, or a pause, a hold or a full cap blocks it.
+
+    Raises:
+        NewerValue: A later release gave its agent what this one does not know; the run is queued again.
+    """
+    row = await connection.fetchrow(
+        _CLAIM_BELOW_CAPS if caps_locked else _CLAIM,
+        thread_id=thread_id,
+        worker_id=worker_id,
+        lease_ttl=timedelta(seconds=lease_ttl_s),
+        turn_id=new_id("turn"),
+        message_id=new_id("msg"),
+        max_attempts=max_attempts,
+        most_losses=ANY_LOSSES if with_suspects else SHARED_LOSSES,
+        pool=pool.name,
+        trust_pools=dict(pool.by_trust),
+        unusable=list(unusable),
+    )
+    if row is None or row["next_is_held"]:
+        return None
+    if not row["next_is_ours"]:
+        return Elsewhere(row["next_pool"])
+    if row["next_is_suspect"]:
+        return Suspect(row["next_id"])
+    if row["next_is_unusable"]:
+        return Unusable(row["next_id"], row["next_model_of"])
+    if row["id"] is None:
+        return None if caps_locked else Capped(row["next_tenant_id"])
+    details: Row | None = None
+    if row["attempt"] > 1 or row["trigger_id"] is not None or row["orchestration_id"] is not None:
+        details = await connection.fetchrow(_DETAILS, run_id=row["id"])
+    try:
+        return _claim(row, details)
+    except NewerValue:
+        # For a worker of the later release, whose doorbell the reconciler rings.
+        await requeue_claimed(connection, run_id=row["id"], thread_id=row["thread_id"], fence=row["fence"])
+        raise
+
+
+def _claim(row: Row, details: Row | None) -> Claim:
+    orchestrated = None if details is None else details["orchestrated"]
+    # For a run that was begun before, the claim's statement has the thread's head, and no context.
+    began = row if details is None else details
+    ceilings = None if row["ceilings"] is None else read_stored(Ceilings.model_validate, row["ceilings"])
+    return Claim(
+        run_id=row["id"],
+        tenant_id=row["tenant_id"],
+        thread_id=row["thread_id"],
+        turn_id=row["turn_id"],
+        agent_id=row["agent_id"],
+        agent_version=row["agent_version"],
+        agent=read_stored(AgentSpec.model_validate, row["spec"] if orchestrated is None else orchestrated["spec"]),
+        fence=row["fence"],
+        attempt=row["attempt"],
+        max_attempts_spent=row["spent"],
+        cancel_reason=(row["cancel_reason"] or "cancel") if row["canceled"] else None,
+        parent_turn_id=began["parent_turn_id"],
+        context_tokens=row["context_tokens"] or 0,
+        losses=row["losses"],
+        session_id=row["thread_session_id"],
+        content=tuple(row["content"]),
+        model=row["model"],
+        max_turns=row["max_turns"],
+        queue=row["queue"],
+        source=row["source"],
+        depth=row["depth"],
+        parent_run_id=row["parent_run_id"],
+        task_id=row["thread_task_id"],
+        traceparent=row["traceparent"],
+        created_at=row["created_at"],
+        claim_latency_s=row["claim_latency_s"],
+        elapsed_s=0.0 if details is None else details["elapsed_s"],
+        event=None if began["context"] is None else EventContext.model_validate(began["context"]),
+        directory=row["agent_directory"],
+        thread_label=row["thread_label"],
+        channel=row["channel"],
+        recipient=row["recipient"],
+        trigger_id=row["trigger_id"],
+        capped=row["capped"],
+        place=None if orchestrated is None else read_stored(OrchestrationPlace.model_validate, orchestrated["place"]),
+        has_memories=row["has_memories"],
+        held=None if row["hold_detail"] is None else HoldDetail.model_validate(row["hold_detail"]),
+        held_since=row["held_since"] if details is None or details["was_held"] else None,
+        ceilings=ceilings,
+        budgets=DailyBudgets(
+            tenant_usd=row["tenant_budget"],
+            agent_usd=row["agent_budget"],
+            trigger_usd=None if details is None else details["trigger_budget"],
+            ceiling_usd=None if ceilings is None else ceilings.max_cost_usd_per_day,
+        ),
+    )

@@ -1,0 +1,309 @@
+"""Steps of a running turn, committed under the fence before the next model call. `resume` reads them back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from nova_workers.base.errors import Conflict, RunLost
+from nova_workers.contracts.content import ContentBlock, Message, storable
+from nova_workers.contracts.engine import StepRecord, ToolCall
+from nova_workers.contracts.runs import TurnFacts
+from nova_workers.contracts.usage import TokenUsage
+from nova_workers.domain.runs.sql.filters import IS_RUNNING
+from nova_workers.domain.runs.sql.step_rows import (
+    ADD_USAGE,
+    CALLS,
+    FACTS,
+    FACTS_ROW,
+    MESSAGES,
+    UNCOUNTED,
+    call_rows,
+    facts_values,
+    message_rows,
+    usage_values,
+)
+from nova_workers.ledger.database import Connection
+from nova_workers.ledger.inserts import insert_messages
+
+__all__ = [
+    "Absorbed",
+    "commit_calls",
+    "commit_refused",
+    "commit_result",
+    "commit_step",
+    "seal_call",
+]
+
+# The fenced run, locked: a journal write and a recovery of the same run wait for each other.
+_MINE = f"""
+mine AS (
+    SELECT id, tenant_id, thread_id, turn_id
+      FROM runs r
+     WHERE id = :run_id AND fence = :fence AND {IS_RUNNING}
+       FOR UPDATE
+)
+"""
+
+_COMMIT_CALLS = f"""
+WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
+    UPDATE turns t
+       SET input_tokens = t.input_tokens + :input_tokens, output_tokens = t.output_tokens + :output_tokens,
+           cache_read_tokens = t.cache_read_tokens + :cache_read_tokens,
+           cache_write_tokens = t.cache_write_tokens + :cache_write_tokens,
+           reasoning_tokens = t.reasoning_tokens + :reasoning_tokens,
+           cost_usd = CASE WHEN t.steps = 0 AND t.cost_usd IS NULL THEN :cost_usd::float8::numeric
+                           ELSE t.cost_usd + :cost_usd::float8::numeric END,
+           model = COALESCE(:model, t.model), reserved_usd = NULL, reserved_tokens = NULL
+      FROM mine, uncounted
+     WHERE t.id = mine.turn_id AND uncounted.times = 1
+)
+SELECT id FROM mine
+"""
+
+# Idempotent: repeated after a lost reply, it writes the same.
+_COMMIT_REFUSED = f"""
+WITH {_MINE}, turn AS (
+    UPDATE turns t
+       SET refused_blocks = COALESCE(t.refused_blocks, '{{}}') || :refused
+      FROM mine
+     WHERE t.id = mine.turn_id
+)
+SELECT id FROM mine
+"""
+
+_COMMIT_RESULT = f"""
+WITH {_MINE}, ended AS (
+    UPDATE tool_calls c
+       SET status = :status, result = :result, error = :error, started_at = COALESCE(:started_at, c.started_at),
+           completed_at = :completed_at
+      FROM mine
+     WHERE c.turn_id = mine.turn_id AND c.call_id = :call_id
+)
+SELECT id FROM mine
+"""
+
+# The last statement of a transaction in which a tool call writes: it checks the fence, and records the call's result.
+# FOR SHARE keeps the claim until the commit, and lets the calls of a step commit at the same time. It comes last, since
+# a thread's row is locked before those of its runs. A call of a subagent is not in the journal.
+_SEAL_CALL = f"""
+WITH mine AS (
+    SELECT id, turn_id FROM runs r WHERE id = :run_id AND fence = :fence AND {IS_RUNNING} FOR SHARE
+), known AS (
+    SELECT c.id, c.result FROM tool_calls c JOIN mine ON c.turn_id = mine.turn_id WHERE c.call_id = :call_id
+       FOR UPDATE OF c
+), ended AS (
+    UPDATE tool_calls c
+       SET status = 'completed', result = :result, started_at = COALESCE(c.started_at, now()), completed_at = now()
+      FROM known
+     WHERE c.id = known.id AND known.result IS NULL AND :result::jsonb IS NOT NULL
+)
+SELECT mine.id, known.id IS NOT NULL AS journalled, known.result FROM mine LEFT JOIN known ON true
+"""
+
+_STEERING_MESSAGES = insert_messages(
+    "absorbed a, mine",
+    id="'msg_' || substr(a.id, 5)",
+    tenant_id="mine.tenant_id",
+    thread_id="mine.thread_id",
+    turn_id="mine.turn_id",
+    run_id="a.id",
+    seq=":steering_seq + (SELECT count(*) FROM joined) + row_number() OVER (ORDER BY a.seq) - 1",
+    step=":step",
+    kind="'steering'",
+    role="'user'",
+    content="a.content",
+    event_id=":event_id",
+)
+
+
+def _committing_step(also: str = "") -> str:
+    """Return the statement that commits a step.
+
+    Merging steering messages is part of the commit, so such a message is either in the turn's journal or still queued.
+    Repeated after a lost reply, it returns the messages that the first execution merged (`joined`), and `steps < :step
+    + 1` counts the step once. They are looked for by the thread's id and not by a join: with a plan that was made while
+    few runs were queued, that would read those of all threads.
+
+    Args:
+        also: Another part of the statement.
+    """
+    return f"""
+WITH {_MINE}, {MESSAGES}, {CALLS}, {UNCOUNTED}, turn AS (
+    UPDATE turns t
+       SET steps = :step + 1,
+           tool_call_count = t.tool_call_count + jsonb_array_length(:calls),
+           {ADD_USAGE},
+           {FACTS},
+           model = COALESCE(:model, t.model)
+      FROM mine, uncounted, {FACTS_ROW}
+     WHERE t.id = mine.turn_id AND t.steps < :step + 1
+), absorbed AS (
+    UPDATE runs s
+       SET status = 'merged', merged_into = mine.id, finished_at = now(), final_event_id = '0-1'
+      FROM mine
+     WHERE :absorb AND s.thread_id = (SELECT thread_id FROM mine) AND s.status = 'queued' AND s.on_busy = 'steer'
+       AND s.attempt = 0 AND s.cancel_requested_at IS NULL
+    RETURNING s.id, s.seq, s.content
+), joined AS (
+    SELECT m.run_id AS id, m.seq::bigint AS seq, m.content
+      FROM messages m, mine
+     WHERE m.turn_id = mine.turn_id AND m.step = :step AND m.kind = 'steering'
+), steering AS (
+    {_STEERING_MESSAGES}
+){also}
+SELECT mine.id, a.id AS absorbed_id, a.content
+  FROM mine
+  LEFT JOIN (SELECT 0 AS part, * FROM joined UNION ALL SELECT 1, * FROM absorbed) a ON true
+ ORDER BY a.part, a.seq
+"""
+
+
+_COMMIT_STEP = _committing_step()
+# For a run that lost workers before. In the other statement this part would cost every step, although few runs have
+# losses.
+_COMMIT_STEP_AND_CLEAR = _committing_step(""", cleared AS (
+    UPDATE runs r SET losses = 0 FROM mine WHERE r.id = mine.id
+)""")
+
+
+@dataclass(frozen=True, slots=True)
+class Absorbed:
+    """A steering message that was merged into the turn, and its former run."""
+
+    run_id: str
+    message: Message
+
+
+async def commit_calls(
+    connection: Connection, run_id: str, fence: int, step: StepRecord, *, seq: int, event_id: str
+) -> None:
+    """Commit a response with its calls as pending, before the first call runs.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    row = await connection.fetchval(
+        _COMMIT_CALLS,
+        run_id=run_id,
+        fence=fence,
+        messages=message_rows(step.messages[:1], step.index, seq, event_id),
+        calls=call_rows(step),
+        seq=seq,
+        **usage_values(step.usage),
+        model=step.model,
+    )
+    _require(row, run_id, fence)
+
+
+async def commit_result(connection: Connection, run_id: str, fence: int, call: ToolCall) -> None:
+    """Commit the result of one call, so that a crash during the other calls does not repeat it.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    row = await connection.fetchval(
+        _COMMIT_RESULT,
+        run_id=run_id,
+        fence=fence,
+        call_id=call.id,
+        status=call.status,
+        result=None if call.result is None else list(call.result),
+        error=None if call.error is None else storable(call.error),
+        started_at=call.started_at,
+        completed_at=call.completed_at,
+    )
+    _require(row, run_id, fence)
+
+
+async def seal_call(
+    connection: Connection, run_id: str, fence: int, call_id: str | None, result: Sequence[ContentBlock] | None
+) -> bool:
+    """Complete the transaction of a tool call: nothing may follow but its commit.
+
+    Args:
+        call_id: The call; None if the engine does not pass it.
+        result: To record; None if the result comes from outside.
+
+    Returns:
+        Whether the call is in the journal, so that the result is recorded with the commit.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+        Conflict: An earlier try of the same call has committed its result.
+    """
+    row = await connection.fetchrow(
+        _SEAL_CALL, run_id=run_id, fence=fence, call_id=call_id, result=None if result is None else list(result)
+    )
+    if row is None:
+        _require(None, run_id, fence)
+        return False
+    if row["result"] is not None:
+        raise Conflict(f"Tool call {call_id!r} of run {run_id!r} has a result already.", call_id=call_id)
+    journalled: bool = row["journalled"]
+    return journalled
+
+
+async def commit_refused(connection: Connection, run_id: str, fence: int, refused: Mapping[str, str]) -> None:
+    """Record which blocks the provider refused in the run's turn, as notes by fingerprint.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    row = await connection.fetchval(_COMMIT_REFUSED, run_id=run_id, fence=fence, refused=dict(refused))
+    _require(row, run_id, fence)
+
+
+async def commit_step(
+    connection: Connection,
+    run_id: str,
+    fence: int,
+    step: StepRecord,
+    *,
+    seq: int,
+    event_id: str,
+    used: TokenUsage,
+    facts: TurnFacts,
+    absorb: bool,
+    clears: bool,
+) -> tuple[Absorbed, ...]:
+    """Commit a whole step, and merge queued steering messages into the turn.
+
+    Args:
+        seq: Position of the step's first message in the turn.
+        event_id: Id of the live event that will close the step.
+        used: Usage of the turn, including this step.
+        facts: Configuration of the turn.
+        absorb: Whether to merge steering messages.
+        clears: Whether to set the losses of the run back to none.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    rows = await connection.fetch(
+        _COMMIT_STEP_AND_CLEAR if clears else _COMMIT_STEP,
+        run_id=run_id,
+        fence=fence,
+        messages=message_rows(step.messages, step.index, seq, event_id, used),
+        calls=call_rows(step),
+        step=step.index,
+        seq=seq,
+        **usage_values(step.usage),
+        model=step.model,
+        **usage_values(step.tool_usage, of="tool_"),
+        facts=facts_values(facts),
+        absorb=absorb,
+        steering_seq=seq + len(step.messages),
+        event_id=event_id,
+    )
+    _require(rows[0]["id"] if rows else None, run_id, fence)
+    return tuple(
+        Absorbed(row["absorbed_id"], Message(role="user", content=tuple(row["content"])))
+        for row in rows
+        if row["absorbed_id"] is not None
+    )
+
+
+def _require(found: object, run_id: str, fence: int) -> None:
+    if found is None:
+        raise RunLost(f"Run {run_id!r} is no longer held under fence {fence}; nothing was written.", run_id=run_id)

@@ -1,0 +1,327 @@
+"""Creates, lists, changes, deletes and forks threads."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import asyncpg
+
+from nova_workers.base.errors import Conflict, NotFound, deleted, missing
+from nova_workers.base.ids import new_id
+from nova_workers.contracts.http.wire import OPENING_CHARS, ThreadView
+from nova_workers.contracts.waits import describe_waits
+from nova_workers.domain.agents.sql.former_ids import refuse_former_id
+from nova_workers.domain.runs.sql.cancel import CancelRequest, request_cancel_on_thread
+from nova_workers.domain.search.sql.embeddings import forget_thread
+from nova_workers.ledger.database import Connection, Row
+
+__all__ = ["OPENING", "create_thread", "delete_thread", "fork_thread", "get_thread", "list_threads", "patch_thread"]
+
+OPENING = f"""
+CASE WHEN t.title IS NULL AND t.imported_at IS NULL
+     THEN (SELECT left(jsonb_path_query_first(r.content, '$[*] ? (@.type == "text").text') #>> '{{}}', {OPENING_CHARS})
+             FROM runs r WHERE r.thread_id = t.id ORDER BY r.seq LIMIT 1)
+     WHEN t.title IS NULL
+     THEN (SELECT left(jsonb_path_query_first(m.content, '$[*] ? (@.type == "text").text') #>> '{{}}', {OPENING_CHARS})
+             FROM turns v JOIN messages m ON m.turn_id = v.id AND m.seq = 0
+            WHERE v.thread_id = t.id ORDER BY v.depth LIMIT 1)
+ END
+"""
+"""The beginning of the first message of a thread ``t`` without a title, of its first run or of its first imported turn.
+To read it Postgres unpacks the message, which may have megabytes."""
+
+_COLUMNS = f"""
+t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
+t.forked_from_turn_id, t.orchestration_id, t.imported_at, t.meta, t.created_at, t.updated_at,
+{OPENING} AS opening,
+ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
+"""
+
+_CREATE = f"""
+INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, meta)
+SELECT :thread_id, a.tenant_id, a.id, :title, :label, :metadata
+  FROM agents a
+ WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
+RETURNING {_COLUMNS}
+"""
+
+_GET = f"SELECT {_COLUMNS}, t.deleted_at FROM threads t WHERE t.tenant_id = :tenant_id AND t.id = :thread_id"
+
+# One statement per set of filters, so that each is planned for the index that fits it.
+_LIST = f"""
+SELECT {_COLUMNS} FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.deleted_at IS NULL AND (:before::text IS NULL OR t.id < :before)
+ ORDER BY t.id DESC
+ LIMIT :limit
+"""
+_LIST_OF_AGENT = f"""
+SELECT {_COLUMNS} FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.agent_id = :agent_id AND t.deleted_at IS NULL
+   AND (:before::text IS NULL OR t.id < :before)
+ ORDER BY t.id DESC
+ LIMIT :limit
+"""
+_LIST_OF_FORKS = f"""
+SELECT {_COLUMNS} FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.forked_from_thread_id = :forked_from AND t.deleted_at IS NULL
+   AND (:before::text IS NULL OR t.id < :before) AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
+   AND (:label::text IS NULL OR t.label = :label)
+ ORDER BY t.id DESC
+ LIMIT :limit
+"""
+_LIST_OF_LABEL = f"""
+SELECT {_COLUMNS} FROM threads t
+ WHERE t.tenant_id = :tenant_id AND t.label = :label AND t.deleted_at IS NULL
+   AND (:before::text IS NULL OR t.id < :before)
+   AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
+ LIMIT :limit
+"""
+
+# Sets only the columns that `changed` names.
+_PATCH = f"""
+UPDATE threads t
+   SET title = CASE WHEN 'title' = ANY(:changed::text[]) THEN :title ELSE t.title END,
+       label = CASE WHEN 'label' = ANY(:changed::text[]) THEN :label ELSE t.label END,
+       meta = CASE WHEN 'metadata' = ANY(:changed::text[]) THEN :metadata ELSE t.meta END,
+       updated_at = now()
+ WHERE t.tenant_id = :tenant_id AND t.id = :thread_id AND t.deleted_at IS NULL
+RETURNING {_COLUMNS}
+"""
+
+_DELETE = """
+UPDATE threads SET deleted_at = now(), updated_at = now()
+ WHERE tenant_id = :tenant_id AND id = :thread_id AND deleted_at IS NULL
+RETURNING id
+"""
+
+# Forks at `turn_id`, or at the head if it is null. The lock on the thread orders the fork before or after retention,
+# which deletes turns without forks. The walk from the head towards the root finds the turn only if it is in the
+# thread's lineage, and counts turns from there on.
+_FORK = f"""
+WITH RECURSIVE source AS (
+    SELECT * FROM threads WHERE tenant_id = :tenant_id AND id = :thread_id AND deleted_at IS NULL FOR KEY SHARE
+), line AS (
+    SELECT u.id, u.parent_turn_id, u.type, u.id = COALESCE(:turn_id, s.head_turn_id) AS kept
+      FROM source s JOIN turns u ON u.id = s.head_turn_id
+    UNION ALL
+    SELECT u.id, u.parent_turn_id, u.type, l.kept OR u.id = :turn_id
+      FROM line l JOIN turns u ON u.id = l.parent_turn_id
+), fork AS (
+    SELECT COALESCE(:turn_id, s.head_turn_id) AS turn_id, s.id AS thread_id, s.agent_id,
+           (SELECT count(*) FROM line WHERE kept AND type = 'normal')::int AS turn_count
+      FROM source s
+     WHERE EXISTS (SELECT 1 FROM line WHERE kept)
+), made AS (
+    INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, head_turn_id, turn_count,
+                              forked_from_thread_id, forked_from_turn_id)
+    SELECT :new_thread_id, :tenant_id, f.agent_id, :title, :label, f.turn_id, f.turn_count, f.thread_id, f.turn_id
+      FROM fork f
+    RETURNING {_COLUMNS}
+), moved AS (
+    INSERT INTO thread_heads (tenant_id, thread_id, turn_id, move)
+    SELECT :tenant_id, m.id, m.head_turn_id, 'fork' FROM made m
+)
+SELECT * FROM made
+"""
+
+
+async def create_thread(
+    connection: Connection,
+    tenant_id: str,
+    agent_id: str,
+    *,
+    title: str | None = None,
+    label: str | None = None,
+    metadata: Mapping[str, Any] | None = None,
+) -> ThreadView:
+    """Make an empty thread.
+
+    Raises:
+        NotFound: There is no such agent.
+        AgentRenamed: It has another id now.
+        Conflict: Another thread has the label.
+    """
+    try:
+        row = await connection.fetchrow(
+            _CREATE,
+            thread_id=new_id("thr"),
+            tenant_id=tenant_id,
+            agent_id=agent_id,
+            title=title,
+            label=label,
+            metadata=dict(metadata or {}),
+        )
+    except asyncpg.UniqueViolationError as error:
+        raise _label_taken(label) from error
+    if row is None:
+        await refuse_former_id(connection, tenant_id, agent_id)
+        raise missing("agent", agent_id, field="agent_id")
+    return _view(row)
+
+
+async def get_thread(connection: Connection, tenant_id: str, thread_id: str) -> ThreadView:
+    """Return a thread.
+
+    Raises:
+        NotFound: There is no such thread.
+        Gone: It was deleted.
+    """
+    row = await connection.fetchrow(_GET, tenant_id=tenant_id, thread_id=thread_id)
+    if row is None:
+        raise missing("thread", thread_id)
+    if row["deleted_at"] is not None:
+        raise deleted("thread", thread_id)
+    return _view(row)
+
+
+async def list_threads(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    agent_id: str | None = None,
+    label: str | None = None,
+    forked_from: str | None = None,
+    before: str | None = None,
+    limit: int,
+) -> list[ThreadView]:
+    """Return threads that are not deleted, newest first, from before the thread `before`.
+
+    Args:
+        forked_from: Only forks of this thread.
+    """
+    if forked_from is not None:
+        rows = await connection.fetch(
+            _LIST_OF_FORKS,
+            tenant_id=tenant_id,
+            forked_from=forked_from,
+            before=before,
+            limit=limit,
+            label=label,
+            agent_id=agent_id,
+        )
+    elif label is not None:
+        rows = await connection.fetch(
+            _LIST_OF_LABEL, tenant_id=tenant_id, before=before, limit=limit, label=label, agent_id=agent_id
+        )
+    elif agent_id is not None:
+        rows = await connection.fetch(
+            _LIST_OF_AGENT, tenant_id=tenant_id, before=before, limit=limit, agent_id=agent_id
+        )
+    else:
+        rows = await connection.fetch(_LIST, tenant_id=tenant_id, before=before, limit=limit)
+    return [_view(row) for row in rows]
+
+
+async def patch_thread(
+    connection: Connection, tenant_id: str, thread_id: str, changes: Mapping[str, Any]
+) -> ThreadView:
+    """Set those of ``title``, ``label`` and ``metadata`` that `changes` has; None clears.
+
+    Raises:
+        NotFound: There is no such thread.
+        Gone: It was deleted.
+        Conflict: Another thread has the label.
+    """
+    try:
+        row = await connection.fetchrow(
+            _PATCH,
+            tenant_id=tenant_id,
+            thread_id=thread_id,
+            changed=list(changes),
+            title=changes.get("title"),
+            label=changes.get("label"),
+            metadata=changes.get("metadata") or {},
+        )
+    except asyncpg.UniqueViolationError as error:
+        raise _label_taken(changes.get("label")) from error
+    return await get_thread(connection, tenant_id, thread_id) if row is None else _view(row)
+
+
+async def delete_thread(transaction: Connection, tenant_id: str, thread_id: str) -> list[CancelRequest]:
+    """Delete a thread: it accepts no more runs, its open runs are canceled, and no search finds it.
+
+    Its search index rows are deleted at once, its turns after a while (`purge`), except those that forks continue from.
+
+    Args:
+        transaction: A transaction, so that all of it happens or nothing.
+
+    Returns:
+        Cancel requests of its open runs, to apply after the commit.
+
+    Raises:
+        NotFound: There is no such thread.
+        Gone: It was deleted before.
+    """
+    if await transaction.fetchval(_DELETE, tenant_id=tenant_id, thread_id=thread_id) is None:
+        await get_thread(transaction, tenant_id, thread_id)
+    await forget_thread(transaction, tenant_id, thread_id)
+    # A submit locks the thread's row, so no run is added after this statement, and it sees all that came before.
+    return await request_cancel_on_thread(transaction, tenant_id, thread_id)
+
+
+async def fork_thread(
+    connection: Connection,
+    tenant_id: str,
+    thread_id: str,
+    *,
+    turn_id: str | None = None,
+    title: str | None = None,
+    label: str | None = None,
+) -> ThreadView:
+    """Insert a thread that continues from a finished turn of this one, or from its head. Nothing is copied.
+
+    Raises:
+        NotFound: There is no such thread, or no such turn in its history.
+        Gone: The thread was deleted.
+        Conflict: Another thread has the label, or there is no turn yet to continue from.
+    """
+    try:
+        row = await connection.fetchrow(
+            _FORK,
+            tenant_id=tenant_id,
+            thread_id=thread_id,
+            turn_id=turn_id,
+            new_thread_id=new_id("thr"),
+            title=title,
+            label=label,
+        )
+    except asyncpg.UniqueViolationError as error:
+        raise _label_taken(label) from error
+    if row is not None:
+        return _view(row)
+    await get_thread(connection, tenant_id, thread_id)
+    if turn_id is None:
+        raise Conflict(f"Thread {thread_id!r} has no finished turn to fork at.", thread_id=thread_id)
+    raise NotFound(
+        f"There is no finished turn {turn_id!r} in the history of thread {thread_id!r}.",
+        kind="turn",
+        id=turn_id,
+        field="turn_id",
+        thread_id=thread_id,
+    )
+
+
+def _label_taken(label: object) -> Conflict:
+    return Conflict(f"Another thread has the label {label!r}; labels are unique in a tenant.", field="label")
+
+
+def _view(row: Row) -> ThreadView:
+    return ThreadView(
+        id=row["id"],
+        agent_id=row["agent_id"],
+        title=row["title"],
+        label=row["label"],
+        opening=row["opening"],
+        head_turn_id=row["head_turn_id"],
+        active_run_id=row["active_run_id"],
+        waiting_for=describe_waits(row["awaits"]) or None,
+        turn_count=row["turn_count"],
+        forked_from_thread_id=row["forked_from_thread_id"],
+        forked_from_turn_id=row["forked_from_turn_id"],
+        orchestration_id=row["orchestration_id"],
+        imported_at=row["imported_at"],
+        metadata=row["meta"],
+        created_at=row["created_at"],
+        updated_at=row["updated_at"],
+    )

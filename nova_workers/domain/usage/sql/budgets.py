@@ -1,0 +1,295 @@
+"""Daily budgets and what was spent.
+
+A day of a tenant's own budgets is a calendar day in its time zone. The ceiling of an operator counts the last 24 hours,
+so that a tenant begins no new day by another time zone.
+
+What runs share is reserved before each model call, in the row of the run's turn (`reserve`): the most that the call may
+cost, and what the turn has used since its last commit. The commit of the usage clears it. It counts only while the
+claim that wrote it has the run, so the end of a claim releases it, however the claim ended.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Literal
+
+from nova_workers.base.errors import RunLost
+from nova_workers.base.vocabulary import DUE_RUNS, Limit, sql_list
+from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
+from nova_workers.contracts.runs import Claim
+from nova_workers.domain.runs.sql.filters import IS_RUNNING
+from nova_workers.ledger.database import Connection
+
+__all__ = [
+    "BudgetKind",
+    "SharedBudget",
+    "SpentToday",
+    "lock_budgets",
+    "report_budgets",
+    "reserve",
+    "shared_budgets",
+    "spent_today",
+]
+
+BudgetKind = Literal["ceiling", "tenant", "agent", "trigger", "orchestration"]
+
+# The database's clock and time zones decide when a day begins.
+_DAY = """
+SELECT w.id AS tenant_id, w.timezone, w.max_cost_usd_per_day,
+       (w.ceilings ->> 'max_cost_usd_per_day')::numeric AS ceiling_usd,
+       date_trunc('day', now(), w.timezone) AS since,
+       (date_trunc('day', now() AT TIME ZONE w.timezone) + interval '1 day') AT TIME ZONE w.timezone AS resets_at
+  FROM tenants w
+ WHERE w.id = :tenant_id
+"""
+
+# What open runs of the tenant have used so far; until a run ends, only its turn has this. A run that has been waiting
+# or queued since before today has used nothing today, so it is left out. The turn's cost is a scalar subquery: as a
+# join with queued runs the planner may scan every turn.
+_BEGUN = f"""
+SELECT r.id, r.agent_id, r.trigger_id, (SELECT t.cost_usd FROM turns t WHERE t.id = r.turn_id) AS cost_usd,
+       CASE WHEN r.status = 'running'
+            THEN (SELECT t.reserved_usd FROM turns t WHERE t.id = r.turn_id AND t.reserved_fence = r.fence)
+        END AS reserved_usd,
+       r.status = 'running' OR r.queued_at >= day.since AS today
+  FROM day, runs r
+ WHERE r.tenant_id = :tenant_id AND r.status IN {sql_list(DUE_RUNS)} AND r.turn_id IS NOT NULL
+   AND (r.status = 'running' OR r.queued_at >= LEAST(day.since, now() - interval '24 hours'))
+   AND r.id IS DISTINCT FROM :except_run_id
+"""
+
+# Usage of runs that ended today, plus open runs. A trigger's run that took more than a week is not counted.
+_OF_ALL = """
+SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b WHERE b.today), 0)
+"""
+
+# The same of the last 24 hours, for the operator's ceiling. On a day of 25 hours the calendar's day is longer.
+_OF_24_HOURS = """
+SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u
+                  WHERE u.tenant_id = :tenant_id AND u.created_at >= now() - interval '24 hours'), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b), 0)
+"""
+
+
+def _of_agent(agent: str) -> str:
+    return f"""
+SELECT COALESCE((SELECT sum(u.cost_usd) FROM usage u
+                  WHERE u.tenant_id = :tenant_id AND u.created_at >= day.since AND u.agent_id = {agent}), 0)
+     + COALESCE((SELECT sum(b.cost_usd) FROM begun b WHERE b.agent_id = {agent} AND b.today), 0)
+"""
+
+
+def _of_trigger(trigger: str) -> str:
+    return f"""
+SELECT COALESCE((SELECT sum(COALESCE(u.cost_usd, t.cost_usd))
+                   FROM runs r
+                   LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= day.since
+                   LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN {sql_list(DUE_RUNS)}
+                                    AND (r.status = 'running' OR r.queued_at >= day.since)
+                  WHERE r.trigger_id = {trigger} AND r.tenant_id = :tenant_id
+                    AND r.created_at >= day.since - interval '7 days' AND r.id IS DISTINCT FROM :except_run_id), 0)
+"""
+
+
+# Computes only the requested sums.
+_SPENT = f"""
+WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
+SELECT day.resets_at, day.timezone,
+       CASE WHEN :of_tenant THEN ({_OF_ALL}) END::float8 AS tenant_usd,
+       CASE WHEN :agent_id::text IS NOT NULL THEN ({_of_agent(":agent_id")}) END::float8 AS agent_usd,
+       CASE WHEN :trigger_id::text IS NOT NULL THEN ({_of_trigger(":trigger_id")}) END::float8
+           AS trigger_usd,
+       CASE WHEN :of_ceiling THEN ({_OF_24_HOURS}) END::float8 AS ceiling_usd
+  FROM day
+"""
+
+# One lock per tenant, until the transaction ends: of two calls that are reserved at once, the second counts the first.
+_LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('nova budgets ' || :tenant_id, 0))"
+
+
+def _reserved(of: str = "true") -> str:
+    return f"(SELECT COALESCE(sum(b.reserved_usd), 0) FROM begun b WHERE b.id <> :run_id AND {of})"
+
+
+# The budgets of a run whose limit is given. Spent is what the ledger has, of this run too; reserved is that of others.
+_SHARED = f"""
+WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
+SELECT kind, most_usd, spent_usd::float8, reserved_usd::float8, day.resets_at, day.timezone
+  FROM day
+ CROSS JOIN LATERAL (
+       SELECT 'ceiling' AS kind, :ceiling_usd::float8 AS most_usd, ({_OF_24_HOURS}) AS spent_usd,
+              {_reserved()} AS reserved_usd
+        WHERE :ceiling_usd::float8 IS NOT NULL
+       UNION ALL
+       SELECT 'tenant', :tenant_usd::float8, ({_OF_ALL}), {_reserved()} WHERE :tenant_usd::float8 IS NOT NULL
+       UNION ALL
+       SELECT 'agent', :agent_usd::float8, ({_of_agent(":agent_id")}), {_reserved("b.agent_id = :agent_id")}
+        WHERE :agent_usd::float8 IS NOT NULL
+       UNION ALL
+       SELECT 'trigger', :trigger_usd::float8, ({_of_trigger(":trigger_id")}),
+              {_reserved("b.trigger_id = :trigger_id")}
+        WHERE :trigger_usd::float8 IS NOT NULL) budgets
+"""
+
+# Idempotent: it writes the whole reservation of the turn.
+_RESERVE = f"""
+UPDATE turns t
+   SET reserved_usd = :usd::float8::numeric, reserved_tokens = :tokens, reserved_fence = r.fence
+  FROM runs r
+ WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND t.id = r.turn_id
+RETURNING t.id
+"""
+
+# All budgets that are set: the tenant's first, then the operator's ceiling, then those of agents and triggers by id.
+_REPORT = f"""
+WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
+SELECT kind, id, name, max_usd::float8, spent_usd::float8
+  FROM day
+ CROSS JOIN LATERAL (
+       SELECT 'tenant' AS kind, day.tenant_id AS id, NULL AS name, day.max_cost_usd_per_day AS max_usd,
+              ({_OF_ALL}) AS spent_usd
+       UNION ALL
+       SELECT 'ceiling', day.tenant_id, NULL, day.ceiling_usd, ({_OF_24_HOURS}) WHERE day.ceiling_usd IS NOT NULL
+       UNION ALL
+       SELECT 'agent', a.id, a.spec ->> 'name', a.max_cost_usd_per_day, ({_of_agent("a.id")})
+         FROM agents a
+        WHERE a.tenant_id = :tenant_id AND a.deleted_at IS NULL AND a.max_cost_usd_per_day IS NOT NULL
+       UNION ALL
+       SELECT 'trigger', g.id, g.title, g.max_cost_usd_per_day, ({_of_trigger("g.id")})
+         FROM triggers g
+        WHERE g.tenant_id = :tenant_id AND g.deleted_at IS NULL AND g.max_cost_usd_per_day IS NOT NULL) budgets
+ ORDER BY array_position(ARRAY['tenant', 'ceiling', 'agent', 'trigger'], kind), id
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class SpentToday:
+    """What was spent since the day began, in US dollars; None for sums that were not requested.
+
+    Open runs count with what they have used so far, unless they only waited or were queued today. Models without a
+    known price count as zero.
+    """
+
+    resets_at: datetime
+    timezone: str
+    tenant_usd: float | None
+    agent_usd: float | None
+    trigger_usd: float | None
+    ceiling_usd: float | None = None
+    """Of the tenant in the last 24 hours."""
+
+
+async def spent_today(
+    connection: Connection,
+    tenant_id: str,
+    *,
+    of_tenant: bool = True,
+    of_ceiling: bool = False,
+    agent_id: str | None = None,
+    trigger_id: str | None = None,
+    except_run_id: str | None = None,
+) -> SpentToday:
+    """Return what a tenant spent today, and of it an agent and a trigger.
+
+    Args:
+        of_tenant: Whether to compute the tenant's sum.
+        of_ceiling: Whether to compute its sum of the last 24 hours.
+        except_run_id: A run to leave out: the one whose budget is checked.
+    """
+    row = await connection.fetchrow(
+        _SPENT,
+        tenant_id=tenant_id,
+        except_run_id=except_run_id,
+        agent_id=agent_id,
+        trigger_id=trigger_id,
+        of_tenant=of_tenant,
+        of_ceiling=of_ceiling,
+    )
+    assert row is not None, f"there is no tenant {tenant_id!r}"  # noqa: S101 - a defect, not an input
+    return SpentToday(
+        row["resets_at"],
+        row["timezone"],
+        row["tenant_usd"],
+        row["agent_usd"],
+        row["trigger_usd"],
+        row["ceiling_usd"],
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SharedBudget:
+    """A budget of several runs, in US dollars, or in tokens if it is an orchestration's of tokens.
+
+    Attributes:
+        spent: What the ledger has.
+        reserved: By open calls of other runs.
+        resets_at: When its next day begins, in `timezone`; None of one without days.
+    """
+
+    kind: BudgetKind
+    most: float
+    spent: float
+    reserved: float
+    resets_at: datetime | None = None
+    timezone: str = "UTC"
+    in_tokens: bool = False
+
+    @property
+    def limit(self) -> Limit:
+        """The limit that it is to a turn."""
+        return "tokens" if self.in_tokens else "cost"
+
+
+async def lock_budgets(connection: Connection, tenant_id: str) -> None:
+    """Serialize the reservations of a tenant until the transaction ends. Read the budgets in a later statement."""
+    await connection.execute(_LOCK, tenant_id=tenant_id)
+
+
+async def shared_budgets(connection: Connection, claim: Claim) -> Sequence[SharedBudget]:
+    """Return the budgets of a day that a claimed run shares with others, as they are now."""
+    budgets = claim.budgets
+    rows = await connection.fetch(
+        _SHARED,
+        tenant_id=claim.tenant_id,
+        run_id=claim.run_id,
+        except_run_id=None,
+        ceiling_usd=budgets.ceiling_usd,
+        tenant_usd=budgets.tenant_usd,
+        agent_usd=budgets.agent_usd,
+        agent_id=claim.agent_id,
+        trigger_usd=budgets.trigger_usd,
+        trigger_id=claim.trigger_id,
+    )
+    return [
+        SharedBudget(
+            row["kind"], row["most_usd"], row["spent_usd"], row["reserved_usd"], row["resets_at"], row["timezone"]
+        )
+        for row in rows
+    ]
+
+
+async def reserve(connection: Connection, claim: Claim, *, usd: float, tokens: int) -> None:
+    """Set what a claimed run reserves: for its open calls, and for what it has used since its last commit.
+
+    Raises:
+        RunLost: The run is not this claim's any more.
+    """
+    row = await connection.fetchval(_RESERVE, run_id=claim.run_id, fence=claim.fence, usd=usd, tokens=tokens)
+    if row is None:
+        raise RunLost(f"Run {claim.run_id!r} is no longer held; no call is reserved.", run_id=claim.run_id)
+
+
+async def report_budgets(connection: Connection, tenant_id: str) -> BudgetsView:
+    """Return every budget of a tenant that is set, with today's spending."""
+    day = await spent_today(connection, tenant_id, of_tenant=False)
+    return BudgetsView(
+        timezone=day.timezone,
+        resets_at=day.resets_at,
+        items=[
+            BudgetView.model_validate(dict(row))
+            for row in await connection.fetch(_REPORT, tenant_id=tenant_id, except_run_id=None)
+        ],
+    )

@@ -1,1 +1,0 @@
-"""Statements on what people and agents keep: agents, skills, notes, memories, secrets."""
