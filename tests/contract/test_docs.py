@@ -176,7 +176,7 @@ def test_the_api_page_lists_every_error_code() -> None:
     assert raised | {Unavailable.code} <= set(re.findall(r"`(\w+)`", table))
 
 
-_API_MODULES = re.compile(r"(?:nova_workers\.errors|nova_workers\.http_server\..*|api\..*)")
+_API_MODULES = re.compile(r"(?:nova_workers\.base\.errors|nova_workers\.base\.http_server\..*|api\..*)")
 _WITHOUT_CLASS = {"method_not_allowed", "internal_error"}
 
 

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 from sqlalchemy import CheckConstraint
 
-import nova_workers.ledger
+import nova_workers.domain
 from models import metadata
 from nova_workers.base import vocabulary
 from nova_workers.base.vocabulary import words_of
@@ -40,7 +40,9 @@ def _vocabularies() -> dict[str, set[str]]:
 
 
 def _statements() -> Iterator[tuple[str, str]]:
-    for module in pkgutil.walk_packages(nova_workers.ledger.__path__, "nova_workers.ledger."):
+    for module in pkgutil.walk_packages(nova_workers.domain.__path__, "nova_workers.domain."):
+        if ".sql" not in module.name:
+            continue
         for name, value in vars(importlib.import_module(module.name)).items():
             if isinstance(value, str) and not name.startswith("__"):
                 yield f"{module.name}.{name}", value

@@ -99,8 +99,8 @@ async def test_a_streamed_turn_passes_few_frames_and_files_of_ours(
             await harness.settle(worker)
         await engine.close()
     assert await harness.status(accepted.run_id) == "succeeded"
-    assert profile.down[0] == "runs/executor.py:RunExecutor.answer"
-    assert profile.back[-1] == "streams/publisher.py:RunEvents.emit"
+    assert profile.down[0] == "domain/runs/rules/executor.py:RunExecutor.answer"
+    assert profile.back[-1] == "domain/streams/rules/publisher.py:RunEvents.emit"
     assert len(profile.down) <= MOST_FRAMES_DOWN, profile.down
     assert len(profile.back) <= MOST_FRAMES_BACK + more, profile.back
     if not capabilities:

@@ -215,8 +215,9 @@ def test_a_worker_that_is_not_root_confines_likewise(sandbox: ShellSandbox, publ
         pytest.skip("Needs a Python that other users may run")
     _, *options, folder = sandbox.launcher
     # The folder of the tests may be one that only root enters.
-    for copied in ("__init__.py", "child_supervisor.py", "sandbox_launcher"):
-        subprocess.run(["cp", "-r", f"{folder}/nova_workers/{copied}", public], check=True)
+    (public / "base").mkdir(mode=0o755)
+    for copied in ("__init__.py", "base/__init__.py", "base/child_supervisor.py", "sandbox_launcher"):
+        subprocess.run(["cp", "-r", f"{folder}/nova_workers/{copied}", public / copied], check=True)
     launcher = (_PYTHON, *options, str(public.parent))
     program = sandbox.program if sandbox.kind == "bubblewrap" else launcher
     sandbox = replace(sandbox, program=program, launcher=launcher)
