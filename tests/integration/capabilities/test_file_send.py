@@ -41,7 +41,8 @@ def caller(database: Database, work: Path, tmp_path: Path) -> MakeToolCaller:
 
     def make(**given: Any) -> ToolCaller:
         settings = Settings.model_validate({"home": tmp_path, "tools": {"send_file_max_bytes": 1_000}})
-        return ToolCaller(database, settings=settings, **{"trust": "controlled", **given})
+        given.setdefault("trust", "controlled")
+        return ToolCaller(database, settings=settings, **given)
 
     return make
 
