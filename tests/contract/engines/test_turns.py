@@ -9,6 +9,7 @@ from nova_workers.contracts.content import Message, text_block, text_of
 from nova_workers.contracts.engine import EngineCallbacks, TrustLevel
 from tests.contract.engines.stage import Answer, Bench, Call, Stage, TurnRecorder, WireStage, assert_valid
 from tests.requirements import proves
+from tests.support.harness.planned_allowance import PlannedAllowance
 
 
 async def test_an_answer_streams_and_ends_the_turn(stage: Stage, recorder: TurnRecorder) -> None:
@@ -188,8 +189,12 @@ async def test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript(
     assert_valid(result.messages)
 
 
+@proves("budgets.reserved")
 async def test_usage_adds_up_over_steps(stage: Stage, recorder: TurnRecorder, bench: Bench) -> None:
-    options = stage.options([Answer("a", calls=(Call("count"),)), Answer("b")], mcp_servers=bench.servers())
+    allowance = PlannedAllowance(10**6, 10**6)
+    options = stage.options(
+        [Answer("a", calls=(Call("count"),)), Answer("b")], mcp_servers=bench.servers(), allowance=allowance
+    )
     result = await stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks())
     first, second = (record.usage for record in recorder.records)
     assert result.usage.tokens == first + second
@@ -197,6 +202,15 @@ async def test_usage_adds_up_over_steps(stage: Stage, recorder: TurnRecorder, be
     assert first.input_tokens > 0
     assert first.output_tokens > 0
     assert result.usage.duration_ms >= 0
+    if stage.engine.name == "scripted":
+        # A script reserves the usage that it states.
+        return
+    for bound, reserved, used in zip(allowance.bounds, allowance.reserved, (first, second), strict=True):
+        assert reserved.used == [used]
+        assert bound.input_tokens >= used.total_tokens - used.output_tokens
+        assert bound.output_tokens >= used.output_tokens
+        assert (bound.price is None) == (used.cost_usd is None)
+        assert used.cost_usd is None or bound.price is None or bound.price.output_usd > 0
 
 
 @pytest.mark.parametrize("trust", ["sandbox", "controlled", "unrestricted"])

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-
 import pytest
 
-from nova_workers.base.errors import EngineFailure
-from nova_workers.base.vocabulary import Limit
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.engine import EngineCallbacks, SubagentConfig
-from nova_workers.contracts.usage import CallBound, TokenUsage
+from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.prices import ModelPrice
 from tests.contract.engines.stage import Bench
 from tests.integration.engines.resilience.stage import BROKEN, FINE, MakeEngine, error_of, model, turn
 from tests.requirements import proves
+from tests.support.harness.planned_allowance import PlannedAllowance
 from tests.support.servers.model_server import ModelServer, Part, Stream
 
 SONNET, HAIKU = "claude-sonnet-5-5", "claude-haiku-4-5"
@@ -23,46 +20,10 @@ _TOOL = Stream((Part("tool", ("toolu_1", "add", {"a": 1, "b": 2})),))
 _CUT = Stream((Part("text", ["Half"]),), stop_reason="max_tokens")
 
 
-@dataclass
-class _Reserved:
-    output_tokens: int
-    limit: Limit | None = None
-    used: list[TokenUsage] = field(default_factory=list[TokenUsage])
-
-    async def settle(self, usage: TokenUsage) -> None:
-        self.drop(usage)
-
-    def drop(self, usage: TokenUsage) -> None:
-        if not self.used:
-            self.used.append(usage)
-
-
-class _Allowance:
-    """Grants as many tokens as it was made with, call by call; refuses after that."""
-
-    def __init__(self, *granted: int) -> None:
-        self.granted = list(granted)
-        self.bounds: list[CallBound] = []
-        self.reserved: list[_Reserved] = []
-        self.nested_calls = 0
-
-    async def reserve(self, bound: CallBound) -> _Reserved:
-        self.bounds.append(bound)
-        if not self.granted:
-            raise EngineFailure("Spent.", kind="budget_exceeded", retryable=False, limit="cost")
-        tokens = min(self.granted.pop(0), bound.output_tokens)
-        self.reserved.append(_Reserved(tokens, "cost" if tokens < bound.output_tokens else None))
-        return self.reserved[-1]
-
-    def nested(self) -> _Allowance:
-        self.nested_calls += 1
-        return self
-
-
 @proves("budgets.reserved")
 async def test_a_call_is_reserved_with_all_that_it_may_use(server: ModelServer, make: MakeEngine) -> None:
     server.reply(FINE)
-    allowance = _Allowance(10**6)
+    allowance = PlannedAllowance(10**6)
     result = await turn(make(prices=_PRICES), "x" * 10_000, allowance=allowance, max_tokens=4_000)
     (bound,), (reserved,) = allowance.bounds, allowance.reserved
     assert (bound.model, bound.output_tokens, bound.least_output_tokens) == (SONNET, 4_000, 1_024)
@@ -76,28 +37,28 @@ async def test_a_call_is_reserved_with_all_that_it_may_use(server: ModelServer, 
 @proves("budgets.reserved")
 async def test_an_answer_is_no_longer_than_the_budget_affords(server: ModelServer, make: MakeEngine) -> None:
     server.reply(_CUT)
-    result = await turn(make(prices=_PRICES), allowance=_Allowance(1_500), max_tokens=4_000)
+    result = await turn(make(prices=_PRICES), allowance=PlannedAllowance(1_500), max_tokens=4_000)
     assert server.requests[0]["max_tokens"] == 1_500
     assert (result.text, result.stop_reason, result.limit) == ("Half", "max_tokens", "cost")
 
 
 @proves("budgets.reserved")
 async def test_a_refused_call_is_not_made(server: ModelServer, make: MakeEngine) -> None:
-    error = error_of(await turn(make(prices=_PRICES), allowance=_Allowance()))
+    error = error_of(await turn(make(prices=_PRICES), allowance=PlannedAllowance()))
     assert (error.kind, error.message, server.requests) == ("budget_exceeded", "Spent.", [])
 
 
 @proves("budgets.reserved")
 async def test_a_turn_ends_with_the_step_before_a_refused_call(server: ModelServer, make: MakeEngine) -> None:
     server.reply(_TOOL)
-    result = await turn(make(prices=_PRICES), allowance=_Allowance(10**6), mcp_servers=Bench().servers())
+    result = await turn(make(prices=_PRICES), allowance=PlannedAllowance(10**6), mcp_servers=Bench().servers())
     assert (result.error, result.stop_reason, result.limit) == (None, "max_tokens", "cost")
     assert (len(server.requests), len(result.tool_calls)) == (1, 1)
 
 
 async def test_what_was_counted_is_exact_for_the_next_call(server: ModelServer, make: MakeEngine) -> None:
     server.reply(_TOOL, FINE)
-    allowance = _Allowance(10**6, 10**6)
+    allowance = PlannedAllowance(10**6, 10**6)
     await turn(make(prices=_PRICES), "x" * 10_000, allowance=allowance, mcp_servers=Bench().servers())
     first, second = allowance.bounds
     assert second.input_tokens < first.input_tokens
@@ -106,7 +67,7 @@ async def test_what_was_counted_is_exact_for_the_next_call(server: ModelServer, 
 async def test_each_attempt_is_reserved_and_settled(server: ModelServer, make: MakeEngine) -> None:
     server.reply_when(model(SONNET), BROKEN)
     server.reply(FINE)
-    allowance = _Allowance(*[10**6] * 9)
+    allowance = PlannedAllowance(*[10**6] * 9)
     result = await turn(make(prices=_PRICES), allowance=allowance, fallback_models=(HAIKU,))
     assert result.model == HAIKU
     assert [bound.model for bound in allowance.bounds] == [SONNET] * (len(allowance.bounds) - 1) + [HAIKU]
@@ -116,7 +77,7 @@ async def test_each_attempt_is_reserved_and_settled(server: ModelServer, make: M
 
 async def test_a_stopped_call_is_not_open_any_more(server: ModelServer, make: MakeEngine) -> None:
     server.reply(FINE)
-    allowance, abort = _Allowance(10**6), AbortSignal()
+    allowance, abort = PlannedAllowance(10**6), AbortSignal()
     callbacks = EngineCallbacks(on_token=lambda _: abort.abort("cancel"), on_restart=lambda: None)
     result = await turn(make(prices=_PRICES), allowance=allowance, abort=abort, callbacks=callbacks)
     assert result.stop_reason == "aborted"
@@ -125,7 +86,7 @@ async def test_a_stopped_call_is_not_open_any_more(server: ModelServer, make: Ma
 
 async def test_calls_of_subagents_are_reserved(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Stream((Part("tool", ("toolu_1", "Task", {"agent": "scout", "prompt": "Look."})),)), FINE, FINE)
-    allowance = _Allowance(*[10**6] * 3)
+    allowance = PlannedAllowance(*[10**6] * 3)
     agents = {"scout": SubagentConfig("Finds things.", "You are a scout.", model=HAIKU)}
     await turn(make(prices=_PRICES), allowance=allowance, agents=agents)
     assert ([bound.model for bound in allowance.bounds], allowance.nested_calls) == ([SONNET, HAIKU, SONNET], 1)
