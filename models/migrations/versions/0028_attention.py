@@ -1,7 +1,8 @@
 """Indexes for the runs of a parent or trigger, for all waits of a run, and for what needs a person."""
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 create_index = part("models.migrations.concurrently").create_index
 

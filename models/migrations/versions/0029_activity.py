@@ -1,7 +1,8 @@
 """Covering indexes for activity over time: a request reads them and not the tables."""
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 _concurrently = part("models.migrations.concurrently")
 create_index = _concurrently.create_index

@@ -1,7 +1,8 @@
 """An index for the forks of a thread."""
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 create_index = part("models.migrations.concurrently").create_index
 

@@ -2,8 +2,9 @@
 
 import sqlalchemy as sa
 from alembic import op
-from nova_workers.release import part
 from sqlalchemy.dialects.postgresql import ARRAY
+
+from nova_workers.base.release import part
 
 RECORD_AUDIT = part("models.rights.audit").RECORD_AUDIT
 restrict_audit = part("models.rights.audit_chain").restrict_audit

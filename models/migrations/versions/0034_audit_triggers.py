@@ -2,7 +2,8 @@
 
 import sqlalchemy as sa
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 _audit = part("models.rights.audit")
 AUDITED = _audit.AUDITED

@@ -2,7 +2,8 @@
 
 import sqlalchemy as sa
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 protect = part("models.rights.row_security").protect
 

@@ -1,7 +1,8 @@
 """The audit log: a kind of delivery to webhooks, and commands as actors."""
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 deliver_audit = part("models.rights.audit").deliver_audit
 

@@ -1,7 +1,8 @@
 """The audit log takes a field that is left out and one that is null for equal."""
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 RECORD_AUDIT = part("models.rights.audit").RECORD_AUDIT
 

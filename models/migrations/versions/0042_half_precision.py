@@ -6,7 +6,8 @@ Afterwards processes of the release before find the same messages, but compare a
 
 import sqlalchemy as sa
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 create_index = part("models.migrations.concurrently").create_index
 

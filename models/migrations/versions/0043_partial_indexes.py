@@ -6,7 +6,8 @@ Processes of the release before find the same rows without these indexes.
 """
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 create_index = part("models.migrations.concurrently").create_index
 

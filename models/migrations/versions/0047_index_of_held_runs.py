@@ -1,7 +1,8 @@
 """The index of held runs: few of all, and none while every provider can be used."""
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 create_index = part("models.migrations.concurrently").create_index
 

@@ -1,7 +1,8 @@
 """The functions by which search finds parts of words."""
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 PART_FUNCTIONS = part("models.effects").PART_FUNCTIONS
 

@@ -6,7 +6,8 @@ whole words and their beginnings.
 
 import sqlalchemy as sa
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 MESSAGE_PARTS = part("models.effects").MESSAGE_PARTS
 create_index = part("models.migrations.concurrently").create_index

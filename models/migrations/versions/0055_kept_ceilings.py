@@ -1,7 +1,8 @@
 """The ceilings of a tenant are the operator's: the tenant's role in the database cannot change them."""
 
 from alembic import op
-from nova_workers.release import part
+
+from nova_workers.base.release import part
 
 _ceilings = part("models.rights.ceilings")
 keep_ceilings = _ceilings.keep_ceilings
