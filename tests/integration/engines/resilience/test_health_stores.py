@@ -1,8 +1,9 @@
 """Breakers and cool-downs: the store in Redis and its twin in memory do the same."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+import re
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from importlib.resources import files
 from typing import cast
 
 import pytest
@@ -58,19 +59,60 @@ class Stage:
         assert (health.wait_s, health.breaker) == (0, "probe")
 
 
+class MovedRedis:
+    """The scripts of the store in Redis, with a clock that stands still until it is moved.
+
+    The time is read from a list of seconds and microseconds, as `TIME` returns them. Keys live a thousand times as long
+    as the scripts say, so that hardly any of their lives passes by itself.
+    """
+
+    _TIME_KEY = "time-of-the-test"
+    _LIFE = 1_000
+
+    def __init__(self, redis: Redis, clock: FakeClock) -> None:
+        self._redis = redis
+        self._clock = clock
+
+    @classmethod
+    def script(cls, name: str) -> str:
+        """Return a script that reads this clock."""
+        text = files("nova_workers.engines.resilience").joinpath(name).read_text("utf-8")
+        text = text.replace("redis.call('TIME')", f"redis.call('LRANGE', '{cls._TIME_KEY}', 0, 1)")
+        text = re.sub(r"(redis\.call\('PTTL', KEYS\[\d\]\))", rf"math.floor(\1 / {cls._LIFE})", text)
+        return re.sub(r"('PEXPIRE', KEYS\[\d\], )(.*)\)$", rf"\1math.floor((\2) * {cls._LIFE}))", text, flags=re.M)
+
+    async def passes(self, seconds: float) -> None:
+        """Move the clock, and let the keys expire whose lives end meanwhile."""
+        self._clock.now_s += seconds
+        whole_s, part_s = divmod(self._clock.now_s, 1)
+        async with self._redis.pipeline() as pipeline:
+            pipeline.delete(self._TIME_KEY)
+            pipeline.rpush(self._TIME_KEY, int(whole_s), round(part_s * 1_000_000))
+            await pipeline.execute()
+        async for key in self._redis.scan_iter():
+            if (life_ms := await self._redis.pttl(key)) > 0:
+                await self._redis.pexpire(key, round(life_ms - seconds * 1000 * self._LIFE))
+
+
 @pytest.fixture(params=["memory", "redis"])
-async def stage(request: pytest.FixtureRequest, redis: Redis, health_keys: HealthKeys) -> AsyncIterator[Stage]:
-    """Redis has its own clock, which a test cannot move, so with Redis the test waits."""
+async def stage(
+    request: pytest.FixtureRequest,
+    redis: Redis,
+    health_keys: HealthKeys,
+    clock: FakeClock,
+    monkeypatch: pytest.MonkeyPatch,
+) -> Stage:
+    """A store whose clock stands still until it is moved. `test_breaker` and others have Redis with its own clock."""
     if request.param == "memory":
-        clock = FakeClock()
 
         async def move(seconds: float) -> None:
             clock.now_s += seconds
 
-        yield Stage(MemoryHealth(POLICY, clock), move, clock)
-        return
-    now_s = asyncio.get_running_loop().time
-    yield Stage(RedisHealth(redis, health_keys, POLICY, now_s), asyncio.sleep, now_s)
+        return Stage(MemoryHealth(POLICY, clock), move, clock)
+    moved = MovedRedis(redis, clock)
+    monkeypatch.setattr("nova_workers.engines.resilience.redis_health._script", MovedRedis.script)
+    await moved.passes(1_000_000.0)
+    return Stage(RedisHealth(redis, health_keys, POLICY, clock), moved.passes, clock)
 
 
 async def test_one_conversation_does_not_open_it_however_often_it_fails(stage: Stage) -> None:
