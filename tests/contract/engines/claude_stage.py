@@ -8,7 +8,7 @@ from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from tests.contract.engines.stage import WireStage
 from tests.support.servers.model_server import ModelServer
 
-__all__ = ["NOT_AGAIN", "ClaudeStage"]
+__all__ = ["LONG_WITH_CLAUDE", "NOT_AGAIN", "ClaudeStage"]
 
 NOT_AGAIN = frozenset(
     {
@@ -30,13 +30,28 @@ NOT_AGAIN = frozenset(
 """Of the suite, what the shared turn does without asking the engine, in many variants, or what its own tests show. It
 holds for this engine (run it with an empty set); but each of its turns starts a program, and the whole takes minutes.
 """
+LONG_WITH_CLAUDE = frozenset(
+    {
+        "test_a_result_is_committed_before_the_others_of_its_step_end",
+        "test_a_result_names_the_tools_that_the_model_was_offered",
+        "test_a_session_that_cannot_be_resumed_becomes_a_new_conversation",
+        "test_a_stop_verdict_ends_the_turn_at_the_boundary",
+        "test_a_tool_is_called_and_its_result_is_sent_back",
+        "test_a_tool_that_the_provider_refuses_is_left_out_and_the_turn_goes_on",
+        "test_an_abort_during_a_commit_lets_the_commit_end",
+        "test_an_abort_from_within_a_callback_stops_at_that_token",
+        "test_steering_that_was_committed_is_not_lost_by_a_crash",
+        "test_usage_adds_up_over_steps",
+    }
+)
+"""Of the others, what `make test-long` runs: here they show the same path through this engine at more points."""
 
 
 class ClaudeStage(WireStage):
     """The claude_agent engine."""
 
     begins_in_s = 5.0
-    at_once = 3
+    at_once = 2
     model = "claude-sonnet-4-5"
 
     def __init__(self, server: ModelServer) -> None:

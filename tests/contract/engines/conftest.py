@@ -4,19 +4,31 @@ from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from tests.contract.engines.claude_stage import NOT_AGAIN, ClaudeStage
-from tests.contract.engines.program_stage import OF_PROGRAMS, CodexStage, GeminiStage
+from tests.contract.engines.claude_stage import LONG_WITH_CLAUDE, NOT_AGAIN, ClaudeStage
+from tests.contract.engines.program_stage import LONG_WITH_PROGRAMS, OF_PROGRAMS, CodexStage, GeminiStage
 from tests.contract.engines.stage import AnthropicStage, Bench, OpenAIStage, ScriptedStage, Stage, TurnRecorder
 from tests.support.servers.installed_programs import why_no_program
 from tests.support.servers.model_server import ModelServer, model_server
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Skip variants that would only cost time."""
+    """Skip variants that would only cost time, and leave repeats with programs to `make test-long`."""
+    for item in items:
+        if isinstance(item, pytest.Function) and _repeats_with_a_program(item):
+            item.add_marker(pytest.mark.long)
     again = [item for item in items if isinstance(item, pytest.Function) and _only_costs_time(item)]
     if again:
         config.hook.pytest_deselected(items=again)
         items[:] = [item for item in items if item not in again]
+
+
+def _repeats_with_a_program(item: pytest.Function) -> bool:
+    callspec = getattr(item, "callspec", None)
+    stage = None if callspec is None else callspec.params.get("stage")
+    if callspec is None or stage not in _LONG_WITH:
+        return False
+    is_first = not any(at for name, at in callspec.indices.items() if name != "stage")
+    return item.originalname in _LONG_WITH[stage] or not is_first
 
 
 def _only_costs_time(item: pytest.Function) -> bool:
@@ -27,6 +39,7 @@ def _only_costs_time(item: pytest.Function) -> bool:
     return stage == "claude_agent" and item.originalname in NOT_AGAIN
 
 
+_LONG_WITH = {"claude_agent": LONG_WITH_CLAUDE, **LONG_WITH_PROGRAMS}
 _OVER_WIRE: dict[str, Callable[[ModelServer], Stage]] = {
     "anthropic": AnthropicStage,
     "claude_agent": ClaudeStage,

@@ -12,7 +12,7 @@ from tests.contract.engines.stage import WireStage
 from tests.support.servers.installed_programs import CODEX, program_path
 from tests.support.servers.model_server import ModelServer
 
-__all__ = ["OF_PROGRAMS", "CodexStage", "GeminiStage", "codex_engine", "gemini_engine"]
+__all__ = ["LONG_WITH_PROGRAMS", "OF_PROGRAMS", "CodexStage", "GeminiStage", "codex_engine", "gemini_engine"]
 
 _OF_CODEX = frozenset(
     {
@@ -51,6 +51,27 @@ _OF_GEMINI = frozenset(
 """Fewer, since this program takes a second to start."""
 OF_PROGRAMS = {"codex": _OF_CODEX, "gemini": _OF_GEMINI}
 """By the name of the stage: the tests that it takes part in."""
+LONG_WITH_PROGRAMS = {
+    "codex": frozenset(
+        {
+            "test_a_result_names_the_tools_that_the_model_was_offered",
+            "test_a_resumed_turn_keeps_counting_steps_and_calls",
+            "test_a_stop_verdict_ends_the_turn_at_the_boundary",
+            "test_a_tool_is_called_and_its_result_is_sent_back",
+            "test_an_abort_during_a_commit_lets_the_commit_end",
+            "test_usage_adds_up_over_steps",
+        }
+    ),
+    "gemini": frozenset(
+        {
+            "test_a_refused_call_does_not_run_and_the_model_gets_the_reason",
+            "test_a_tool_that_the_provider_refuses_is_left_out_and_the_turn_goes_on",
+            "test_max_turns_bounds_model_calls_and_leaves_a_valid_transcript",
+            "test_only_the_result_that_is_refused_is_left_out",
+        }
+    ),
+}
+"""Of these, what `make test-long` runs: the same path through an engine at more points."""
 
 
 def codex_engine(url: str, **given: object) -> ProgramEngine:
@@ -71,7 +92,7 @@ class CodexStage(WireStage):
     """The codex engine."""
 
     begins_in_s = 3.0
-    at_once = 3
+    at_once = 2
     model = "gpt-5"
 
     def __init__(self, server: ModelServer) -> None:
@@ -86,7 +107,7 @@ class GeminiStage(WireStage):
     """The gemini engine."""
 
     begins_in_s = 5.0
-    at_once = 3
+    at_once = 2
     model = "gemini-2.5-flash"
 
     def __init__(self, server: ModelServer) -> None:

@@ -94,16 +94,23 @@ def test_a_content_block_is_shown_as_text(block: dict[str, object], shown: str) 
     assert describe_block(block)[0] == shown
 
 
+_COMPLETED = (
+    (["nova", "cap"], "capabilities"),
+    (["nova", "runs", "ca"], "cancel"),
+    (["nova", "send", "hi", "--on-b"], "--on-busy"),
+    (["nova", "send", "hi", "--on-busy", "st"], "steer"),
+)
+
+
 @pytest.mark.parametrize(
-    ("words", "offered"),
+    ("shell", "words", "offered"),
     [
-        (["nova", "cap"], "capabilities"),
-        (["nova", "runs", "ca"], "cancel"),
-        (["nova", "send", "hi", "--on-b"], "--on-busy"),
-        (["nova", "send", "hi", "--on-busy", "st"], "steer"),
+        # Each shell and each kind of word once; the other pairs are long.
+        pytest.param(shell, words, offered, marks=() if at % 3 == number else pytest.mark.long)
+        for number, shell in enumerate(("bash", "zsh", "fish"))
+        for at, (words, offered) in enumerate(_COMPLETED)
     ],
 )
-@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
 def test_a_shell_completes_commands_options_and_their_values(shell: str, words: list[str], offered: str) -> None:
     line = " ".join(words)
     asked = {

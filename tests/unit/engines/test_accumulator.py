@@ -9,7 +9,7 @@ import pytest
 from anthropic._models import construct_type_unchecked
 from anthropic.lib.streaming._beta_messages import accumulate_event
 from anthropic.types.beta import BetaRawMessageStreamEvent
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from nova_workers.engines.anthropic.accumulator import Accumulator
@@ -139,7 +139,6 @@ def _parse(event: Json) -> BetaRawMessageStreamEvent:
     return construct_type_unchecked(type_=BetaRawMessageStreamEvent, value=event)  # pyright: ignore[reportArgumentType] - a union is a type to the SDK
 
 
-@settings(max_examples=300)
 @given(blocks=_blocks, usage=_usages, stop_reason=st.sampled_from(["end_turn", "tool_use", "pause_turn", None]))
 def test_it_accumulates_any_stream_like_the_sdk(
     blocks: list[tuple[Json, list[Json]]], usage: Json, stop_reason: str | None

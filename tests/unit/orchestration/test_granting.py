@@ -191,7 +191,6 @@ _PATHS = st.none() | st.sampled_from(
 )
 
 
-@settings(deadline=None, max_examples=100)
 @given(
     PARENTS,
     st.builds(

@@ -8,7 +8,6 @@ from zoneinfo import ZoneInfo
 import pytest
 from cronsim import CronSim, CronSimError
 from hypothesis import assume, example, given
-from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from nova_workers.base.errors import InvalidInput
@@ -266,7 +265,6 @@ def lines(draw: st.DrawFn) -> tuple[str, list[frozenset[int]]]:
 
 @proves("triggers.oracle")
 @given(given=lines(), start=st.datetimes(datetime(2024, 1, 1), datetime(2028, 1, 1)))
-@hypothesis_settings(max_examples=150)
 def test_a_line_fires_at_each_time_that_its_fields_name(
     given: tuple[str, list[frozenset[int]]], start: datetime
 ) -> None:
@@ -301,7 +299,6 @@ def second_opinion(line: str, zone: ZoneInfo, after: datetime) -> Iterator[datet
 @given(line=LINES, where=changes(PLAIN_ZONES))
 @example(line="*/15 2 * * *", where=("Europe/Berlin", datetime(2026, 3, 28, 12, tzinfo=UTC)))
 @example(line="1 0-2 * * *", where=("Europe/Berlin", datetime(2026, 10, 25, 1, tzinfo=UTC)))
-@hypothesis_settings(max_examples=150)
 def test_lines_fire_at_the_times_of_cronsim(line: str, where: tuple[str, datetime]) -> None:
     """Over the clock changes of real zones, except for one kind of line (see below)."""
     name, after = where
@@ -361,7 +358,6 @@ def _skipped(moment: datetime, zone: ZoneInfo) -> list[datetime]:
 @example(line="26-41/50 */8 * * *", where=("America/St_Johns", datetime(2007, 11, 3, 2, 23, 17, tzinfo=UTC)))
 @example(line="33 * * * *", where=("Australia/Lord_Howe", datetime(2005, 10, 28, 5, 3, 29, tzinfo=UTC)))
 @example(line="0 12 * * *", where=("Pacific/Apia", datetime(2011, 12, 29, 5, tzinfo=UTC)))
-@hypothesis_settings(max_examples=60)
 def test_lines_fire_as_by_watching_the_clock(line: str, where: tuple[str, datetime]) -> None:
     """In zones too whose changes cronsim cannot do: of half an hour, at one minute past midnight, of a whole day."""
     name, after = where
@@ -378,7 +374,6 @@ def test_lines_fire_as_by_watching_the_clock(line: str, where: tuple[str, dateti
 
 
 @given(line=LINES, where=changes(ZONES), cut=st.integers(0, 19))
-@hypothesis_settings(max_examples=100)
 def test_firings_increase_and_do_not_depend_on_the_starting_point(
     line: str, where: tuple[str, datetime], cut: int
 ) -> None:

@@ -53,7 +53,10 @@ async def _turn(engine: ClaudeAgentEngine, **given: Any) -> EngineResult:
     return await asyncio.wait_for(engine.run("hi", options(**given), "sandbox"), 60)
 
 
-@pytest.mark.parametrize("trouble", [REFUSED, LIMITED], ids=["refused", "limited"])
+@pytest.mark.parametrize(
+    "trouble",
+    [pytest.param(REFUSED, id="refused"), pytest.param(LIMITED, id="limited", marks=pytest.mark.long)],
+)
 @proves("engine.keys")
 async def test_a_failing_key_is_replaced_by_the_next_and_rests_for_all_engines(
     make_engine: MakeEngine, server: ModelServer, trouble: Status

@@ -85,7 +85,13 @@ async def test_a_refused_image_is_recorded_and_left_out_of_this_and_later_turns(
     await check_any_time(harness.database)
 
 
-@pytest.mark.parametrize(("refused", "answer"), [(IMAGE, UNREADABLE), (PDF, NO_PDF)], ids=["image", "document"])
+@pytest.mark.parametrize(
+    ("refused", "answer"),
+    [
+        pytest.param(IMAGE, UNREADABLE, id="image"),
+        pytest.param(PDF, NO_PDF, id="document", marks=pytest.mark.long),
+    ],
+)
 async def test_only_the_kind_that_the_program_names_is_left_out(
     engine: ClaudeAgentEngine, server: ModelServer, refused: ContentBlock, answer: Status
 ) -> None:

@@ -61,11 +61,16 @@ async def test_a_session_continues_from_the_given_turn(
 @pytest.mark.parametrize(
     "entries",
     [
-        ({"type": "nonsense"},),
-        (7, None, ["type"]),
-        ({"type": "user", "uuid": "u", "message": 7}, {"type": "assistant", "uuid": "v", "message": {"content": 3}}),
+        pytest.param(({"type": "nonsense"},), id="unknown", marks=pytest.mark.long),
+        pytest.param((7, None, ["type"]), id="no objects", marks=pytest.mark.long),
+        pytest.param(
+            (
+                {"type": "user", "uuid": "u", "message": 7},
+                {"type": "assistant", "uuid": "v", "message": {"content": 3}},
+            ),
+            id="no messages",
+        ),
     ],
-    ids=["unknown", "no objects", "no messages"],
 )
 async def test_an_unreadable_session_is_replaced_by_one_from_the_ledger(
     make_engine: MakeEngine, server: ModelServer, sessions: Sessions, entries: Any

@@ -54,7 +54,7 @@ def library(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     return home / "config" / "skills" / "rhyme"
 
 
-@pytest.mark.parametrize("trust", ["controlled", "unrestricted"])
+@pytest.mark.parametrize("trust", ["controlled", pytest.param("unrestricted", marks=pytest.mark.long)])
 @proves("skills.files")
 async def test_the_model_is_offered_a_skill_loads_it_and_reads_its_files(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, library: Path, trust: TrustLevel

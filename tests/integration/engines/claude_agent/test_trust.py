@@ -128,7 +128,9 @@ async def test_unrestricted_trust_has_a_shell_without_secrets(
     assert server.headers[-1]["x-api-key"] == "k-secret"
 
 
-@pytest.mark.parametrize("trust", ["sandbox", "controlled", "unrestricted"])
+@pytest.mark.parametrize(
+    "trust", [*(pytest.param(trust, marks=pytest.mark.long) for trust in ("sandbox", "controlled")), "unrestricted"]
+)
 async def test_the_programs_own_tools_for_plans_are_neither_offered_nor_run(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, trust: TrustLevel
 ) -> None:
@@ -156,7 +158,7 @@ async def test_the_programs_own_tools_for_plans_are_neither_offered_nor_run(
     assert result.text == "ok"
 
 
-@pytest.mark.parametrize("trust", ["controlled", "unrestricted"])
+@pytest.mark.parametrize("trust", [pytest.param("controlled", marks=pytest.mark.long), "unrestricted"])
 async def test_every_call_is_authorized_even_if_permissions_are_skipped(
     engine: ClaudeAgentEngine, server: ModelServer, workspace: Path, trust: TrustLevel
 ) -> None:

@@ -158,9 +158,9 @@ async def test_an_invalid_answer_is_sent_back_in_the_same_program(
     ("status", "kind", "retryable"),
     [
         (Status(401, "authentication_error", "bad key"), "auth_failure", False),
-        (Status(429, "rate_limit_error", "slow down"), "rate_limit", True),
+        pytest.param(Status(429, "rate_limit_error", "slow down"), "rate_limit", True, marks=pytest.mark.long),
         (Status(400, "invalid_request_error", "prompt is too long: 300000 tokens > 200000"), "context_overflow", False),
-        (Status(529, "overloaded_error", "Overloaded"), "model_error", True),
+        pytest.param(Status(529, "overloaded_error", "Overloaded"), "model_error", True, marks=pytest.mark.long),
     ],
 )
 async def test_an_error_of_the_provider_is_reported_by_kind(

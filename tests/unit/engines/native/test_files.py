@@ -177,7 +177,7 @@ PARTS = st.sampled_from(
 PATHS = st.tuples(st.sampled_from(["", "/", "//", "./"]), st.lists(PARTS).map("/".join)).map("".join)
 
 
-@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], max_examples=300)
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(path=PATHS | st.text(max_size=50) | st.just("a/" * 5_000))
 @proves("security.files")
 def test_no_path_leaves_the_directories(tmp_path: Path, caller: NativeToolCaller, path: str) -> None:
