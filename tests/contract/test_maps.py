@@ -9,6 +9,7 @@ from typing import get_args
 
 from models import metadata
 from nova_workers.contracts.events import Event
+from tests.requirements import proves
 from tests.support.data.documents import ROOT
 
 
@@ -51,3 +52,11 @@ def test_the_architecture_lists_every_live_event_once() -> None:
     union = get_args(get_args(Event)[0])
     types = [get_args(event.model_fields["type"].annotation)[0] for event in union]
     assert sorted(_names("docs/architecture.md", "Live events")) == sorted(types)
+
+
+@proves("packaging.names")
+def test_api_beat_and_models_are_imported_relatively_or_found_by_name() -> None:
+    """In the wheel they are in `nova_workers`, so `import api` would be another program's module, or none."""
+    files = [path for top in ("api", "beat", "models", "nova_workers") for path in (ROOT / top).rglob("*.py")]
+    absolute = re.compile(r"^\s*(?:from (?:api|beat|models)[. ]|import (?:api|beat|models)\b)", re.MULTILINE)
+    assert [str(path.relative_to(ROOT)) for path in files if absolute.search(path.read_text(encoding="utf-8"))] == []
