@@ -116,6 +116,18 @@ async def test_cost_that_was_used_counts_before_each_further_call(desk: OrderDes
     assert len(result.artifacts) == 1
 
 
+@proves("budgets.reserved")
+async def test_no_call_of_an_order_exceeds_the_budget_of_its_tenant(desk: OrderDesk) -> None:
+    await desk.database.execute("UPDATE tenants SET max_cost_usd_per_day = 0.025")
+    roles = {"craft": "craft", "critic": "review", "compliance": "review"}
+    desk.engine.answers = {"critic": critique(), "compliance": critique()}
+    result = await desk.run(policy(roles))
+    assert len(desk.engine.calls) == 2
+    assert result.extensions is not None
+    assert result.extensions.swarm is not None
+    assert sorted(each.stop_reason for each in result.extensions.swarm.specialists)[:1] == ["cost_cap_exceeded"]
+
+
 @pytest.mark.parametrize(("answer", "reason"), [("no JSON", "json_parse_failed"), ('{"targetKey": 1}', "ajv_failed")])
 async def test_an_answer_of_the_wrong_form_is_sent_back_once(desk: OrderDesk, answer: str, reason: str) -> None:
     desk.engine.answers = {"craft": [answer, proposal("Corrected")]}

@@ -11,6 +11,7 @@ import orjson
 from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject, text_of
 from nova_workers.contracts.engine import (
@@ -22,7 +23,7 @@ from nova_workers.contracts.engine import (
     TurnListener,
 )
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, EngineTrace, PolicyDocument, build_order
-from nova_workers.contracts.usage import TokenUsage
+from nova_workers.contracts.usage import CallBound, TokenPrice, TokenUsage
 from nova_workers.domain.orders.rules.accept import AcceptedOrder, Orders
 from nova_workers.domain.orders.rules.reviews import OrderReviews
 from nova_workers.domain.orders.rules.sealing import OrderKeys
@@ -137,6 +138,20 @@ class AnsweringEngine:
         abort: AbortSignal | None = None,
     ) -> EngineResult:
         """Answer."""
+        if options.allowance is None:
+            return await self._answer(message, options)
+        used = self.usage
+        price = TokenPrice(0.0, (used.cost_usd or 0.0) / used.output_tokens)
+        bound = CallBound(options.model or "", used.input_tokens, used.output_tokens, used.output_tokens, price)
+        try:
+            reservation = await options.allowance.reserve(bound)
+        except EngineFailure as refused:
+            return EngineResult("", "error", error=EngineError.of(refused))
+        result = await self._answer(message, options)
+        await reservation.settle(result.usage.tokens)
+        return result
+
+    async def _answer(self, message: str | tuple[JsonObject, ...], options: EngineOptions) -> EngineResult:
         model = options.model or ""
         user = message if isinstance(message, str) else text_of(message)
         count = sum(call.model == model for call in self.calls)
