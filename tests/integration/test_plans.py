@@ -11,24 +11,27 @@ from typing import Final
 import asyncpg
 
 from models import WITHOUT_STATISTICS
-from nova_workers import ledger
+from nova_workers import domain, ledger
 from nova_workers.base.vocabulary import sql_list
 from nova_workers.ledger.named_sql import compile_statement
 
 _STATEMENT = re.compile(r"\s*(WITH|SELECT|UPDATE|INSERT|DELETE)\b")
+_SQL_MODULE = re.compile(r"nova_workers\.(ledger|domain\.\w+\.sql)\b")
 _INDEX_SCAN = re.compile(r"(?:Index (?:Only )?Scan using|Bitmap Index Scan on) (\S+)")
 
 _ALL_OPEN: Final = "It is about all open rows."
 _ALL_RUNNING: Final = "Running runs are at most as many as there are worker slots."
 _ONCE: Final = "Once for many rows."
 _WHOLE: Final[Mapping[str, str]] = {
-    "holds._HOLD_ALIKE": _ALL_OPEN,
+    "agents.moves._LOCK_THREADS": _ONCE,
+    "agents.renames._RUNNING": _ALL_RUNNING,
     "runs.cancel._WITHDRAW_OF_AGENT": _ONCE,
     "runs.claim._CLAIM_BELOW_CAPS": _ALL_RUNNING,
     "runs.fairness._ENTITLED": _ALL_RUNNING,
     "runs.fairness._UNDER_CAPS": _ALL_RUNNING,
     "runs.fleet._FRONT": _ALL_OPEN,
     "runs.fleet._OPEN": _ALL_OPEN,
+    "runs.holds._HOLD_ALIKE": _ALL_OPEN,
     "runs.leases._OVERDUE": _ONCE,
     "runs.leases._RECOVER": _ALL_RUNNING,
     "runs.queued._COUNT": _ALL_OPEN,
@@ -41,8 +44,6 @@ _WHOLE: Final[Mapping[str, str]] = {
     "upkeep.restored._REQUEUE": _ALL_OPEN,
     "upkeep.retention._WALK": _ONCE,
     "waits.release._STUCK": _ALL_OPEN,
-    "workspace.moves._LOCK_THREADS": _ONCE,
-    "workspace.renames._RUNNING": _ALL_RUNNING,
 }
 """Statements that may read an index of open rows from one end to the other, and why."""
 
@@ -69,11 +70,18 @@ SELECT indexrelid::regclass::text AS name FROM pg_index
 
 
 def _statements() -> Iterator[tuple[str, str]]:
-    """Yield the constants of the ledger that are statements, with their names."""
-    for module in pkgutil.walk_packages(ledger.__path__, "nova_workers.ledger."):
+    """Yield the constants that are statements, of every home and of the ledger, with their names."""
+    modules = (
+        *pkgutil.walk_packages(ledger.__path__, "nova_workers.ledger."),
+        *pkgutil.walk_packages(domain.__path__, "nova_workers.domain."),
+    )
+    for module in modules:
+        if not _SQL_MODULE.match(module.name):
+            continue
+        home = module.name.removeprefix("nova_workers.").removeprefix("domain.").replace(".sql", "", 1)
         for name, value in vars(importlib.import_module(module.name)).items():
             if isinstance(value, str) and _STATEMENT.match(value):
-                yield f"{module.name.removeprefix('nova_workers.ledger.')}.{name}", value
+                yield f"{home}.{name}", value
 
 
 async def test_a_look_up_by_key_never_reads_all_open_rows(database_url: str) -> None:
