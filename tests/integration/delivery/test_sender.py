@@ -64,7 +64,7 @@ async def test_a_receiver_may_request_a_longer_pause(deliveries: DeliveryHarness
     await deliveries.say()
     await deliveries.sender.run_due()
     (row,) = await deliveries.rows(made.webhook.id)
-    assert 595 < row["due_in_s"] <= 600
+    assert 500 < row["due_in_s"] <= 600
 
 
 @proves("outbox.at-least-once")

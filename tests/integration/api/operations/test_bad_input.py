@@ -342,6 +342,7 @@ async def test_a_time_that_has_no_place_in_utc_is_refused_for_a_key(api: Api, mo
     assert [error["field"] for error in refused.json()["errors"]] == ["expires_at"]
 
 
+@pytest.mark.usefixtures("own_api")  # It measures the thread's CPU.
 @proves("security.bodies")
 async def test_json_of_a_million_brackets_in_texts_does_not_hold_the_loop(api: Api) -> None:
     body = b'{"message": [' + b'"[",' * 900_000 + b'"["]}'
