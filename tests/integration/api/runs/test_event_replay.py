@@ -42,6 +42,7 @@ class _Slices:
     async def until_gone(self) -> None: ...
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_long_ended_run_is_sent_in_slices_between_which_other_streams_continue(
     api: Api, worker: ManualWorker
 ) -> None:

@@ -149,6 +149,7 @@ async def test_the_count_of_streams_holds_over_two_processes(
         assert (await two.http.get(f"/v1/runs/{turn.claim.run_id}/events")).status_code == 429
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_client_that_disconnects_frees_its_permit_and_its_feed(api: Api, worker: ManualWorker) -> None:
     turn = await begun(api, worker)
     async with listening(api, turn.claim.run_id) as (_, feed):
@@ -186,6 +187,7 @@ async def test_create_and_stream_again_under_the_same_key_replays_the_first_run(
     assert again.text == first.text
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_stopping_server_ends_the_requests_of_followers_and_waiters(api: Api, worker: ManualWorker) -> None:
     turn = await begun(api, worker)
     async with asyncio.timeout(60), listening(api, turn.claim.run_id) as (_, feed):

@@ -8,6 +8,7 @@ import time
 from datetime import UTC, datetime, timedelta
 from hashlib import sha256
 
+import pytest
 from redis.asyncio import Redis
 
 from nova_workers.contracts import events as live
@@ -78,6 +79,7 @@ async def test_the_audit_log_says_who_permitted_which_call(api: Api, worker: Man
     assert "rm -r" not in str(said)
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_client_that_waits_for_the_run_learns_of_a_question_that_was_never_sent(
     api: Api, worker: ManualWorker
 ) -> None:

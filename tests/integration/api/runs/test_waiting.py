@@ -23,6 +23,7 @@ async def _is_accepted(api: Api, worker: ManualWorker) -> None:
     await until(lambda: worker.database.fetchval("SELECT count(*)::int FROM runs WHERE status = 'queued'"))
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_the_answer_is_the_run_once_it_has_ended(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     message = {"message": "hello", "metadata": {"of": "a test"}, "max_turns": 3}
@@ -58,6 +59,7 @@ async def test_waiting_is_bounded_by_the_server_s_limit(serve: Serve, settings: 
     assert answer.status_code == 202
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_waiter_that_disconnects_does_not_stop_the_run(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
@@ -68,6 +70,7 @@ async def test_a_waiter_that_disconnects_does_not_stop_the_run(api: Api, worker:
     assert (await api.http.get(f"/v1/runs/{turn.claim.run_id}")).json()["status"] == "succeeded"
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_waiter_is_answered_though_the_end_was_never_pushed(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
     waiting = asyncio.create_task(api.http.post(f"/v1/threads/{thread_id}/runs/wait", json={"message": "hello"}))
@@ -99,6 +102,7 @@ async def test_a_refused_message_leaves_no_follower(api: Api) -> None:
     assert api.state.services.hub.open_feeds == 0
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_a_repeated_message_is_answered_at_the_end_of_the_first_one(api: Api, worker: ManualWorker) -> None:
     thread_id = await api.thread()
 
