@@ -22,7 +22,7 @@ from structlog.dev import ConsoleRenderer, plain_traceback
 
 from nova_workers.base.config import Settings
 from nova_workers.base.program import collect_seldom, exclude_from_collections
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.support.harness.ordering import dealt
 from tests.support.harness.process_state import ProcessState
 from tests.support.harness.reused_database import ReusedDatabase
@@ -156,7 +156,7 @@ async def empty_url(postgres_url_admin: str) -> AsyncIterator[str]:
 @pytest.fixture
 async def database(database_url: str) -> AsyncIterator[Database]:
     """A pool on the fresh database."""
-    database = Database(database_url, pool_size=8)
+    database = PostgresDatabase(database_url, pool_size=8)
     yield database
     await database.close()
 
@@ -171,7 +171,7 @@ async def shared_database_url(postgres_url_admin: str) -> AsyncIterator[str]:
 @pytest.fixture
 async def shared_database(shared_database_url: str) -> AsyncIterator[Database]:
     """A pool on the module's database."""
-    database = Database(shared_database_url, pool_size=2)
+    database = PostgresDatabase(shared_database_url, pool_size=2)
     yield database
     await database.close()
 

@@ -57,7 +57,7 @@ from nova_workers.domain.triggers.rules.on_request import TriggerFirer
 from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
 from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
 from nova_workers.domain.webhooks.rules.service import Webhooks
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
 
 __all__ = ["ApiServices", "build_api"]
@@ -71,9 +71,10 @@ class ApiServices:
 
     settings: Settings
     clock: Clock
-    database: Database
-    archive_work: Work
+    database: PostgresDatabase
+    archive_database: PostgresDatabase
     """For exports and imports, which hold a connection for as long as a client takes to read or send."""
+    archive_work: Work
     schema: SchemaWatch
     redis: Redis
     hub: StreamHub
@@ -134,7 +135,7 @@ class ApiServices:
         if self.embeddings is not None:
             await self.embeddings.close()
         await self.redis.aclose()
-        await self.archive_work.database.close()
+        await self.archive_database.close()
         await self.database.close()
         self.tracing.close()
 
@@ -163,18 +164,17 @@ def build_api(settings: Settings) -> ApiServices:
     starter = OrchestrationStarter(orchestrations, configs)
     vault = Vault.of(settings.secrets.texts())
     ceilings = CeilingRules.of(settings)
+    archive_database = PostgresDatabase(
+        settings.require_database_url(), pool_size=settings.api.archives, access="tenants", name="nova-api"
+    )
     order_policies, order_secrets = Policies(database, ceilings), OrderSecrets(database, vault)
     order_keys = OrderKeys(vault, secret_values(settings))
     return ApiServices(
         settings=settings,
         clock=clock,
         database=database,
-        archive_work=Work(
-            Database(
-                settings.require_database_url(), pool_size=settings.api.archives, access="tenants", name="nova-api"
-            ),
-            dispatcher,
-        ),
+        archive_database=archive_database,
+        archive_work=Work(archive_database, dispatcher),
         schema=SchemaWatch(database),
         redis=redis,
         hub=StreamHub(redis, ForeignMessages(metrics)),

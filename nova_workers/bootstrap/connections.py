@@ -12,7 +12,7 @@ from redis.asyncio import Redis
 from nova_workers.base.config import Settings
 from nova_workers.base.stopping import stop_tasks
 from nova_workers.broker.redis_connections import connect
-from nova_workers.ledger.database import Access, Database
+from nova_workers.ledger.database import Access, PostgresDatabase
 
 __all__ = ["Background", "connect_database", "connect_redis", "connect_session"]
 
@@ -42,10 +42,10 @@ class Background:
 
 def connect_database(
     settings: Settings, name: ConnectionName, access: Access, *, per_tenant: int | None = None
-) -> Database:
+) -> PostgresDatabase:
     """Return the process's pool. It connects at first use."""
     size = settings.database_pool
-    return Database(
+    return PostgresDatabase(
         settings.require_database_url(),
         pool_size=size,
         access=access,
@@ -55,9 +55,9 @@ def connect_database(
     )
 
 
-def connect_session(url: str) -> Database:
+def connect_session(url: str) -> PostgresDatabase:
     """Return a database of one session, in which a worker holds its lock. It connects at first use."""
-    return Database(
+    return PostgresDatabase(
         url,
         pool_size=1,
         access="fleet",

@@ -68,7 +68,7 @@ from nova_workers.domain.upkeep.rules.retention import Retention
 from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
 from nova_workers.domain.upkeep.rules.tenant_end import TenantEnd
 from nova_workers.engines.commands import CommandRunner
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
 from nova_workers.shell_sandbox import SandboxKind
 
@@ -87,7 +87,7 @@ class WorkerServices:
     settings: Settings
     worker_id: str
     clock: Clock
-    database: Database
+    database: PostgresDatabase
     schema: SchemaWatch
     redis: Redis
     publisher: EventPublisher

@@ -21,7 +21,7 @@ from nova_workers.domain.agents.sql.records import seed_defaults
 from nova_workers.domain.keys.sql.keys import DEFAULT_TENANT_ID, create_key, find_key, hash_secret, list_keys
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.auditing import Actor, acting_as
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, PostgresDatabase
 from nova_workers.ledger.schema import read_schema, schema_head
 
 __all__ = ["KEY_FILE", "MASTER_KEYS_FILE", "make_first_key", "master_keys", "prepare_database"]
@@ -49,7 +49,7 @@ async def prepare_database(settings: Settings, database_url: str, owner_url: str
     """
     path = settings.home / KEY_FILE
     owner = settings.database_owner_url if owner_url is None else SecretStr(owner_url)
-    database = Database(database_url if owner is None else owner.get_secret_value(), pool_size=1)
+    database = PostgresDatabase(database_url if owner is None else owner.get_secret_value(), pool_size=1)
     try:
         async with database.connection() as connection:
             schema = await read_schema(connection)
@@ -107,7 +107,7 @@ async def make_first_key(
     Raises:
         Unavailable: The database cannot be reached.
     """
-    database = Database(database_url, pool_size=1)
+    database = PostgresDatabase(database_url, pool_size=1)
     try:
         with _acting_as("nova migrate"):
             async with database.transaction() as connection:

@@ -27,7 +27,7 @@ from nova_workers.ledger.shares import Shares
 from nova_workers.ledger.visibility import bound_tenant, visible_tenant
 from nova_workers.ledger.write_record import note_sent
 
-__all__ = ["Access", "Connection", "Database", "Row", "Snapshot"]
+__all__ = ["Access", "Connection", "Database", "PostgresDatabase", "Row", "Snapshot"]
 
 _MOST_STATEMENTS: Final = 50_000
 """Of a session, which bounds what its server process caches."""
@@ -69,12 +69,63 @@ class Snapshot(Connection, Protocol):
         ...
 
 
-class Database:
-    """A pool of connections to one Postgres.
+class Database(Protocol):
+    """Where ledger functions get connections. Implemented by `PostgresDatabase`, and by what stands in front of one.
 
-    Connects at first use, so a process can start while the database is down. Every failure to reach it raises
-    `Unavailable`, which says whether a write may have been committed.
+    Every failure to reach the database raises `Unavailable`, which says whether a write may have been committed.
     """
+
+    def connection(self) -> AbstractAsyncContextManager[Connection]:
+        """Check out a connection on which each statement commits by itself.
+
+        Raises:
+            Unavailable: The database cannot be reached, or the connection was lost. A statement that was sent may have
+                been committed.
+            Unstorable: It refuses a value; nothing was written.
+        """
+        ...
+
+    def transaction(self) -> AbstractAsyncContextManager[Connection]:
+        """Check out a connection inside a transaction, committed if the block does not raise.
+
+        Raises:
+            Unavailable: The database cannot be reached, or the connection was lost; the transaction did not happen,
+                unless the connection broke during the commit itself.
+            Unstorable: The database refuses a value; nothing was written.
+        """
+        ...
+
+    def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:
+        """Check out a connection with a read-only snapshot of the database.
+
+        Raises:
+            Unavailable: The database cannot be reached, or the connection was lost.
+        """
+        ...
+
+    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
+        """Run one statement in its own transaction and return its rows."""
+        async with self.connection() as connection:
+            return await connection.fetch(statement, **values)
+
+    async def fetchrow(self, statement: str, /, **values: Any) -> Row | None:
+        """Run one statement in its own transaction and return its first row."""
+        async with self.connection() as connection:
+            return await connection.fetchrow(statement, **values)
+
+    async def fetchval(self, statement: str, /, **values: Any) -> Any:
+        """Run one statement in its own transaction and return one value."""
+        async with self.connection() as connection:
+            return await connection.fetchval(statement, **values)
+
+    async def execute(self, statement: str, /, **values: Any) -> str:
+        """Run one statement in its own transaction and return its command tag."""
+        async with self.connection() as connection:
+            return await connection.execute(statement, **values)
+
+
+class PostgresDatabase(Database):
+    """A pool of connections to one Postgres. Connects at first use, so a process can start while it is down."""
 
     def __init__(
         self,
@@ -147,24 +198,12 @@ class Database:
             raise unavailable(error, may_be_written=False) from error
 
     def connection(self) -> AbstractAsyncContextManager[Connection]:
-        """Check out a connection on which each statement commits by itself.
-
-        Raises:
-            Unavailable: The database cannot be reached, or the connection was lost. A statement that was sent may have
-                been committed.
-            Unstorable: It refuses a value; nothing was written.
-        """
+        """Check out a connection on which each statement commits by itself. See `Database.connection`."""
         return _Checkout(self._lend())
 
     @asynccontextmanager
     async def transaction(self) -> AsyncGenerator[Connection]:
-        """Check out a connection inside a transaction, committed if the block does not raise.
-
-        Raises:
-            Unavailable: The database cannot be reached, or the connection was lost; the transaction did not happen,
-                unless the connection broke during the commit itself.
-            Unstorable: The database refuses a value; nothing was written.
-        """
+        """Check out a connection inside a transaction. See `Database.transaction`."""
         committing: list[str] = []
         try:
             async with self._lend() as connection, connection.transaction():
@@ -183,11 +222,7 @@ class Database:
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot]:
-        """Check out a connection with a read-only snapshot of the database.
-
-        Raises:
-            Unavailable: The database cannot be reached, or the connection was lost.
-        """
+        """Check out a connection with a read-only snapshot of the database. See `Database.snapshot`."""
         try:
             async with (
                 self._lend() as connection,
@@ -206,26 +241,6 @@ class Database:
     def _lend(self) -> _Loan:
         role, tenant_id = self._session()
         return _Loan(self._pool(role), self._shares.get(role), tenant_id or "", self._command_timeout_s)
-
-    async def fetch(self, statement: str, /, **values: Any) -> list[Row]:
-        """Run one statement in its own transaction and return its rows."""
-        async with self.connection() as connection:
-            return await connection.fetch(statement, **values)
-
-    async def fetchrow(self, statement: str, /, **values: Any) -> Row | None:
-        """Run one statement in its own transaction and return its first row."""
-        async with self.connection() as connection:
-            return await connection.fetchrow(statement, **values)
-
-    async def fetchval(self, statement: str, /, **values: Any) -> Any:
-        """Run one statement in its own transaction and return one value."""
-        async with self.connection() as connection:
-            return await connection.fetchval(statement, **values)
-
-    async def execute(self, statement: str, /, **values: Any) -> str:
-        """Run one statement in its own transaction and return its command tag."""
-        async with self.connection() as connection:
-            return await connection.execute(statement, **values)
 
     def _session(self) -> tuple[str | None, str | None]:
         """Return the role that the statements of this context need, and the tenant."""

@@ -15,7 +15,7 @@ from redis.asyncio import Redis
 from models import migrate
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.servers.valkey import EmbeddedValkey
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.support.servers.databases import TEMPLATE, own_database, running
 
 __all__ = ["Servers", "bench_servers", "filling"]
@@ -71,7 +71,7 @@ class Servers:
 @asynccontextmanager
 async def filling(url: str) -> AsyncGenerator[Database]:
     """Lend a pool of one connection whose statements may take as long as a large table needs."""
-    database = Database(url, pool_size=1, command_timeout_s=_FILLING_TIMEOUT_S)
+    database = PostgresDatabase(url, pool_size=1, command_timeout_s=_FILLING_TIMEOUT_S)
     try:
         yield database
     finally:

@@ -11,7 +11,7 @@ from typing import Any
 import orjson
 
 from nova_workers.devstack.commands import WORKER_APP
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.bench.bare import BareCelery
 from tests.bench.http import Answer, LoadClient
 from tests.bench.installed import Site, nova_up, running_up
@@ -143,7 +143,7 @@ class Bench:
             async with Fleet(variables, workers=0, beat=True, preloaded=self.preloaded) as fleet:
                 worker = await fleet.start_worker(concurrency=slots, app=worker_app)
                 client = LoadClient(fleet.api_url, fleet.api_key)
-                database = Database(url, pool_size=2)
+                database = PostgresDatabase(url, pool_size=2)
                 stage = Stage(self.servers, fleet, client, database, worker, slots)
                 try:
                     await stage.warm_up(min(_WARM_UP_RUNS, self.sizes.waits))

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.http.wire import RunView, StatelessRunCreate
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.chaos.conftest import OwnServers, long_run
 from tests.requirements import proves
 from tests.support.harness.run_reader import RunReader
@@ -24,7 +24,7 @@ async def _send(fleet: Fleet, seconds: float, count: int) -> list[RunView]:
 
 async def _check_all_ended_once(database_url: str, count: int) -> None:
     """Wait for the end of all runs in the ledger, without live events."""
-    database = Database(database_url, pool_size=1)
+    database = PostgresDatabase(database_url, pool_size=1)
     try:
         # Celery reconnects to an unavailable broker at growing intervals.
         async with asyncio.timeout(150):

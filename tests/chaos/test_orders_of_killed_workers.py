@@ -20,7 +20,7 @@ import pytest
 
 from nova_workers.contracts.http.order_policies import PolicyPut
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1, EngineTrace, build_order
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, Database, PostgresDatabase
 from tests.requirements import proves
 from tests.support.harness.orders import critique, proposal
 from tests.support.processes.fleet import Fleet
@@ -174,7 +174,7 @@ async def fleet(env: dict[str, str], model: ModelServer) -> AsyncIterator[Fleet]
 @asynccontextmanager
 async def _holding(url: str) -> AsyncGenerator[Connection]:
     """Hold every moment of `_HELD` for the block, for orders in the table ``held``."""
-    database = Database(url, pool_size=1)
+    database = PostgresDatabase(url, pool_size=1)
     try:
         # The locks belong to the session of this one connection.
         async with database.connection() as connection:

@@ -11,7 +11,7 @@ from redis.asyncio import Redis
 
 from nova_workers.base.errors import Unavailable
 from nova_workers.contracts.http.triggers import TriggerCreate
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.chaos.conftest import OwnServers
 from tests.requirements import proves
 from tests.support.processes.clock_skew import skewed_clock
@@ -104,7 +104,7 @@ async def test_machines_whose_clocks_are_an_hour_off_fire_on_time(
 @pytest.mark.begins_first
 @proves("triggers.database")
 async def test_a_postgres_that_is_killed_and_comes_back_costs_no_occurrence(own_servers: OwnServers):
-    database = Database(own_servers.database_url, pool_size=2)
+    database = PostgresDatabase(own_servers.database_url, pool_size=2)
     try:
         async with Fleet(own_servers.env, workers=1, beat=True) as fleet:
             await fleet.client.triggers.create(EVERY_SECOND)

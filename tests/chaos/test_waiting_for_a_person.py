@@ -9,7 +9,7 @@ import pytest
 from nova_workers.base.errors import IllegalTransition
 from nova_workers.contracts.http.wire import AgentCreate, RunView, StatelessRunCreate
 from nova_workers.contracts.waits import RunAnswer
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.chaos.conftest import OwnServers
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet
@@ -54,7 +54,7 @@ async def test_a_run_that_waits_for_a_person_survives_the_death_of_everything_an
 
 
 async def _check_it_ended_once(database_url: str, run_id: str) -> None:
-    database = Database(database_url, pool_size=1)
+    database = PostgresDatabase(database_url, pool_size=1)
     try:
         calls = await database.fetch("SELECT tool_name, status, result FROM tool_calls ORDER BY sequence")
         assert [(call["tool_name"], call["status"]) for call in calls] == [

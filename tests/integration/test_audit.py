@@ -30,7 +30,7 @@ from nova_workers.domain.audit.sql.listing import AuditFilter, get_audit_chain, 
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.domain.upkeep.rules.retention import Retention
 from nova_workers.ledger.auditing import Actor, acting_as
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from nova_workers.ledger.visibility import all_tenants, see_tenant
 from tests.requirements import proves
 
@@ -72,7 +72,7 @@ async def walled(database: Database, database_url: str) -> AsyncIterator[Databas
         for tenant_id in (ONE, TWO):
             await ensure_tenant(connection, tenant_id, tenant_id)
             await seed_defaults(connection, tenant_id)
-    walled = Database(database_url, pool_size=3, access="tenants")
+    walled = PostgresDatabase(database_url, pool_size=3, access="tenants")
     see_tenant(ONE)
     yield walled
     await walled.close()
@@ -126,7 +126,7 @@ async def test_a_change_is_recorded_with_its_actor_in_its_own_transaction(walled
 async def test_sessions_without_an_actor_record_nothing_also_after_one_with_an_actor(
     walled: Database, database: Database, database_url: str
 ) -> None:
-    fleet = Database(database_url, pool_size=1, access="fleet")
+    fleet = PostgresDatabase(database_url, pool_size=1, access="fleet")
     with acting_as(AGENT):
         await fleet.execute(NOTE, tenant_id=ONE)
     [event] = await database.fetch(EVENTS)
@@ -254,7 +254,7 @@ async def _checked(
 @pytest.fixture
 async def fleet(database_url: str) -> AsyncIterator[Database]:
     """A pool as workers have it."""
-    fleet = Database(database_url, pool_size=2, access="fleet")
+    fleet = PostgresDatabase(database_url, pool_size=2, access="fleet")
     yield fleet
     await fleet.close()
 
@@ -403,7 +403,7 @@ async def test_a_role_of_its_own_owns_the_log_and_the_fleets_user_is_no_member(
 
 @proves("audit.owner")
 async def test_the_log_works_where_one_role_owns_everything(
-    database: Database, database_url: str, fleet: Database
+    database: Database, database_url: str, fleet: PostgresDatabase
 ) -> None:
     name = await database.fetchval("SELECT current_database()")
     await database.execute(f"CREATE ROLE nova_one LOGIN PASSWORD 'of-one' IN ROLE {FLEET_ROLE}")

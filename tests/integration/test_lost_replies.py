@@ -13,7 +13,7 @@ import pytest
 
 from nova_workers.base.errors import Unavailable
 from nova_workers.ledger import sessions
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, Database, PostgresDatabase
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
 from tests.support.waiting import until
@@ -36,9 +36,9 @@ def _deafen(wire: FaultProxy) -> None:
 
 
 @pytest.fixture
-async def far(wire: FaultProxy) -> AsyncIterator[Database]:
+async def far(wire: FaultProxy) -> AsyncIterator[PostgresDatabase]:
     """The test's database behind the proxy."""
-    database = Database(wire.url, pool_size=1, command_timeout_s=60)
+    database = PostgresDatabase(wire.url, pool_size=1, command_timeout_s=60)
     yield database
     await database.close()
 
@@ -106,10 +106,10 @@ async def test_a_database_that_takes_no_writes_is_unavailable_until_it_takes_the
     database_url: str, postgres_url_admin: str
 ) -> None:
     name = urlsplit(database_url).path.strip("/")
-    admin = Database(postgres_url_admin, pool_size=1)
+    admin = PostgresDatabase(postgres_url_admin, pool_size=1)
     await admin.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
     # As its standby was when the connections were opened.
-    standby = Database(database_url, pool_size=2)
+    standby = PostgresDatabase(database_url, pool_size=2)
     try:
         with pytest.raises(Unavailable, match=r"read-only.*Nothing was written"):
             await standby.execute(_INSERT, id="ten_1")
@@ -138,7 +138,7 @@ async def test_connections_that_a_firewall_forgot_cost_seconds_once(
 async def test_a_statement_on_a_lost_connection_holds_its_place_in_the_pool_for_one_timeout(
     wire: FaultProxy, database: Database
 ) -> None:
-    pool = Database(wire.url, pool_size=1, command_timeout_s=5)
+    pool = PostgresDatabase(wire.url, pool_size=1, command_timeout_s=5)
     await pool.fetchval("SELECT 1")
     hanging = asyncio.create_task(pool.execute("SELECT pg_sleep(19)"))
     await until(lambda: database.fetchval(_SLEEPS))
@@ -150,9 +150,9 @@ async def test_a_statement_on_a_lost_connection_holds_its_place_in_the_pool_for_
     await pool.close()
 
 
-@pytest.mark.parametrize("lend", [Database.connection, Database.transaction])
+@pytest.mark.parametrize("lend", [PostgresDatabase.connection, PostgresDatabase.transaction])
 async def test_a_caller_that_stops_waiting_for_a_silent_database_continues_within_a_second(
-    far: Database, wire: FaultProxy, lend: Callable[[Database], AbstractAsyncContextManager[Connection]]
+    far: PostgresDatabase, wire: FaultProxy, lend: Callable[[PostgresDatabase], AbstractAsyncContextManager[Connection]]
 ) -> None:
     async def ask() -> None:
         async with lend(far) as connection:

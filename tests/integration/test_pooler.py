@@ -21,7 +21,7 @@ from nova_workers.contracts.http.wire import StatelessRunCreate
 from nova_workers.domain.agents.sql.records import seed_defaults
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger.auditing import Actor, acting_as
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, Database, PostgresDatabase
 from nova_workers.ledger.visibility import all_tenants, one_tenant
 from tests.requirements import proves
 from tests.support.processes.fleet import Fleet, add_api_key, fleet_env
@@ -66,7 +66,7 @@ async def test_two_tenants_that_share_one_session_never_see_or_change_rows_of_ea
         for tenant_id in (ONE, TWO):
             await ensure_tenant(connection, tenant_id, tenant_id)
             await seed_defaults(connection, tenant_id)
-    walled = Database(one_session, pool_size=4, access="tenants", reserved=1)
+    walled = PostgresDatabase(one_session, pool_size=4, access="tenants", reserved=1)
 
     async def check(connection: Connection, tenant_id: str) -> None:
         assert await connection.fetchval(_SEEN) == [tenant_id]

@@ -22,7 +22,7 @@ from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.keys.sql.keys import DEFAULT_TENANT_ID
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
 from nova_workers.ledger import sessions
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.visibility import all_tenants, see_tenant
 from tests.requirements import proves
@@ -50,7 +50,7 @@ async def walled(database: Database, database_url: str) -> AsyncIterator[Databas
         for tenant_id in (ONE, TWO):
             await ensure_tenant(connection, tenant_id, tenant_id)
             await seed_defaults(connection, tenant_id)
-    walled = Database(database_url, pool_size=2, access="tenants")
+    walled = PostgresDatabase(database_url, pool_size=2, access="tenants")
     yield walled
     await walled.close()
 
@@ -67,7 +67,7 @@ async def test_a_tool_that_forgets_its_tenant_reaches_only_rows_of_the_tenant_of
     await database.execute(
         "INSERT INTO notes (id, tenant_id, agent_id, title) SELECT 'note_' || id, id, 'nova', 'private' FROM tenants"
     )
-    fleet = Database(database_url, pool_size=1, access="fleet")
+    fleet = PostgresDatabase(database_url, pool_size=1, access="fleet")
     calls = CallTransactions(fleet, Doorbells(), SilentNotifier())
     reached: list[str] = []
 
@@ -141,7 +141,9 @@ async def test_the_role_of_a_tenant_changes_no_ceilings(walled: Database) -> Non
 
 @proves("security.shares")
 async def test_one_tenant_leaves_a_connection_of_each_pool_to_others(database_url: str) -> None:
-    database = Database(database_url, pool_size=4, access="tenants", reserved=2, per_tenant=8, command_timeout_s=1)
+    database = PostgresDatabase(
+        database_url, pool_size=4, access="tenants", reserved=2, per_tenant=8, command_timeout_s=1
+    )
     async with AsyncExitStack() as held:
         working_for(ONE)
         with all_tenants():
@@ -158,7 +160,7 @@ async def test_one_tenant_leaves_a_connection_of_each_pool_to_others(database_ur
 
 @proves("tenants.second-wall")
 async def test_a_context_that_is_bound_to_nothing_has_no_database(database_url: str) -> None:
-    unbound = Database(database_url, pool_size=1, access="tenants")
+    unbound = PostgresDatabase(database_url, pool_size=1, access="tenants")
     with pytest.raises(RuntimeError, match="No tenant is bound"):
         await unbound.fetch("SELECT 1")
     await unbound.close()
@@ -214,7 +216,9 @@ async def test_a_database_that_is_not_migrated_is_reported_with_what_to_do(
 ) -> None:
     await database.execute("CREATE ROLE nova_stranger LOGIN")
     try:
-        stranger = Database(database_url.replace("//postgres@", "//nova_stranger@"), pool_size=1, access="fleet")
+        stranger = PostgresDatabase(
+            database_url.replace("//postgres@", "//nova_stranger@"), pool_size=1, access="fleet"
+        )
         with pytest.raises(Unavailable, match="GRANT nova_fleet, nova_tenant"):
             await stranger.fetch("SELECT 1")
     finally:
@@ -232,7 +236,7 @@ async def test_migrating_as_the_owner_makes_a_user_who_changes_rows_and_no_table
         salt = b64decode(stored.split("$")[1].partition(":")[2])
         assert stored == scram_verifier("of-the-app", salt)
         assert await make_first_key(user_url) is not None
-        user = Database(user_url, pool_size=1, access="tenants")
+        user = PostgresDatabase(user_url, pool_size=1, access="tenants")
         see_tenant(DEFAULT_TENANT_ID)
         assert await user.fetchval("SELECT count(*) FROM agents") == 2
         with all_tenants():

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.broker.redis_connections import connect
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.worker.readiness import Readiness
 from tests.support.servers.databases import replica_of_nothing
 
@@ -19,7 +19,7 @@ async def test_a_worker_is_ready_while_both_servers_take_writes(
     database_url: str, redis_url: str, redis: Redis, postgres_url_admin: str, tmp_path: Path
 ):
     registry = CollectorRegistry()
-    client, database = connect(redis_url), Database(database_url, pool_size=1)
+    client, database = connect(redis_url), PostgresDatabase(database_url, pool_size=1)
     readiness = Readiness(database, client, Metrics(registry), tmp_path)
 
     def serves(server: str) -> bool:
@@ -35,9 +35,9 @@ async def test_a_worker_is_ready_while_both_servers_take_writes(
     assert await readiness.look()
 
     name = urlsplit(database_url).path.strip("/")
-    admin = Database(postgres_url_admin, pool_size=1)
+    admin = PostgresDatabase(postgres_url_admin, pool_size=1)
     await admin.execute(f'ALTER DATABASE "{name}" SET default_transaction_read_only = on')
-    standby, registry = Database(database_url, pool_size=1), CollectorRegistry()
+    standby, registry = PostgresDatabase(database_url, pool_size=1), CollectorRegistry()
     try:
         assert not await Readiness(standby, client, Metrics(registry), None).look()
     finally:

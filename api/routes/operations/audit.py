@@ -95,7 +95,7 @@ async def export_audit_events(
         with acting_as(caller.actor()):
             async with services.database.connection() as connection:
                 await record_act(connection, "audit.exported", "audit", tenant_id, asdict(which), tenant_id=tenant_id)
-        lines = export_audit(services.archive_work.database, tenant_id, which)
+        lines = export_audit(services.archive_database, tenant_id, which)
         # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
         first = await anext(lines, b"")
         return ArchiveResponse(first, lines, held=held.pop_all(), settings=services.settings.api)

@@ -55,7 +55,7 @@ async def export_workspace(caller: WorkspaceCaller, state: State) -> Response:
             async with services.database.connection() as connection:
                 asked = {"secrets": caller.may("secrets")}
                 await record_act(connection, "archive.exported", "archive", caller.tenant_id, asked)
-        lines = export_archive(services.archive_work.database, caller.tenant_id, with_secrets=caller.may("secrets"))
+        lines = export_archive(services.archive_database, caller.tenant_id, with_secrets=caller.may("secrets"))
         # The first line, before the answer begins: an unavailable database is a 503 and not a cut connection.
         first = await anext(lines)
         return ArchiveResponse(first, lines, held=held.pop_all(), settings=services.settings.api)

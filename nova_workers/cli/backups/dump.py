@@ -23,7 +23,7 @@ from nova_workers.cli.backups.programs import (
 from nova_workers.cli.backups.server import refuse_pooler
 from nova_workers.cli.version import version_of
 from nova_workers.domain.upkeep.sql import catalog
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, PostgresDatabase
 from nova_workers.ledger.schema import schema_revision
 
 __all__ = ["back_up", "write_snapshot"]
@@ -59,7 +59,7 @@ async def back_up(url: str, path: Path, files: Path | None = None) -> Manifest:
         Unavailable: The database cannot be reached.
         OSError: The file cannot be written.
     """
-    database = Database(url, pool_size=1, command_timeout_s=_STATEMENT_S)
+    database = PostgresDatabase(url, pool_size=1, command_timeout_s=_STATEMENT_S)
     try:
         await refuse_pooler(database)
         async with AsyncExitStack() as held:

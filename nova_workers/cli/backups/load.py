@@ -34,7 +34,7 @@ from nova_workers.domain.upkeep.sql.restored import (
     hold_fleet,
     pause_fleet,
 )
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 
 __all__ = ["Loaded", "check_backup", "load_backup", "make_database"]
 
@@ -120,7 +120,7 @@ async def load_backup(
         Unavailable: The database cannot be reached.
     """
     manifest = backup.manifest
-    database = Database(server.url, pool_size=1, command_timeout_s=_STATEMENT_S)
+    database = PostgresDatabase(server.url, pool_size=1, command_timeout_s=_STATEMENT_S)
     try:
         await refuse_pooler(database)
         programs = await _check_server(database, backup)

@@ -12,7 +12,7 @@ from nova_workers.base.errors import ConfigurationError
 from nova_workers.devstack.home import AlreadyRunning, lock_home, read_state
 from nova_workers.devstack.servers.postgres import EmbeddedPostgres
 from nova_workers.devstack.supervisor import Supervisor
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 
 __all__ = ["Server", "on_server", "refuse_pooler"]
 
@@ -102,7 +102,7 @@ async def _started(postgres: EmbeddedPostgres, say: Say) -> AsyncGenerator[str]:
         await supervisor.stop()
 
 
-async def refuse_pooler(database: Database) -> None:
+async def refuse_pooler(database: PostgresDatabase) -> None:
     """Check that sessions with the database are its clients' own.
 
     `pg_dump` and `pg_restore` change settings of their session, which a pooler then lends to the fleet.

@@ -20,7 +20,7 @@ from nova_workers.domain.agents.rules.entries import GrantForms
 from nova_workers.domain.capabilities.rules.discovery import default_registry
 from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
 from nova_workers.domain.orchestrations.rules.models.installed import known_models
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 
 __all__ = ["check_authors"]
 
@@ -41,7 +41,7 @@ async def check_authors(client: NovaClient) -> list[Finding]:
         client: With the scopes `agents` and `keys`.
     """
     keys = [key for key in await _all(client.keys.list) if key.revoked_at is None]
-    grants = default_registry(Database(_NO_DATABASE, pool_size=1), Settings(), SystemClock())
+    grants = default_registry(PostgresDatabase(_NO_DATABASE, pool_size=1), Settings(), SystemClock())
     documents = await _documents(client, grants)
     return [found for scope in _SCOPES if (found := _finding(scope, documents, _lacking(keys, scope))) is not None]
 

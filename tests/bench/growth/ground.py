@@ -7,7 +7,7 @@ from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, Database, PostgresDatabase
 from nova_workers.ledger.named_sql import compile_statement
 from tests.bench.growth.costs import Action
 from tests.bench.http import LoadClient
@@ -97,7 +97,7 @@ async def lend_ground(servers: Servers, *, repeats: int, preloaded: bool = False
         async with Fleet(env, workers=0, preloaded=preloaded) as fleet:
             assert fleet.api is not None
             assert fleet.tenant_id is not None
-            database = Database(url, pool_size=2, command_timeout_s=_FILLING_TIMEOUT_S)
+            database = PostgresDatabase(url, pool_size=2, command_timeout_s=_FILLING_TIMEOUT_S)
             client = LoadClient(fleet.api_url, fleet.api_key, timeout_s=_STREAM_TIMEOUT_S)
             try:
                 yield Ground(

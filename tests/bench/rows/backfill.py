@@ -11,7 +11,7 @@ from nova_workers.base.config import EffectSettings
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.domain.effects.rules.local import LocalEmbeddings
 from nova_workers.domain.upkeep.rules.backfill import Backfill, Backfilled
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.rows.claims import fill_ledger
 from tests.bench.servers import filling
@@ -54,7 +54,7 @@ async def measure_backfill(bench: Bench) -> Result:
     async with bench.servers.fresh_database() as url:
         await fill_ledger(url, sizes.backfilled_runs, tenant_id=_TENANT)
         await _add_usage(url)
-        database, redis = Database(url, pool_size=2), Redis.from_url(bench.servers.redis_url)
+        database, redis = PostgresDatabase(url, pool_size=2), Redis.from_url(bench.servers.redis_url)
         local = LocalEmbeddings()
         try:
             words = await _work(database, redis, None, sizes.backfill_s)

@@ -11,7 +11,7 @@ from nova_workers.domain.runs.sql.claim import claim_next
 from nova_workers.domain.runs.sql.finish import finish_run
 from nova_workers.domain.runs.sql.submit import insert_run
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.bench.ends import PLAIN_END
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.servers import filling
@@ -75,7 +75,7 @@ async def measure_claims(bench: Bench) -> Result:
         for url, runs in ((few_url, sizes.few_finished_runs), (many_url, sizes.finished_runs)):
             await fill_ledger(url, runs, tenant_id=_TENANT)
         filled_s = time.perf_counter() - began_s
-        few, many = Database(few_url, pool_size=1), Database(many_url, pool_size=1)
+        few, many = PostgresDatabase(few_url, pool_size=1), PostgresDatabase(many_url, pool_size=1)
         try:
             few_s, many_s = await _claim_in_turns(
                 (few, sizes.few_finished_runs), (many, sizes.finished_runs), sizes.claims

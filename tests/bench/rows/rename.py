@@ -9,7 +9,7 @@ from nova_workers.domain.agents.rules.service import PERSON, Agents
 from nova_workers.domain.agents.sql.records import create_agent
 from nova_workers.domain.capabilities.rules.registry import CapabilityRegistry
 from nova_workers.domain.upkeep.rules.agent_moves import AgentMoves
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
 from tests.bench.figures import Figure, Result
 from tests.bench.servers import filling
@@ -48,7 +48,7 @@ async def measure_rename(bench: Bench) -> Result:
     runs = bench.sizes.renamed_runs
     async with bench.servers.fresh_database() as url:
         await _fill(url, runs)
-        database = Database(url, pool_size=2)
+        database = PostgresDatabase(url, pool_size=2)
         try:
             began_s = time.perf_counter()
             rename = await Agents(database, CapabilityRegistry(), CeilingRules.of(Settings())).begin_rename(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 
 from nova_workers.domain.search.sql.messages import MessageFilter, search_messages
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.bench.figures import Figure, Result, percentile, spread
 from tests.bench.servers import filling
 from tests.bench.stage import Bench
@@ -68,7 +68,7 @@ async def measure_search(bench: Bench) -> Result:
         began_s = time.perf_counter()
         await _fill(url, sizes.searched_messages, words, chance)
         filled_s = time.perf_counter() - began_s
-        database = Database(url, pool_size=1)
+        database = PostgresDatabase(url, pool_size=1)
         try:
             rare = [" ".join(chance.sample(words[2_000:20_000], 2)) for _ in range(sizes.searches)]
             plain = [

@@ -16,7 +16,7 @@ from nova_workers.domain.runs.rules.applying import CancelApplier
 from nova_workers.domain.runs.rules.control import ControlChannel
 from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.domain.triggers.rules.firing import TriggerTicker
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from nova_workers.ledger.work import Work
 from tests.bench.figures import Figure, Result, percentile
 from tests.bench.servers import filling
@@ -46,7 +46,7 @@ async def measure_triggers(bench: Bench) -> Result:
     """Tick over triggers that are not due, then over as many as are."""
     sizes = bench.sizes
     async with bench.servers.fresh_database() as url:
-        database, redis = Database(url, pool_size=4), Redis.from_url(bench.servers.redis_url)
+        database, redis = PostgresDatabase(url, pool_size=4), Redis.from_url(bench.servers.redis_url)
         try:
             await _fill(url, sizes.idle_triggers, due_in_s=86_400)
             ticker = _ticker(database, redis)

@@ -24,7 +24,7 @@ from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.http_server.connections import GuardedProtocol
 from nova_workers.domain.streams.rules.publisher import EventPublisher
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from nova_workers.ledger.visibility import see_tenant
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.integration.api.shared_servers import SharedServers, shared_servers
@@ -224,7 +224,7 @@ async def working(database: Database, redis: Redis) -> AsyncGenerator[ManualWork
 @asynccontextmanager
 async def working_for(settings: Settings) -> AsyncGenerator[ManualWorker]:
     """Give a worker on the servers of these settings."""
-    database = Database(settings.require_database_url(), pool_size=2)
+    database = PostgresDatabase(settings.require_database_url(), pool_size=2)
     async with Redis.from_url(settings.require_redis_url()) as redis, working(database, redis) as worker:
         yield worker
     await database.close()

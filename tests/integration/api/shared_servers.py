@@ -10,7 +10,7 @@ from threading import Thread
 from typing import Any, TypeVar
 
 from nova_workers.base.config import Settings
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.integration.api.manual_worker import Tenant, make_tenant
 
 __all__ = ["SharedServers", "shared_servers"]
@@ -31,7 +31,7 @@ class SharedServers:
 
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
-        self.database = Database(settings.require_database_url(), pool_size=2)
+        self.database = PostgresDatabase(settings.require_database_url(), pool_size=2)
         self._loop = asyncio.new_event_loop()
         self._stack = AsyncExitStack()
         self._thread = Thread(target=self._loop.run_forever, name="shared servers", daemon=True)

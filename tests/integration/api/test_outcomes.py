@@ -25,7 +25,7 @@ from nova_workers.contracts.waits import AskApproval, AskUser
 from nova_workers.domain.streams.rules.publisher import EventPublisher
 from nova_workers.domain.waits.sql.suspend import NewWait
 from nova_workers.ledger import in_doubt
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import ManualWorker, make_tenant
 from tests.requirements import proves
@@ -99,7 +99,7 @@ async def stage(
     shared_settings: Settings, shared_redis_url: str, tmp_path_factory: pytest.TempPathFactory
 ) -> AsyncGenerator[_Stage]:
     url = shared_settings.require_database_url()
-    database, redis = Database(url, pool_size=2), Redis.from_url(shared_redis_url)
+    database, redis = PostgresDatabase(url, pool_size=2), Redis.from_url(shared_redis_url)
     publisher = EventPublisher(redis, flush_ms=0, clock=SystemClock())
     sending = asyncio.create_task(publisher.run())
     async with FaultProxy.to_postgres(url, tmp_path_factory.mktemp("link")) as link:

@@ -19,7 +19,7 @@ from nova_workers.contracts.engine import HttpMcpServer, StdioMcpServer
 from nova_workers.contracts.steps import ToolServerAway
 from nova_workers.domain.capabilities.rules import CapabilityContext, CapabilityRegistry, default_registry
 from nova_workers.domain.runs.rules.turns.away_servers import AwayServers
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.requirements import proves
 from tests.support.harness.logs import recorded_logs
@@ -30,7 +30,7 @@ from tests.support.servers.model_server import model_server
 Json = dict[str, Any]
 
 CHILD = [sys.executable, "-m", "tests.support.servers.mcp_stdio_server"]
-NOTHING = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
+NOTHING = PostgresDatabase("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
 
 
 def registry(**tools: Any) -> CapabilityRegistry:

@@ -14,7 +14,7 @@ from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.engine import InProcessMcpServer
 from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
 from nova_workers.domain.memories.sql import MAX_CONTENT_CHARS, MAX_MEMORIES, delete_memory, list_memories, save_memory
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.support.harness.tool_server import tool_server
 
 SPEC = AgentSpec(name="x", capabilities={"memory": CapabilityGrant()})
@@ -127,7 +127,7 @@ async def test_the_ledger_validates_memories_itself(database: Database) -> None:
 
 
 async def test_a_database_that_is_down_is_a_tool_error() -> None:
-    database = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
+    database = PostgresDatabase("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
     said = await Agent(database, "ten_1", "a").call("memory_list")
     assert said.startswith("!The database ")
 

@@ -10,7 +10,7 @@ from redis.asyncio import Redis
 from nova_workers.base.config import Settings
 from nova_workers.contracts.skills import SkillFile
 from nova_workers.domain.skills.rules.library import remove_skill, save_skill
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
@@ -126,7 +126,7 @@ async def test_bad_arguments_are_explained_to_the_model(
     ],
 )
 async def test_the_tools_are_offered_to_agents_whose_skills_are_not_files(spec: dict[str, Any], offered: bool) -> None:
-    database = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
+    database = PostgresDatabase("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
     agent = ToolCaller(database, capabilities={}, **spec)
     assert ("skills" in await agent.servers()) is offered
 

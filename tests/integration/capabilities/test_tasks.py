@@ -17,7 +17,7 @@ from nova_workers.contracts.http.tasks import (
     MAX_STEPS,
 )
 from nova_workers.domain.capabilities.rules import default_registry
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants
 from tests.requirements import proves
 
@@ -241,7 +241,7 @@ async def test_an_agent_without_a_part_in_a_task_can_only_read_it(caller: ToolCa
 
 
 async def test_a_database_that_is_down_is_a_tool_error() -> None:
-    nowhere = Database("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
+    nowhere = PostgresDatabase("postgresql://nobody@127.0.0.1:1/none", pool_size=1)
     assert (await ToolCaller(nowhere, capabilities=GRANT).call("task_list")).startswith("!The database ")
 
 

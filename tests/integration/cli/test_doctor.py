@@ -30,7 +30,7 @@ from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.triggers import TriggerCreate
 from nova_workers.contracts.http.wire import AgentCreate
 from nova_workers.domain.orchestrations.rules.models.availability import ProviderReport
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.worker.presence import Presence
 from tests.integration.cli.conftest import logical_database
 from tests.requirements import proves
@@ -224,7 +224,7 @@ def test_what_is_paused_is_named_with_how_to_resume_it(nova: Nova) -> None:
 
 
 async def test_a_paused_trigger_is_named_with_how_to_resume_it(fleet: Fleet) -> None:
-    database = Database(fleet.env["NOVA_DATABASE_URL"], pool_size=1)
+    database = PostgresDatabase(fleet.env["NOVA_DATABASE_URL"], pool_size=1)
     async with NovaClient(fleet.api_url, fleet.api_key) as client:
         target = Target(fleet.api_url, fleet.api_key, "here", "here")
         made = await client.triggers.create(
@@ -397,6 +397,6 @@ def test_migrate_without_a_database_says_what_to_set(nova: Nova) -> None:
 
 
 async def _execute(url: str, statement: str) -> None:
-    database = Database(url, pool_size=1)
+    database = PostgresDatabase(url, pool_size=1)
     await database.execute(statement)
     await database.close()

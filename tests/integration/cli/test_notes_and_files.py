@@ -9,7 +9,7 @@ from nova_workers.base.ids import new_id
 from nova_workers.contracts.deliveries import Sender, SentFileView
 from nova_workers.domain.delivery.rules.from_agents import notify
 from nova_workers.domain.files.rules import OutgoingFile, send_file
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from nova_workers.ledger.work import Work
 from tests.support.processes.command_line import Nova
 from tests.support.processes.fleet import Fleet
@@ -22,7 +22,7 @@ def sent(fleet: Fleet) -> SentFileView:
     """A file that an agent sent, and a notification."""
 
     async def send() -> SentFileView:
-        database = Database(fleet.env["NOVA_DATABASE_URL"], pool_size=1)
+        database = PostgresDatabase(fleet.env["NOVA_DATABASE_URL"], pool_size=1)
         # A run of its own: what a run has sent already is not sent again, also after a person closed it.
         sender = Sender(fleet.tenant_id or "", "nova", "thr_cli", new_id("run"))
         try:

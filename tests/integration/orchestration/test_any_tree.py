@@ -20,7 +20,7 @@ from nova_workers.base.config import Settings
 from nova_workers.base.vocabulary import ACTIVE_AGENTS
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.domain.orchestrations.rules.lifecycle import validate_transition
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.support.harness.invariants import check_any_time
 from tests.support.harness.trees import Forest, call, complete, script
 from tests.support.harness.workers import Harness
@@ -82,7 +82,7 @@ _moments = st.lists(st.tuples(st.integers(1, 12), st.integers(0, 6)), max_size=3
 @pytest.mark.timeout(300 if _EXAMPLES == 0 else 0)
 def test_any_tree_ends_by_legal_moves_and_within_its_limits(settings: Settings) -> None:
     with asyncio.Runner() as runner:
-        database = Database(settings.require_database_url(), pool_size=6)
+        database = PostgresDatabase(settings.require_database_url(), pool_size=6)
         redis = Redis.from_url(settings.require_redis_url())
 
         @profile(

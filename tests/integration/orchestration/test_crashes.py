@@ -26,7 +26,7 @@ from nova_workers.domain.capabilities.rules import serving
 from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions
 from nova_workers.domain.runs.rules import persist
 from nova_workers.domain.runs.sql.claim import claim_next
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.invariants import check_any_time
@@ -93,7 +93,7 @@ def test_a_tree_ends_the_same_whatever_statement_its_workers_die_at(
     monkeypatch.setattr(persist, "_FIRST_PAUSE_S", 0.0)
     monkeypatch.setattr(serving, "_PAUSES_S", (0.0, 0.0))
     with asyncio.Runner() as runner:
-        database = Database(settings.require_database_url(), pool_size=6)
+        database = PostgresDatabase(settings.require_database_url(), pool_size=6)
         redis = Redis.from_url(settings.require_redis_url())
 
         @profile(

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from redis.asyncio import Redis
 
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.requirements import proves
 from tests.support.harness.orders import OrderDesk, policy
 from tests.support.servers.fault_proxy import FaultProxy
@@ -34,7 +34,7 @@ async def test_an_order_whose_commit_is_not_confirmed_is_accepted_once_as_its_ow
     desk: OrderDesk, redis: Redis, database_url: str, tmp_path: Path
 ) -> None:
     async with FaultProxy.to_postgres(database_url, tmp_path) as link:
-        far = Database(link.url, pool_size=2)
+        far = PostgresDatabase(link.url, pool_size=2)
         there = OrderDesk(far, redis, desk.settings)
         link.loses_answer_to = b"COMMIT"
         accepted = await there.accept(desk.order(), policy({"craft": "craft"}))

@@ -15,7 +15,7 @@ from nova_workers.domain.upkeep.sql.restored import (
     drop_pending_deliveries,
     hold_fleet,
 )
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION
 
@@ -116,7 +116,7 @@ async def test_migrations_since_the_previous_release_only_expand(empty_url: str)
 
 async def test_a_restore_holds_its_fleet_also_on_the_oldest_schema_that_it_names(empty_url: str) -> None:
     await migrate.upgrade(empty_url, HOLDS_SINCE)
-    database = Database(empty_url, pool_size=1)
+    database = PostgresDatabase(empty_url, pool_size=1)
     async with database.transaction() as connection:
         assert await clear_restored(connection) == Cleared(0, 0, 0, 0)
         await drop_pending_deliveries(connection, "dropped")

@@ -9,7 +9,7 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import ConfigurationError, Unavailable
 from nova_workers.devstack.first_start import prepare_database
 from nova_workers.domain.upkeep.rules.schema_watch import SchemaWatch
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from nova_workers.ledger.schema import Schema, read_schema, schema_head
 from tests.requirements import proves
 from tests.support.data.previous_release import REVISION
@@ -79,7 +79,7 @@ async def test_a_process_on_the_schema_of_a_much_later_release_refuses_work(data
 
 
 async def test_a_database_that_does_not_answer_refuses_nothing() -> None:
-    watch = SchemaWatch(Database("postgresql://127.0.0.1:1/none", pool_size=1))
+    watch = SchemaWatch(PostgresDatabase("postgresql://127.0.0.1:1/none", pool_size=1))
     assert not await watch.look()
     watch.refuse_misfit()
 

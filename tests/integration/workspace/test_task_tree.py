@@ -28,7 +28,7 @@ from nova_workers.contracts.http.tasks import (
 )
 from nova_workers.domain.tasks.rules.rules import LEGAL_MOVES
 from nova_workers.domain.tasks.rules.service import PERSON, TaskActor, Tasks
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from nova_workers.ledger.work import Work
 from tests.integration.capabilities.tool_caller import add_tenants
 from tests.requirements import proves
@@ -176,7 +176,7 @@ class _Tree(RuleBasedStateMachine):
 @proves("tasks.tree")
 def test_a_tree_of_tasks_is_consistent_under_any_order_of_changes(database_url: str) -> None:
     with asyncio.Runner() as runner:
-        database = Database(database_url, pool_size=2)
+        database = PostgresDatabase(database_url, pool_size=2)
         runner.run(add_tenants(database))
         try:
             # Hypothesis takes any factory; its annotation names the class only.

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from dataclasses import dataclass
 from types import ModuleType
 from typing import Any, Final, Literal, TypeVar
@@ -47,7 +47,7 @@ from nova_workers.domain.triggers.sql import outcomes as trigger_outcomes
 from nova_workers.domain.usage.sql import budgets
 from nova_workers.domain.waits.sql import records as waits
 from nova_workers.domain.waits.sql import release, suspend
-from nova_workers.ledger.database import Connection, Database, Row
+from nova_workers.ledger.database import Connection, Database, Row, Snapshot
 
 __all__ = ["Crashed", "Fault", "FaultInjectingDatabase", "FaultInjector", "fault_injecting_redis", "statement_name"]
 
@@ -271,7 +271,6 @@ class FaultInjectingDatabase(Database):
     """The database of one worker: another database's pool behind a fault injector."""
 
     def __init__(self, database: Database, faults: FaultInjector) -> None:
-        super().__init__("postgresql://unused", pool_size=1)
         self._inner = database
         self._faults = faults
 
@@ -290,6 +289,11 @@ class FaultInjectingDatabase(Database):
             transaction = _FaultInjectingTransaction(connection, self._faults)
             yield transaction
         self._faults.after(transaction.fault)
+
+    def snapshot(self) -> AbstractAsyncContextManager[Snapshot]:
+        """Open a snapshot, which reads only."""
+        self._faults.check()
+        return self._inner.snapshot()
 
 
 def fault_injecting_redis(redis_url: str, faults: FaultInjector) -> Redis:

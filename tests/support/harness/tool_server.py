@@ -8,7 +8,7 @@ from nova_workers.contracts.orchestration.events import TreeNews
 from nova_workers.contracts.runs import CancelRequest
 from nova_workers.domain.capabilities.rules.serving import ToolServer
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.support.harness.workers import Doorbells
 
 __all__ = ["SilentNotifier", "tool_server"]
@@ -32,5 +32,5 @@ class SilentNotifier:
 
 def tool_server() -> ToolServer:
     """Return a server for tools whose database is not that of the server's calls: what they write commits by itself."""
-    nowhere = Database("postgresql://unused", pool_size=1)
+    nowhere = PostgresDatabase("postgresql://unused", pool_size=1)
     return ToolServer(CallTransactions(nowhere, Doorbells(), SilentNotifier()))

@@ -36,7 +36,7 @@ from nova_workers.devstack.process import ProcessSpec
 from nova_workers.domain.agents.sql.records import seed_defaults
 from nova_workers.domain.keys.sql.keys import create_key
 from nova_workers.domain.tenants.sql.settings import ensure_tenant
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.support.processes.preloaded import PreloadedProcess, stream_of
 
 __all__ = ["Fleet", "FleetProcess", "add_api_key", "fleet_env", "free_port"]
@@ -68,7 +68,7 @@ async def add_api_key(
     database_url: str, *, scopes: tuple[str, ...] = ALL_SCOPES, tenant_id: str | None = None
 ) -> tuple[str, str]:
     """Create a key, and a tenant with the default agents unless one is given; return (key, tenant id)."""
-    database = Database(database_url, pool_size=1)
+    database = PostgresDatabase(database_url, pool_size=1)
     tenant = tenant_id or new_id("ten")
     try:
         async with database.transaction() as connection:

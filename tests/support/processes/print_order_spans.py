@@ -16,7 +16,7 @@ from nova_workers.base.config import Settings
 from nova_workers.base.observability.tracing import Tracing
 from nova_workers.contracts.orders import PolicyDocument
 from nova_workers.engines.anthropic import AnthropicEngine
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.support.harness.orders import OrderDesk, critique, policy, proposal
 from tests.support.servers.model_server import Part, Status, Stream, model_server
 
@@ -34,7 +34,7 @@ async def main(database_url: str, redis_url: str, home: str, text: str, *, trace
     )
     tracing = Tracing(settings.telemetry, "test", exporter=exporter)
     tracing.install()
-    database, redis = Database(database_url, pool_size=4), Redis.from_url(redis_url)
+    database, redis = PostgresDatabase(database_url, pool_size=4), Redis.from_url(redis_url)
     async with model_server() as server:
         refused = Status(400, "invalid_request_error", f"The prompt says {text}")
         said = [proposal("A final text"), critique(issues=[text])]

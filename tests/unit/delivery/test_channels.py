@@ -14,7 +14,7 @@ from nova_workers.contracts.deliveries import DeliveryItem
 from nova_workers.domain.delivery.rules.channels import CHANNEL_GROUP, ChannelParts, ChannelRoutes, load_channels
 from nova_workers.domain.secrets.rules.service import Secrets
 from nova_workers.domain.secrets.rules.vault import Vault
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 
 
@@ -40,7 +40,7 @@ def made(parts: ChannelParts) -> NullChannel:
 
 @pytest.fixture
 def parts() -> ChannelParts:
-    database = Database("postgresql://unused", pool_size=1)
+    database = PostgresDatabase("postgresql://unused", pool_size=1)
     return ChannelParts(Outbound(OutboundRules()), Secrets(database, Vault([])), database)
 
 

@@ -24,7 +24,7 @@ from nova_workers.devstack.home import lock_home
 from nova_workers.devstack.preflight import check_start
 from nova_workers.devstack.run import run_stack
 from nova_workers.devstack.stack import StackOptions
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.processes.command_line import Nova
 
@@ -155,7 +155,7 @@ def _up(settings: Settings) -> str:
 
 async def _content(url: str) -> tuple[object, object]:
     """Return what a start would change in a database: its schema's version, and its keys."""
-    database = Database(url, pool_size=1)
+    database = PostgresDatabase(url, pool_size=1)
     try:
         made = await database.fetchval("SELECT to_regclass('alembic_version') IS NOT NULL")
         keys = await database.fetch("SELECT id FROM api_keys ORDER BY id") if made else None

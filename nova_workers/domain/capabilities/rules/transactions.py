@@ -193,7 +193,6 @@ class _CallDatabase(Database):
     """The database of tools. Outside of a call it is the one behind it."""
 
     def __init__(self, database: Database) -> None:
-        super().__init__("postgresql://unused", pool_size=1)
         self._inner = database
 
     @asynccontextmanager

@@ -11,7 +11,7 @@ from nova_workers.base.errors import Unavailable
 from nova_workers.domain.runs.rules.recover import Reconciler
 from nova_workers.domain.runs.sql.workers import forget_worker, hold_lock, look_for_lost_workers
 from nova_workers.domain.threads.rules.lease import LeaseKeeper
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 
 __all__ = ["LostWorkers"]
 
@@ -36,7 +36,7 @@ class LostWorkers:
 
     def __init__(
         self,
-        session: Database,
+        session: PostgresDatabase,
         database: Database,
         keeper: LeaseKeeper,
         reconciler: Reconciler,

@@ -45,7 +45,6 @@ class RehearsalLedger(Database):
     """
 
     def __init__(self, connection: Connection, tenant_id: str) -> None:
-        super().__init__("postgresql://unused", pool_size=1)
         self._connection = connection
         self.tenant_id = tenant_id
 

@@ -14,7 +14,7 @@ from nova_workers.base.errors import Unavailable
 from nova_workers.base.ids import new_id
 from nova_workers.client.client import NovaClient
 from nova_workers.domain.audit.rules import AuditSeals
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from nova_workers.ledger.visibility import all_tenants
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant, make_tenant
@@ -153,7 +153,7 @@ async def test_refusals_during_an_outage_are_recorded_once_the_database_is_back(
     refusals = api.state.refusals
     async with api.client(other.key) as client:
         with monkeypatch.context() as outage:
-            outage.setattr(refusals, "_database", Database("postgresql://127.0.0.1:1/none", pool_size=1))
+            outage.setattr(refusals, "_database", PostgresDatabase("postgresql://127.0.0.1:1/none", pool_size=1))
             for _ in range(2):
                 assert (await client.get("/v1/agents")).status_code == 403
             await refusals.write()
@@ -191,7 +191,7 @@ async def test_uses_of_keys_are_written_when_the_api_stops(
 async def test_uses_of_keys_that_could_not_be_written_are_written_later(
     settings: Settings, tenant: Tenant, database: Database
 ) -> None:
-    hasty = Database(settings.require_database_url(), pool_size=2, command_timeout_s=0.3)
+    hasty = PostgresDatabase(settings.require_database_url(), pool_size=2, command_timeout_s=0.3)
     uses = KeyUses(hasty, SystemClock())
     uses.note(tenant.key_id, "192.0.2.7")
     async with database.transaction() as connection:

@@ -23,7 +23,7 @@ from nova_workers.base.config import Settings
 from nova_workers.base.config.sections import ApiSettings
 from nova_workers.base.http_server.addresses import TrustedProxies
 from nova_workers.base.http_server.connections import ConnectionLimits, GuardedProtocol
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, Database, PostgresDatabase
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
@@ -64,7 +64,7 @@ class LimitedApi(Api):
 async def api(shared_settings: Settings) -> AsyncGenerator[LimitedApi]:
     """The API with low limits, shared by all tests here."""
     limits = shared_settings.api.model_copy(update=_LIMITS)
-    database = Database(shared_settings.require_database_url(), pool_size=2)
+    database = PostgresDatabase(shared_settings.require_database_url(), pool_size=2)
     tenant = await make_tenant(database)
     async with served(shared_settings.model_copy(update={"api": limits})) as (base, state):
         api = LimitedApi(base, state, tenant, database)
@@ -347,7 +347,7 @@ async def test_an_import_that_does_not_arrive_is_cut_off_and_imports_nothing(api
 @proves("security.shares")
 async def test_requests_of_one_tenant_that_wait_in_the_database_leave_connections_to_others(api: LimitedApi) -> None:
     tenant, other = await _tenant(api), await _tenant(api)
-    locking = Database(api.state.services.settings.require_database_url(), pool_size=1)
+    locking = PostgresDatabase(api.state.services.settings.require_database_url(), pool_size=1)
     async with locking.transaction() as holder:
         await holder.execute("LOCK TABLE notes IN ACCESS EXCLUSIVE MODE")
         held = [asyncio.create_task(api.http.get("/v1/notes", headers=_as(tenant, "203.0.114.1"))) for _ in range(20)]

@@ -26,7 +26,7 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.archive import MEDIA_TYPE, ImportResult
 from nova_workers.contracts.http.wire import AgentReplace
 from nova_workers.domain.archive.sql.tables import KEPT, LEFT_OUT, references
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import ManualWorker, Tenant, make_tenant
 from tests.requirements import proves
@@ -154,7 +154,7 @@ async def elsewhere(postgres_url_admin: str) -> AsyncIterator[str]:
 async def target(settings: Settings, elsewhere: str) -> AsyncIterator[tuple[NovaClient, Database, str]]:
     """Another fleet with a fresh tenant: a client, its database, and the tenant."""
     there = settings.model_copy(update={"database_url": SecretStr(elsewhere)})
-    database = Database(elsewhere, pool_size=2)
+    database = PostgresDatabase(elsewhere, pool_size=2)
     tenant = await make_tenant(database)
     async with served(there) as (url, _), NovaClient(url, tenant.key) as nova:
         yield nova, database, tenant.id

@@ -37,7 +37,7 @@ from nova_workers.domain.runs.sql.fleet import Switch, resume
 from nova_workers.domain.secrets.rules.service import Secrets
 from nova_workers.domain.secrets.rules.vault import Vault
 from nova_workers.domain.upkeep.sql.catalog import count_rows
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection, PostgresDatabase
 from tests.integration.cli.conftest import logical_database
 from tests.requirements import proves
 from tests.support.processes.command_line import Nova
@@ -117,7 +117,7 @@ _SECRET = ("TOKEN", "correct horse battery")
 async def _back_up_under_load(fleet: Fleet, path: Path, files: Path) -> tuple[Manifest, dict[str, str], str]:
     """Back up while messages come in, with a run in the middle of its turn; return what the snapshot saw."""
     url = fleet.env["NOVA_DATABASE_URL"]
-    database = Database(url, pool_size=2)
+    database = PostgresDatabase(url, pool_size=2)
     stopped = asyncio.Event()
     key, tenant_id = await add_api_key(url)
     await Secrets(database, Vault([_MASTER_KEY])).put(tenant_id, *_SECRET, by="person")
@@ -167,7 +167,7 @@ def _other(url: str, name: str) -> str:
 
 
 async def _exists(url: str, name: str) -> bool:
-    database = Database(url, pool_size=1)
+    database = PostgresDatabase(url, pool_size=1)
     try:
         found = await database.fetchval("SELECT EXISTS (SELECT FROM pg_database WHERE datname = :name)", name=name)
     finally:
@@ -178,7 +178,7 @@ async def _exists(url: str, name: str) -> bool:
 async def _compare(nova: Nova, backup: _Backup, name: str) -> None:
     """Compare rows and rights of a restored database with those of the snapshot and of the fleet."""
     source = nova.env["NOVA_DATABASE_URL"]
-    restored, original = Database(_other(source, name), pool_size=2), Database(source, pool_size=1)
+    restored, original = PostgresDatabase(_other(source, name), pool_size=2), PostgresDatabase(source, pool_size=1)
     try:
         async with restored.connection() as connection:
             assert await _digests(connection) == backup.digests
@@ -213,7 +213,7 @@ def test_a_backup_under_load_is_restored_with_the_same_rows_rights_secrets_and_f
 
 
 async def _read_secret(url: str, tenant_id: str) -> None:
-    database = Database(url, pool_size=1)
+    database = PostgresDatabase(url, pool_size=1)
     try:
         assert await Secrets(database, Vault([_MASTER_KEY])).get(tenant_id, _SECRET[0]) == _SECRET[1]
         with pytest.raises(Conflict, match="'of-the-backup'"):
@@ -269,7 +269,7 @@ async def test_a_restore_that_dies_once_a_fleet_can_start_on_its_database_has_he
         await load_backup(open_backup(backup.path), Server(url, url), drop_deliveries=False, empty_redis=empty_redis)
     assert emptied == [True]
     assert await migrate.current(url) == backup.manifest.schema_revision
-    database = Database(url, pool_size=1)
+    database = PostgresDatabase(url, pool_size=1)
     async with database.connection() as connection:
         assert await connection.fetchval(_IS_HELD)
         assert await connection.fetchval("SELECT count(*) FROM runs WHERE status = 'running'") == 0
@@ -279,7 +279,7 @@ async def test_a_restore_that_dies_once_a_fleet_can_start_on_its_database_has_he
 
 async def _stays_held(url: str) -> None:
     """Check that nothing leaves a restored database, and that it does once the fleet is resumed."""
-    database = Database(url, pool_size=2)
+    database = PostgresDatabase(url, pool_size=2)
     try:
         tenant_id = await database.fetchval("SELECT min(id) FROM tenants")
         await database.execute(_ADD_DELIVERY, tenant_id=tenant_id)
@@ -388,7 +388,7 @@ async def test_files_are_read_when_the_snapshot_has_ended(
     snapshots: list[int] = []
 
     async def count(url: str) -> int:
-        database = Database(url, pool_size=1)
+        database = PostgresDatabase(url, pool_size=1)
         try:
             return await database.fetchval(_SNAPSHOTS)
         finally:

@@ -15,7 +15,7 @@ import pytest
 
 from nova_workers.client.client import NovaClient
 from nova_workers.contracts.http.wire import AgentCreate, RunView
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.support.harness.api_proxy import ApiProxy, api_proxy
 from tests.support.processes.fleet import Fleet, FleetProcess, add_api_key
 from tests.support.servers.telegram_server import TOKEN, TelegramServer, telegram_server
@@ -79,7 +79,7 @@ class Stage:
         """Start another process when the newest one was killed, with its lease expired."""
         await soon(lambda: self.processes[-1].has_ended)
         self.telegram.before = self.telegram.after = self.api.after = None
-        database = Database(self.database_url, pool_size=1)
+        database = PostgresDatabase(self.database_url, pool_size=1)
         try:
             await database.execute(_EXPIRE, tenant_id=self.tenant_id)
         finally:

@@ -35,7 +35,7 @@ from nova_workers.base.keys import broker_queue
 from nova_workers.contracts.waits import Answer
 from nova_workers.domain.runs.rules import persist
 from nova_workers.domain.runs.sql.fleet import Switch, pause, resume
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault
 from tests.support.harness.invariants import check_any_time, check_settled, thread_state
@@ -68,7 +68,7 @@ class _World:
     def __init__(self, runner: asyncio.Runner, configuration: Settings) -> None:
         self.runner = runner
         self.configuration = configuration
-        self.database = Database(configuration.require_database_url(), pool_size=6)
+        self.database = PostgresDatabase(configuration.require_database_url(), pool_size=6)
         self.redis = Redis.from_url(configuration.require_redis_url())
 
     def close(self) -> None:
