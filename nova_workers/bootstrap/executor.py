@@ -61,7 +61,7 @@ def build_capabilities(
         embedder: Makes the vectors of message searches; without it they go by words alone.
     """
     capabilities = default_registry(
-        calls.database,
+        calls.work.database,
         settings,
         clock,
         embedder=embedder,

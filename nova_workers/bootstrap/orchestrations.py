@@ -32,7 +32,7 @@ def build_orchestrator(
         capabilities.tool_effects,
         directory_of=settings.agent_directory,
     )
-    return OrchestrationCapability(actions, AgentViews(calls.database, models), shell)
+    return OrchestrationCapability(actions, AgentViews(calls.work.database, models), shell)
 
 
 def build_starter(work: Work, models: ModelChooser, settings: Settings) -> OrchestrationStarter:

@@ -220,7 +220,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
     )
     chooser = build_model_chooser(database, redis, settings)
     holds = Holds(work, publisher, settings.runs, clock)
-    calls = CallTransactions(database, dispatcher, notifier)
+    calls = CallTransactions(work)
     tools = DeferredToolServer(calls)
     starter = build_starter(calls.work, chooser, settings)
     capabilities = build_capabilities(

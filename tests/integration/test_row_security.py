@@ -25,9 +25,8 @@ from nova_workers.ledger import sessions
 from nova_workers.ledger.database import Database, PostgresDatabase
 from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.visibility import all_tenants, see_tenant
+from nova_workers.ledger.work import Work
 from tests.requirements import proves
-from tests.support.harness.tool_server import SilentNotifier
-from tests.support.harness.workers import Doorbells
 
 ONE, TWO = "ten_one", "ten_two"
 
@@ -68,13 +67,13 @@ async def test_a_tool_that_forgets_its_tenant_reaches_only_rows_of_the_tenant_of
         "INSERT INTO notes (id, tenant_id, agent_id, title) SELECT 'note_' || id, id, 'nova', 'private' FROM tenants"
     )
     fleet = PostgresDatabase(database_url, pool_size=1, access="fleet")
-    calls = CallTransactions(fleet, Doorbells(), SilentNotifier())
+    calls = CallTransactions(Work(fleet))
     reached: list[str] = []
 
     async def forgetful(_: CapabilityContext, __: _NoInput) -> str:
         if not read_only:
-            reached.append(await calls.database.execute("UPDATE notes SET title = 'mine'"))
-        reached.extend(row["tenant_id"] for row in await calls.database.fetch("SELECT tenant_id FROM notes"))
+            reached.append(await calls.work.database.execute("UPDATE notes SET title = 'mine'"))
+        reached.extend(row["tenant_id"] for row in await calls.work.database.fetch("SELECT tenant_id FROM notes"))
         return "done"
 
     tool = ToolDeclaration(name="t", description="t", input=_NoInput, run=forgetful, read_only=read_only)

@@ -17,6 +17,8 @@ from redis.asyncio import Redis
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
+from nova_workers.base.errors import NotFound, Unavailable
+from nova_workers.base.ids import new_id
 from nova_workers.bootstrap.orchestrations import build_orchestrator, build_starter
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.content import Message
@@ -29,7 +31,8 @@ from nova_workers.domain.runs.sql.claim import claim_next
 from nova_workers.domain.runs.sql.journal import commit_calls
 from nova_workers.domain.streams.rules.wire import FIELD
 from nova_workers.engines.native import CommandRunner, ShellSettings
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.work import Work
 from tests.integration.capabilities.stage import KEY, calls, open_stage, says
 from tests.requirements import proves
 from tests.support.harness.fault_injection import Fault, FaultInjectingDatabase, FaultInjector
@@ -168,9 +171,9 @@ class _Hand:
         self.harness = harness
         self.faults = FaultInjector()
         database = FaultInjectingDatabase(harness.database, self.faults)
-        calls = self.transactions = CallTransactions(database, harness.bells, harness.notifier)
+        calls = self.transactions = CallTransactions(Work(database, harness.bells, harness.notifier))
         self.registry: CapabilityRegistry = default_registry(
-            calls.database,
+            calls.work.database,
             harness.settings,
             SystemClock(),
             work=calls.work,
@@ -413,26 +416,30 @@ async def test_a_call_that_is_canceled_after_its_commit_keeps_its_result(hand: _
 
 
 @proves("tools.recorded")
-async def test_a_call_that_is_canceled_in_its_commit_is_committed_and_followed(hand: _Hand):
+async def test_a_call_that_is_canceled_in_its_commit_is_committed_and_followed(
+    hand: _Hand, monkeypatch: pytest.MonkeyPatch
+):
     accepted = await hand.harness.submit("go", agent_id=_BOSS)
     _, held = await _claims(hand.harness, accepted.thread_id)
     call_id = await hand.journal(held, 0, "task_create", _TASK)
     reached, go, followed = asyncio.Event(), asyncio.Event(), asyncio.Event()
 
-    async def wait() -> None:
+    async def wait(_: str) -> None:
         reached.set()
         await go.wait()
 
-    async def follow() -> None:
+    def ring(_: object) -> None:
         followed.set()
 
+    monkeypatch.setattr(hand.harness.notifier, "apply_interrupt", wait)
+    monkeypatch.setattr(hand.harness.bells, "ring_runs", ring)
+
     async def write() -> None:
-        context = CapabilityContext("ten_test", _BOSS, held.thread_id, held.run_id, fence=held.fence, call_id=call_id)
-        async with hand.transactions.open(context) as call, hand.transactions.database.transaction() as connection:
+        async with hand.transactions.open(_context(held, call_id)) as call, hand.transactions.work.begin() as tx:
             call.result = "Done."
-            call.follow(wait)
-            call.follow(follow)
-            await connection.execute("UPDATE agents SET updated_at = now()")
+            tx.interrupt(held.run_id)
+            tx.ring([accepted.doorbell])
+            await tx.connection.execute("UPDATE agents SET updated_at = now()")
 
     writing = asyncio.create_task(write())
     await reached.wait()
@@ -443,6 +450,79 @@ async def test_a_call_that_is_canceled_in_its_commit_is_committed_and_followed(h
     async with asyncio.timeout(60):
         await followed.wait()
     assert await hand.recorded(held, call_id) == ("completed", "Done.")
+
+
+@pytest.mark.parametrize("fails_first", [False, True])
+@proves("tools.recorded")
+async def test_a_part_of_a_call_that_fails_is_undone_alone_with_what_was_to_follow_it(hand: _Hand, fails_first: bool):
+    accepted = await hand.harness.submit("go", agent_id=_BOSS)
+    _, held = await _claims(hand.harness, accepted.thread_id)
+    call_id = await hand.journal(held, 0, "note_create", {})
+
+    async def write(title: str, *, fails: bool = False) -> None:
+        async with hand.transactions.work.begin() as tx:
+            # A part of the part.
+            async with hand.transactions.work.begin_statement() as inner:
+                await _add_note(inner.connection, title)
+                inner.ring([replace(accepted.doorbell, run_id=f"{title} inner")])
+            await _add_note(tx.connection, title)
+            tx.ring([replace(accepted.doorbell, run_id=title)])
+            if fails:
+                raise NotFound("It is not there.")
+
+    async with hand.transactions.open(_context(held, call_id)) as call:
+        call.result = "Done."
+        if not fails_first:
+            await write("first")
+        with pytest.raises(NotFound):
+            await write("lost", fails=True)
+        await write("last")
+        assert not hand.harness.bells.waiting
+    titles = ["last"] if fails_first else ["first", "last"]
+    rows = await hand.harness.database.fetch("SELECT title FROM notes ORDER BY id")
+    assert [row["title"] for row in rows] == [title for title in titles for _ in range(2)]
+    assert [bell.run_id for bell in hand.harness.bells.take()] == [
+        name for title in titles for name in (f"{title} inner", title)
+    ]
+    assert await hand.recorded(held, call_id) == ("completed", "Done.")
+
+
+@pytest.mark.parametrize("nth", [1, 2], ids=["savepoint", "insert"])
+@proves("tools.recorded")
+async def test_a_call_whose_transaction_is_lost_fails_although_its_tool_goes_on(hand: _Hand, nth: int):
+    accepted = await hand.harness.submit("go", agent_id=_BOSS)
+    _, held = await _claims(hand.harness, accepted.thread_id)
+    call_id = await hand.journal(held, 0, "note_create", {})
+    work = hand.transactions.work
+
+    async def write_twice() -> None:
+        async with hand.transactions.open(_context(held, call_id)):
+            async with work.begin() as tx:
+                await _add_note(tx.connection, "first")
+                tx.ring([accepted.doorbell])
+            hand.faults.plan("refuse", "other", nth=nth)
+            with pytest.raises(Unavailable):
+                async with work.begin() as tx:
+                    await _add_note(tx.connection, "second")
+
+    with pytest.raises(Unavailable):
+        await write_twice()
+    assert not await hand.harness.database.fetch("SELECT id FROM notes")
+    assert not hand.harness.bells.take()
+    assert await hand.recorded(held, call_id) == ("pending", None)
+
+
+def _context(claim: Claim, call_id: str) -> CapabilityContext:
+    return CapabilityContext("ten_test", _BOSS, claim.thread_id, claim.run_id, fence=claim.fence, call_id=call_id)
+
+
+async def _add_note(connection: Connection, title: str) -> None:
+    await connection.execute(
+        "INSERT INTO notes (id, tenant_id, agent_id, title, content) VALUES (:id, 'ten_test', :agent_id, :title, '')",
+        id=new_id("note"),
+        agent_id=_BOSS,
+        title=title,
+    )
 
 
 async def _statuses(harness: Harness, run_id: str, *, attempt: int) -> list[str]:

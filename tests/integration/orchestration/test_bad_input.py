@@ -19,7 +19,7 @@ from tests.support.harness.trees import MODELS, Forest, call, complete, script, 
 async def test_there_are_seventeen_tools(forest: Forest) -> None:
     harness = forest.harness
     shell = CommandRunner(find_shell(harness.settings))
-    calls = CallTransactions(harness.database, harness.bells, harness.notifier)
+    calls = CallTransactions(harness.work)
     names = {
         tool.name
         for tool in build_orchestrator(calls, harness.models, shell, harness.settings, CapabilityRegistry()).tools

@@ -109,7 +109,7 @@ class Worker:
         # With the publisher of the runs, as in a process: the events of a run come before what they change in a tree.
         notifier = CancelApplier(Work(database, harness.bells), self._control, self.publisher)
         work = Work(database, harness.bells, notifier)
-        calls = CallTransactions(database, harness.bells, notifier)
+        calls = CallTransactions(work)
         self.locks = ThreadLocks(self.redis, ttl_s=runs.lease_ttl_s)
         self.keeper = LeaseKeeper(database, self.locks, runs, clock, self.metrics)
         self.holds = _UntimedHolds(work, self.publisher, runs, clock, spread=lambda: 0.5)
