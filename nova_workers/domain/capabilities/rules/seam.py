@@ -123,7 +123,7 @@ class ToolDeclaration(Generic[InputT]):
     Attributes:
         name: Unique among all capabilities; prefixed with the capability's name.
         idempotent: Whether it may be run again, whether or not it took effect before.
-        atomic: Whether all that it does is to write to the ledger by the database of its `CapabilityParts`. Its call is
+        atomic: Whether all that it does is to write to the ledger by what its `CapabilityParts` have. Its call is
             then one transaction with its result: without a result it had no effect, and may be run again.
         read_only: Whether it changes nothing.
         writes_files: Whether it writes files in the agent's directories. Agents of an orchestration with such
