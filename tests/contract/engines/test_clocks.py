@@ -17,7 +17,7 @@ DONE = Answer("Done.")
 
 
 async def test_a_turn_that_waits_too_long_for_its_model_ends_as_timeout(stage: Stage, recorder: TurnRecorder) -> None:
-    options = stage.options([Answer("So far", stalls=True)], reasoning_timeout_s=0.3)
+    options = stage.options([Answer("So far", stalls=True)], reasoning_timeout_s=1.0)
     result = await asyncio.wait_for(stage.engine.run("hi", options, "sandbox", callbacks=recorder.callbacks()), 60)
     assert (result.stop_reason, result.text) == ("timeout", "So far")
     assert result.error is not None

@@ -136,7 +136,8 @@ async def test_a_turn_that_takes_too_long_stops_with_timeout(stage: Stage, bench
     assert result.stop_reason == "timeout"
     assert result.error is not None
     assert (result.error.kind, result.error.retryable) == ("timeout", True)
-    assert bench.canceled.is_set()
+    # On a busy machine the time may end before a program has started.
+    assert bench.canceled.is_set() == bench.began.is_set()
     assert_valid(result.messages)
 
 

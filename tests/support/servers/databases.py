@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import os
 import shutil
 import subprocess
@@ -10,7 +11,7 @@ import tempfile
 import time
 import uuid
 from collections.abc import AsyncGenerator, Generator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -25,6 +26,7 @@ from nova_workers.devstack.servers.valkey import EmbeddedValkey
 __all__ = [
     "TEMPLATE",
     "create_database",
+    "delete_abandoned",
     "drop_database",
     "own_database",
     "own_postgres",
@@ -37,6 +39,9 @@ TEMPLATE = "nova_template"
 """The migrated database that every test's own is cloned from."""
 
 
+_HOME_PREFIX = "nova-test-"
+_LOCK = "in-use"
+"""A file that is locked as long as the process lives that made the home."""
 _ROOM_BYTES = 3_000_000_000
 """Postgres's log of what it wrote is up to 1 GB, and more for a moment."""
 
@@ -150,12 +155,26 @@ def _memory() -> Path | None:
 
 @contextmanager
 def _throwaway_home() -> Generator[Path]:
-    home = Path(tempfile.mkdtemp(prefix="nova-test-", dir=_memory()))
+    folder = _memory() or Path(tempfile.gettempdir())
+    delete_abandoned(folder)
+    home = Path(tempfile.mkdtemp(prefix=_HOME_PREFIX, dir=folder))
     home.chmod(0o711)  # for PgBouncer, which runs as the user of Postgres; that user's socket is in a folder of its own
     try:
-        yield home
+        with (home / "lock").open("wb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            # It has its name once it is locked.
+            (home / "lock").rename(home / _LOCK)
+            yield home
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+def delete_abandoned(folder: Path) -> None:
+    """Delete the homes of test processes that were killed: each holds 100 MB of memory."""
+    for path in folder.glob(f"{_HOME_PREFIX}*/{_LOCK}"):
+        with suppress(OSError), path.open("rb") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(path.parent, ignore_errors=True)
 
 
 @asynccontextmanager
