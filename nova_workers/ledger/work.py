@@ -14,7 +14,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Final, Self
 
@@ -34,18 +33,21 @@ _PATIENCE_S: Final = 2.0
 """How long a caller waits for what follows. It goes on then, and the caller's change is committed anyway."""
 
 
-@dataclass(slots=True)
 class Consequences:
     """What follows a commit. What each part is for, `UnitOfWork` says."""
 
-    published: list[Callable[[], None]] = field(default_factory=list[Callable[[], None]])
-    news: list[TreeNews] = field(default_factory=list[TreeNews])
-    interrupts: list[str] = field(default_factory=list[str])
-    bells: list[Doorbell] = field(default_factory=list[Doorbell])
-    rings_effects: bool = False
-    rings_deliveries: bool = False
-    orders: list[str] = field(default_factory=list[str])
-    cancels: list[CancelRequest] = field(default_factory=list[CancelRequest])
+    __slots__ = ("bells", "cancels", "interrupts", "news", "orders", "published", "rings_deliveries", "rings_effects")
+
+    def __init__(self) -> None:
+        """Let nothing follow, so far."""
+        self.published: list[Callable[[], None]] = []
+        self.news: list[TreeNews] = []
+        self.interrupts: list[str] = []
+        self.bells: list[Doorbell] = []
+        self.rings_effects = False
+        self.rings_deliveries = False
+        self.orders: list[str] = []
+        self.cancels: list[CancelRequest] = []
 
     def __bool__(self) -> bool:
         """Whether there is anything."""
