@@ -125,6 +125,24 @@ async def test_a_commit_replaces_the_reservation_and_a_turn_without_rest_ends_th
     assert await _spent(harness) == pytest.approx(2 * _CALL_USD)
 
 
+@pytest.mark.parametrize(("age", "refused"), [("2 seconds", True), ("2 hours", True), ("25 hours", False)])
+@proves("budgets.reserved")
+async def test_what_was_spent_counts_whenever_it_was(harness: Harness, age: str, refused: bool):
+    await _set(harness, "ceiling", 2.5 * _CALL_USD)
+    # Too much for a call, and too little for the check at the start of the turn.
+    await harness.database.execute(
+        "INSERT INTO usage (id, tenant_id, turn_id, thread_id, agent_id, cost_usd, created_at)"
+        " VALUES ('use_1', :tenant_id, 'turn_1', 'thr_1', :agent_id, :usd::float8, now() - :age::text::interval)",
+        tenant_id=harness.tenant_id,
+        agent_id=AGENT,
+        usd=2 * _CALL_USD,
+        age=age,
+    )
+    run = await harness.submit("hello")
+    await harness.settle(harness.worker())
+    assert (await harness.run(run.run_id))["error_kind"] == ("budget_exceeded" if refused else None)
+
+
 @proves("budgets.reserved")
 async def test_a_reservation_of_a_former_claim_does_not_count(harness: Harness):
     await _set(harness, "ceiling", 1.5 * _CALL_USD)

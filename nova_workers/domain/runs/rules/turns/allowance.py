@@ -27,13 +27,22 @@ from nova_workers.domain.orchestrations.sql.open_trees import tree_shared
 from nova_workers.domain.runs.rules.persist import persist
 from nova_workers.domain.runs.rules.turns.budgets import refused_call
 from nova_workers.domain.runs.rules.turns.tree_budget import is_master
-from nova_workers.domain.usage.sql.budgets import SharedBudget, lock_budgets, reserve, shared_budgets
+from nova_workers.domain.usage.sql.budgets import (
+    ClosedUsage,
+    SharedBudget,
+    closed_usage,
+    lock_budgets,
+    reserve,
+    shared_budgets,
+)
 from nova_workers.ledger.database import Connection, Database
 
 __all__ = ["Granted", "TurnAllowance", "granted_tokens"]
 
 _FIRST_PAUSE_S: Final = 0.05
 _LONGEST_PAUSE_S: Final = 1.0
+_CLOSED_FOR_S: Final = 60.0
+"""How long the usage of runs that ended is not read again as a whole."""
 _ROUNDING_USD: Final = 1e-9
 _NOTHING: Final = TreeSpending(0, 0.0)
 
@@ -95,6 +104,8 @@ class TurnAllowance:
         # Calls of subagents are reserved at the same time, and each writes the sum.
         self._writing = asyncio.Lock()
         self._uncommitted = _NOTHING
+        self._closed: ClosedUsage | None = None
+        self._closed_at_s = 0.0
         place = claim.place
         # The master may exceed the budget of its tree with the call that sums up; it counts for the others.
         self._tree = None if place is None or not place.limits.has_budget or is_master(claim) else place
@@ -135,27 +146,49 @@ class TurnAllowance:
             )
         pause_s = _FIRST_PAUSE_S
         while True:
+            known = self._closed
+            closed = await self._read_closed()
             async with self._writing:
-                granted = await persist(
-                    self._database, self._abort, lambda connection: self._try(connection, bound), transaction=True
-                )
+                granted = await self._ask(bound, closed)
                 if granted.output_tokens is not None:
                     limit = None if granted.binding is None else granted.binding.limit
                     reserved = _Reserved(self, granted.output_tokens, limit, writes_back=writes_back)
                     self._open[reserved] = _most(bound, granted.output_tokens)
                     return reserved
             if not granted.waits:
+                if closed is not None and closed is known:
+                    # A part of it may be of the day before by now.
+                    self._closed = None
+                    continue
                 assert granted.binding is not None  # noqa: S101 - it refused the call
                 raise refused_call(self._claim, bound, granted.binding)
             await asyncio.sleep(pause_s * random.uniform(0.5, 1.0))  # noqa: S311 - spreads the calls that wait
             pause_s = min(2 * pause_s, _LONGEST_PAUSE_S)
 
-    async def _try(self, connection: Connection, bound: CallBound) -> Granted:
+    async def _read_closed(self) -> ClosedUsage | None:
+        """Return what runs had cost that ended, as it was read recently; None without a budget of a day."""
+        now_s = asyncio.get_running_loop().time()
+        if not self._claim.budgets.any:
+            return None
+        if self._closed is not None and now_s - self._closed_at_s < _CLOSED_FOR_S:
+            return self._closed
+        closed = self._closed = await persist(
+            self._database, self._abort, lambda connection: closed_usage(connection, self._claim)
+        )
+        self._closed_at_s = now_s
+        return closed
+
+    async def _ask(self, bound: CallBound, closed: ClosedUsage | None) -> Granted:
+        return await persist(
+            self._database, self._abort, lambda connection: self._try(connection, bound, closed), transaction=True
+        )
+
+    async def _try(self, connection: Connection, bound: CallBound, closed: ClosedUsage | None) -> Granted:
         """Reserve the call if the budgets permit it now; else write what the turn has without it."""
         claim = self._claim
         # A statement of its own: the next one sees what was committed while this one waited for the lock.
         await lock_budgets(connection, claim.tenant_id)
-        budgets = [*await shared_budgets(connection, claim)] if claim.budgets.any else []
+        budgets = [] if closed is None else [*await shared_budgets(connection, claim, closed)]
         budgets += await self._of_tree(connection)
         own = self._own()
         granted = granted_tokens(bound, own, budgets)
