@@ -33,6 +33,7 @@ _TRIES = 8
 
 _RING_AGAIN_S = 1.0
 _UNLOCK_AGAIN_S = 0.5
+_LOCK_AGAIN_S = 0.5
 
 
 class RunExecutor:
@@ -116,9 +117,14 @@ class RunExecutor:
         await self._work_on(bell, most_waiting=self.slots)
 
     async def answer_alone(self, bell: Doorbell) -> None:
-        """Execute the next run of a doorbell's thread, also a suspect, and no other run."""
+        """Execute the next run of a doorbell's thread, also a suspect, and no other run.
+
+        A worker that answers another doorbell of the thread has its lock for the moment in which it finds the suspect.
+        """
         try:
-            await self._work_on(bell, once=True)
+            if not await self._work_on(bell, once=True) and not self.draining:
+                await asyncio.sleep(_LOCK_AGAIN_S)
+                await self._work_on(bell, once=True)
         except Unavailable as error:
             _log.warning("doorbell.waits", run_id=bell.run_id, error=str(error))
             await asyncio.sleep(_RING_AGAIN_S)

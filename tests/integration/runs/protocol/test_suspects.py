@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator
 
 import pytest
 
-from nova_workers.base.keys import broker_queue
+from nova_workers.base.keys import broker_queue, thread_recheck
 from nova_workers.contracts.runs import SHARED_LOSSES, Accepted, Claim, Doorbell
 from nova_workers.contracts.waits import Answer
 from nova_workers.domain.runs.rules.suspects import SuspectRuns, taking_from
@@ -20,6 +20,7 @@ from tests.requirements import proves
 from tests.support.harness.invariants import check_settled, thread_state
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness, Worker
+from tests.support.waiting import until
 
 
 class _Children:
@@ -179,6 +180,20 @@ async def test_on_a_busy_fleet_the_doorbell_of_a_suspect_starts_its_child_and_se
     await harness.engine.reached("alone0")
     await harness.engine.reached("alone1")
     assert children.run_ids == [run.run_id for run in suspects[:2]]
+
+
+@proves("recover.suspect")
+async def test_a_child_takes_its_run_although_a_worker_looks_at_the_thread_meanwhile(
+    harness: Harness, children: _Children
+):
+    run = await _suspect(harness)
+    child = harness.worker()
+    assert await child.locks.acquire(run.thread_id, "of a worker")
+    alone = asyncio.create_task(child.executor.answer_alone(harness.bells.take()[0]))
+    await until(lambda: harness.redis.exists(thread_recheck(run.thread_id)))
+    await child.locks.release(run.thread_id, "of a worker")
+    await alone
+    assert await harness.status(run.run_id) == "succeeded"
 
 
 @proves("recover.suspect")
