@@ -38,8 +38,8 @@ hypothesis_settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "quick"))
 _RUNNING = pytest.StashKey[ExitStack]()
 _POSTGRES = pytest.StashKey[str]()
 _STATE = pytest.StashKey[ProcessState]()
-_SHARE_A_FLEET = ("tests/integration/cli/", "tests/browser/")
-"""Folders with a fleet for all of their tests, which takes seconds to start and works also while no test uses it."""
+_SHARE_A_FLEET = ("tests/integration/cli/", "tests/browser/", "tests/integration/console/browser/")
+"""Folders with a fleet or a browser for all of their tests: it takes seconds to start, and works when none uses it."""
 
 
 def pytest_configure(config: pytest.Config) -> None:
