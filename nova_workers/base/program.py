@@ -84,7 +84,7 @@ def raise_on_interrupt() -> None:
 
 
 def collect_seldom() -> None:
-    """Let Python look for garbage in cycles less often. For the processes of the fleet, before their imports."""
+    """Let Python look for garbage in cycles less often. For the fleet and its commands, before their imports."""
     gc.set_threshold(_ALLOCATIONS_PER_COLLECTION, *gc.get_threshold()[1:])
 
 
@@ -153,6 +153,7 @@ def run_program(module: str) -> None:
     """
     leave_on_interrupt()
     guard_streams()
+    collect_seldom()
     try:
         importlib.import_module(module).main()
     finally:

@@ -83,6 +83,8 @@ Metadata = Annotated[dict[str, Any], Field(max_length=64)]
 class AgentCreate(AgentSpec):
     """A new agent."""
 
+    model_config = ConfigDict(defer_build=True)
+
     id: AgentId
     name: Name
     """What people call it."""
@@ -90,6 +92,8 @@ class AgentCreate(AgentSpec):
 
 class AgentReplace(AgentSpec):
     """An agent's complete new configuration; becomes its next version."""
+
+    model_config = ConfigDict(defer_build=True)
 
     name: Name
     """What people call it."""
@@ -103,7 +107,7 @@ def _without_defaults(schema: dict[str, Any]) -> None:
 class AgentPatch(AgentSpec):
     """Fields of an agent to change, each replaced completely; omitted fields stay unchanged."""
 
-    model_config = ConfigDict(json_schema_extra=_without_defaults)
+    model_config = ConfigDict(json_schema_extra=_without_defaults, defer_build=True)
 
     name: Name = "unchanged"
 
