@@ -75,7 +75,7 @@ from nova_workers.shell_sandbox import SandboxKind
 __all__ = ["WorkerServices", "build_worker"]
 
 _DRAIN_EVENTS_S = 2.0
-_CAPABILITIES = "nova_workers.domain.capabilities.rules."
+_HOMES = "nova_workers.domain."
 _LATE = frozenset({"genai_prices.data", "genai_prices.decompose", "httpcore2"})
 """Modules that their libraries import at first use."""
 
@@ -343,7 +343,7 @@ def _modules_of_turns(settings: Settings, engines: Mapping[str, Engine]) -> list
         for name, engine in engines.items()
         if isinstance(engine, DeferredEngine) and (engine.is_loaded or name == settings.default_engine)
     ]
-    loaded = [name for name in sys.modules if name in _LATE or name.startswith(_CAPABILITIES)]
+    loaded = [name for name in sys.modules if name in _LATE or name.startswith(_HOMES)]
     return [*(module for engine in deferred for module in engine.modules), *loaded]
 
 

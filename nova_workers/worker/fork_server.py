@@ -22,9 +22,10 @@ import orjson
 
 from nova_workers.base.program import import_sparingly
 
-__all__ = ["forked_connection"]
+__all__ = ["MOST_BYTES", "forked_connection"]
 
-_MOST_BYTES: Final = 64 * 1024
+MOST_BYTES: Final = 64 * 1024
+"""Of a request."""
 _RESTORED: Final = (signal.SIGTERM, signal.SIGCHLD)
 
 
@@ -49,12 +50,12 @@ def forked_connection() -> socket.socket:
     while True:
         ready, _, _ = select.select([requests, ends], [], [])
         if ends in ready:
-            ends.recv(_MOST_BYTES)
+            ends.recv(MOST_BYTES)
             for pid, status in _ended():
                 _report(children.pop(pid), os.waitstatus_to_exitcode(status))
         if requests not in ready:
             continue
-        request, descriptors, _, _ = socket.recv_fds(requests, _MOST_BYTES, 1)
+        request, descriptors, _, _ = socket.recv_fds(requests, MOST_BYTES, 1)
         if not request:
             sys.exit()
         connection = socket.socket(fileno=descriptors[0])

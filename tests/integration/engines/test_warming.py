@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import orjson
 import pytest
 from pydantic import SecretStr
 from structlog.testing import capture_logs
@@ -33,6 +34,7 @@ from nova_workers.engines.openai import rehearsal as openai_rehearsal
 from nova_workers.ledger.database import Connection
 from nova_workers.ledger.sessions import TENANT_ROLE
 from nova_workers.ledger.visibility import all_tenants, one_tenant
+from nova_workers.worker.fork_server import MOST_BYTES
 from nova_workers.worker.rehearsal import rehearse_turns
 from nova_workers.worker.warming import Warming
 from tests.support.waiting import until
@@ -59,6 +61,10 @@ def _loaded(worker: WorkerServices) -> set[str]:
 async def test_without_agents_that_name_one_the_default_engine_is_loaded(settings: Settings) -> None:
     worker = await _warm(settings.model_copy(update={"default_engine": "scripted"}), plain=AgentSpec(name="Plain"))
     assert _loaded(worker) == {"scripted"}
+    # A suspect's process has them as soon: those of the engine, and of tools that are found by name.
+    modules = worker.fork_server.modules()
+    assert {"nova_workers.bootstrap.on_demand.scripted", "nova_workers.domain.notes.tools"} <= set(modules)
+    assert len(orjson.dumps(modules)) < MOST_BYTES
     await worker.aclose()
 
 

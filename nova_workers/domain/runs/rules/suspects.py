@@ -141,7 +141,7 @@ class ForkServer:
             idle_s: How long it stays after the end of its last child.
         """
         self._command = (sys.executable, *program)
-        self._modules = modules
+        self.modules = modules
         self._idle_s = idle_s
         self._starting = asyncio.Lock()
         self._process: Process | None = None
@@ -159,7 +159,7 @@ class ForkServer:
         ours, its = socket.socketpair()
         with its:
             try:
-                socket.send_fds(control, [orjson.dumps(self._modules())], [its.fileno()])
+                socket.send_fds(control, [orjson.dumps(self.modules())], [its.fileno()])
             except OSError:
                 ours.close()
                 self._on_end()
