@@ -15,7 +15,7 @@ from nova_workers.domain.runs.rules.lost_workers import LostWorkers
 from nova_workers.domain.threads.rules.lease import LeaseKeeper
 from nova_workers.domain.threads.rules.lock import ThreadLocks
 from nova_workers.ledger import database as database_module
-from nova_workers.ledger.database import Database
+from nova_workers.ledger.database import PostgresDatabase
 from tests.requirements import proves
 from tests.support.harness.planned_engine import plan
 from tests.support.harness.workers import Harness
@@ -45,8 +45,8 @@ class _Peers:
     def __init__(self, harness: Harness, database_url: str) -> None:
         self._harness = harness
         self._url = database_url
-        self.databases: list[Database] = []
-        self._sessions: dict[str, Database] = {}
+        self.databases: list[PostgresDatabase] = []
+        self._sessions: dict[str, PostgresDatabase] = {}
 
     def join(self, worker_id: str, *, url: str | None = None, keeper: LeaseKeeper | None = None) -> LostWorkers:
         """Return one with a session of its own, perhaps by another URL, which renews leases over the harness's pool."""
