@@ -111,8 +111,9 @@ async def test_the_databases_clock_decides_what_is_due(
         def now(cls, tz: tzinfo | None = None) -> SkewedDatetime:
             return super().now(tz) + timedelta(hours=hours)
 
-    for module in ("triggers.definitions", "triggers.occurrences", "triggers.schedules", "triggers.verdicts", "clock"):
-        monkeypatch.setattr(f"nova_workers.{module}.datetime", SkewedDatetime)
+    for module in ("definitions", "occurrences", "schedules", "verdicts"):
+        monkeypatch.setattr(f"nova_workers.domain.triggers.rules.{module}.datetime", SkewedDatetime)
+    monkeypatch.setattr("nova_workers.base.clock.datetime", SkewedDatetime)
     trigger_id = await triggers.make(schedule="600")
     minutely = await triggers.make("cron", "* * * * *")
     made = await triggers.get(trigger_id)

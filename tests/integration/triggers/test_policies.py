@@ -263,7 +263,7 @@ async def test_a_midnight_that_comes_twice_begins_one_day(
 
 @proves("triggers.limits")
 async def test_a_day_costs_no_more_than_it_may(triggers: TriggerHarness) -> None:
-    trigger_id = await triggers.make(max_cost_usd_per_day=0.4)
+    trigger_id = await triggers.make(max_cost_usd_per_day=0.5)
     worker = triggers.harness.worker()
     for _ in range(3):
         await triggers.pass_time(60)
@@ -271,12 +271,27 @@ async def test_a_day_costs_no_more_than_it_may(triggers: TriggerHarness) -> None
         await triggers.harness.settle(worker)
     # A run of the engine costs $0.25.
     assert await triggers.outcomes(trigger_id) == ["fired", "fired", "max_cost_usd_per_day"]
-    assert (await triggers.firings(trigger_id))[2]["detail"] == "Its runs of the day cost $0.5000 of $0.4."
+    assert (await triggers.firings(trigger_id))[2]["detail"] == "Its runs of the day cost $0.5000 of $0.5."
+
+
+@proves("triggers.limits")
+async def test_a_run_whose_call_the_rest_of_the_day_does_not_afford_is_refused(triggers: TriggerHarness) -> None:
+    trigger_id = await triggers.make(max_cost_usd_per_day=0.4, pause_after_failures=1)
+    worker = triggers.harness.worker()
+    for _ in range(3):
+        await triggers.pass_time(60)
+        await triggers.tick()
+        await triggers.harness.settle(worker)
+    ended = [(run["status"], run["error_kind"]) for run in await triggers.runs(trigger_id)]
+    assert ended == [("succeeded", None), ("failed", "budget_exceeded"), ("failed", "budget_exceeded")]
+    await triggers.tick()
+    # It is no failure of the trigger.
+    assert (await triggers.get(trigger_id)).paused_reason is None
 
 
 @proves("triggers.limits")
 async def test_what_its_open_runs_have_cost_counts_in_the_day(triggers: TriggerHarness) -> None:
-    trigger_id = await triggers.make(max_cost_usd_per_day=0.4, overlap="cancel_other", prompt=plan(["ask:x"]))
+    trigger_id = await triggers.make(max_cost_usd_per_day=0.5, overlap="cancel_other", prompt=plan(["ask:x"]))
     worker = triggers.harness.worker()
     for _ in range(2):
         await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)

@@ -31,7 +31,7 @@ from tests.support.waiting import until
 _COMMAND = "import json; from nova_workers.devstack import commands; print(json.dumps(commands.{what}(**{options!r})))"
 _PREPARE = """
 import asyncio
-from nova_workers.base.config import load_settings
+from nova_workers.config import load_settings
 from nova_workers.devstack.first_start import prepare_database
 settings = load_settings()
 settings.home.mkdir(parents=True, exist_ok=True)

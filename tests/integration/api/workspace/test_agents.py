@@ -94,6 +94,7 @@ async def test_a_deleted_agent_is_gone_and_its_id_is_free_again(api: Api) -> Non
     assert made.json()["version"] == 2, "versions count on, since runs name them"
 
 
+@pytest.mark.usefixtures("own_api")
 async def test_an_agent_that_takes_the_id_of_another_inherits_nothing_that_starts_it(api: Api) -> None:
     create = "/v1/agents", {"id": "clerk", "name": "Clerk"}
     assert (await api.http.post(create[0], json=create[1])).status_code == 201
