@@ -16,7 +16,7 @@ from nova_workers.domain.capabilities.rules.seam import (
     ToolDeclaration,
     ToolInput,
 )
-from nova_workers.domain.skills.rules.library import loads_on_demand
+from nova_workers.domain.skills.rules.service import loads_on_demand
 from nova_workers.domain.skills.sql import get_skill_file, load_skills
 from nova_workers.ledger.database import Database
 

@@ -19,7 +19,7 @@ from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.agents.rules.service import PERSON, Agents
 from nova_workers.domain.agents.sql import records as ledger
 from nova_workers.domain.capabilities.rules import CapabilityContext, default_registry
-from nova_workers.domain.skills.rules.library import save_skill
+from nova_workers.domain.skills.rules.service import save_skill
 from nova_workers.ledger.database import Database
 from tests.requirements import proves
 from tests.support.harness.tool_server import tool_server

@@ -9,7 +9,7 @@ from redis.asyncio import Redis
 
 from nova_workers.base.config import Settings
 from nova_workers.contracts.skills import SkillFile
-from nova_workers.domain.skills.rules.library import remove_skill, save_skill
+from nova_workers.domain.skills.rules.service import remove_skill, save_skill
 from nova_workers.ledger.database import Database, PostgresDatabase
 from tests.integration.capabilities.stage import Stage, calls, open_stage, says
 from tests.integration.capabilities.tool_caller import ToolCaller, add_tenants

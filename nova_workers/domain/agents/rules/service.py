@@ -20,7 +20,7 @@ from nova_workers.domain.agents.sql import records as ledger
 from nova_workers.domain.agents.sql import renames
 from nova_workers.domain.agents.sql.renames import Rename
 from nova_workers.domain.runs.sql.cancel import withdraw_queued_of_agent
-from nova_workers.domain.skills.rules.library import require_skills
+from nova_workers.domain.skills.rules.service import require_skills
 from nova_workers.domain.tenants.sql.settings import get_ceilings
 from nova_workers.ledger.database import Connection, Database
 

@@ -6,7 +6,7 @@ from nova_workers.contracts.skills import SkillDetail, SkillPut
 from nova_workers.domain.agents.rules.authors import AuthorRights, check_steers, holdings_of
 from nova_workers.domain.agents.rules.rights import GrantChecks
 from nova_workers.domain.skills.rules.format import decode_files
-from nova_workers.domain.skills.rules.library import save_skill
+from nova_workers.domain.skills.rules.service import save_skill
 from nova_workers.domain.skills.sql import specs_with_skills
 from nova_workers.ledger.database import Database
 

@@ -10,7 +10,7 @@ import pytest
 
 from nova_workers.contracts.http.archive import MEDIA_TYPE
 from nova_workers.contracts.skills import MAX_FILE_BYTES, MAX_FILES, MAX_SKILL_BYTES, MAX_SKILL_MD_CHARS
-from nova_workers.domain.skills.rules.library import require_skills, save_skill
+from nova_workers.domain.skills.rules.service import require_skills, save_skill
 from nova_workers.domain.skills.sql import MAX_SKILLS
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api

@@ -13,7 +13,7 @@ from nova_workers.base.config import Settings
 from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.engine import TrustLevel
 from nova_workers.contracts.skills import SkillDirectory, SkillFile
-from nova_workers.domain.skills.rules.library import save_skill
+from nova_workers.domain.skills.rules.service import save_skill
 from nova_workers.engines.claude_agent import ClaudeAgentEngine
 from nova_workers.engines.claude_agent.home import make_home
 from nova_workers.ledger.database import Database

@@ -24,7 +24,7 @@ from nova_workers.domain.runs.rules.turns.directories import AgentDirectories
 from nova_workers.domain.runs.rules.turns.prompting import Prompter
 from nova_workers.domain.runs.sql.resume import Journal, load_journal
 from nova_workers.domain.runs.sql.sessions import load_session, save_session
-from nova_workers.domain.skills.rules.library import loads_on_demand
+from nova_workers.domain.skills.rules.service import loads_on_demand
 from nova_workers.domain.skills.sql import load_skills
 from nova_workers.domain.threads.rules.transcript import conversation
 from nova_workers.domain.threads.sql.history import HistoryTurn, load_history_turns

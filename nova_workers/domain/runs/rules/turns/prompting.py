@@ -21,7 +21,7 @@ from nova_workers.domain.prompts.rules import (
 )
 from nova_workers.domain.prompts.rules.task import task_section
 from nova_workers.domain.runs.rules.persist import persist
-from nova_workers.domain.skills.rules.library import loads_on_demand, skills_words
+from nova_workers.domain.skills.rules.service import loads_on_demand, skills_words
 from nova_workers.domain.threads.sql.prompt_facts import PromptFacts, load_prompt_facts
 from nova_workers.ledger.database import Connection, Database
 
