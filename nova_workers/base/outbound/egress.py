@@ -43,6 +43,8 @@ _CONNECTS_AT_ONCE: Final = 100
 """An installation of packages opens fewer."""
 _CONNECTS_PER_S_OF_ALL: Final = 200.0
 _CONNECTS_AT_ONCE_OF_ALL: Final = 400
+_NOT_ACCEPTED_S: Final = 1.0
+"""How long the proxy rests where the worker has no descriptor left for a connection."""
 _MOST_LOOKUPS: Final = 16
 """Of names at a time, of all commands."""
 _MOST_LOOKUPS_OF_ONE: Final = 2
@@ -81,7 +83,11 @@ class _Request:
 
 
 class _Pace:
-    """How often something may be done: so many at once, then at a rate (GCRA)."""
+    """How often something may be done: so many at once, then at a rate (GCRA).
+
+    `throttled`, which limits requests to the API, says whether one may be done, in a store by name. A connection that
+    was accepted is served in any case, and the next one waits.
+    """
 
     def __init__(self, per_s: float, at_once: int) -> None:
         self._interval_s = 1 / per_s
@@ -121,7 +127,6 @@ class _Passage:
         self._refusals: list[str] = []
         self._lookups = asyncio.Semaphore(_MOST_LOOKUPS_OF_ONE)
         self._channel = channel
-        self._closed = False
         self._paces = (_Pace(_CONNECTS_PER_S, _CONNECTS_AT_ONCE), pace)
         self._connections = set[asyncio.Task[None]]()
         self._accepted = set[socket.socket]()
@@ -141,7 +146,6 @@ class _Passage:
 
     def close(self) -> None:
         """End all connections."""
-        self._closed = True
         self._opening.cancel()
         if self._pause is not None:
             self._pause.cancel()
@@ -171,8 +175,13 @@ class _Passage:
         """Take one connection, and rest where they come too fast: meanwhile the kernel keeps the next ones waiting."""
         try:
             connection, _ = listener.accept()
-        except OSError:
+        except (BlockingIOError, ConnectionAbortedError):
             # It left before it was accepted.
+            return
+        except OSError as error:
+            # It stays in the queue: without a rest, each turn of the loop would fail to accept it.
+            _log.warning("egress.not_accepted", error=str(error))
+            self._rest(listener, _NOT_ACCEPTED_S)
             return
         if len(self._connections) >= _MOST_CONNECTIONS:
             connection.close()
@@ -183,8 +192,11 @@ class _Passage:
             task.add_done_callback(self._connections.discard)
         pause_s = max(pace.take(self._loop.time()) for pace in self._paces)
         if pause_s:
-            self._loop.remove_reader(listener)
-            self._pause = self._loop.call_later(pause_s, self._loop.add_reader, listener, self._accept, listener)
+            self._rest(listener, pause_s)
+
+    def _rest(self, listener: socket.socket, pause_s: float) -> None:
+        self._loop.remove_reader(listener)
+        self._pause = self._loop.call_later(pause_s, self._loop.add_reader, listener, self._accept, listener)
 
     async def _serve(self, connection: socket.socket) -> None:
         self._accepted.discard(connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import os
 import socket
@@ -108,6 +109,28 @@ async def test_a_command_that_connects_without_end_takes_little_of_the_loop(monk
         for task in asked:
             task.cancel()
         await asyncio.gather(*asked, return_exceptions=True)
+
+
+@proves("sandbox.egress")
+async def test_a_worker_without_descriptors_tries_rarely_to_accept_a_connection(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The kernel reports a connection that could not be accepted again with each turn of the loop."""
+    failed_s = list[float]()
+    accept = socket.socket.accept
+
+    def without_descriptors(listener: socket.socket) -> tuple[socket.socket, object]:
+        now_s = asyncio.get_running_loop().time()
+        if not failed_s or now_s < failed_s[0] + 0.05:
+            failed_s.append(now_s)
+            raise OSError(errno.EMFILE, "Too many open files")
+        return accept(listener)
+
+    monkeypatch.setattr(egress, "_NOT_ACCEPTED_S", 0.1)
+    async with _passage() as (_, port):
+        monkeypatch.setattr(socket.socket, "accept", without_descriptors)
+        assert (await _answer(port, b"CONNECT own.test:1 HTTP/1.1")).startswith(b"HTTP/1.1 403 ")
+    assert len(failed_s) == 1
 
 
 @proves("sandbox.egress")
