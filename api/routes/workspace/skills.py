@@ -9,7 +9,7 @@ from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.skills import SkillDetail, SkillFileContent, SkillPut, SkillView
 from nova_workers.domain.agents.rules.skill_authors import put_skill as put_checked_skill
 from nova_workers.domain.skills import sql as ledger
-from nova_workers.domain.skills.rules import library as workspace
+from nova_workers.domain.skills.rules import service as workspace
 
 from ...auth import WorkspaceCaller
 from ...json_body import StrictRoute
