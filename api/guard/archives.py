@@ -78,15 +78,14 @@ class ArchiveResponse(Response):
         leaving = asyncio.create_task(until_gone(receive))
         last = b""
         try:
-            async with asyncio.timeout(self._settings.archive_timeout_s):
+            async with asyncio.timeout(self._settings.archive_timeout_s), aclosing(self._lines):
                 await send({"type": "http.response.start", "status": 200, "headers": self.raw_headers})
-                async with aclosing(self._lines):
-                    async for piece in self._pieces():
-                        if leaving.done():
-                            return
-                        await self._send(send, last)
-                        last = piece
-                # Before the client has the end: it may import at once.
+                async for piece in self._pieces():
+                    if leaving.done():
+                        return
+                    await self._send(send, last)
+                    last = piece
+                # Before the client has the end: it may import at once. The snapshot of the lines has ended with them.
                 self._held.close()
                 await self._send(send, last, more=False)
         except TimeoutError:

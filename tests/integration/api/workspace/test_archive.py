@@ -621,3 +621,30 @@ async def test_the_next_archive_may_begin_once_the_client_has_the_end_of_an_expo
     response = ArchiveResponse(b"the first\n", lines(), held=held, settings=ApiSettings())
     await response({"type": "http", "path": "/v1/export"}, receive, send)
     assert ends == [True]
+
+
+async def test_an_export_whose_answer_cannot_begin_ends_its_snapshot_and_its_permit() -> None:
+    permits, held, ended = ArchivePermits(1), ExitStack(), list[str]()
+    held.enter_context(permits.hold("ten_1"))
+
+    async def lines() -> AsyncGenerator[bytes]:
+        try:
+            yield b"the first\n"
+            yield b"the end\n"
+        finally:
+            ended.append("snapshot")
+
+    async def receive() -> Message:
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        raise OSError(message["type"])
+
+    rest = lines()
+    response = ArchiveResponse(await anext(rest), rest, held=held, settings=ApiSettings())
+    with pytest.raises(OSError, match=r"http\.response\.start"):
+        await response({"type": "http", "path": "/v1/export"}, receive, send)
+    assert ended == ["snapshot"]
+    with permits.hold("ten_1"):
+        pass
