@@ -62,18 +62,16 @@ class Refusals:
         Raises:
             NovaError: It could not be recorded. It is counted, and recorded with the next ones.
         """
-        window = self._windows.setdefault(caller.key_id, _Window(caller))
+        repeats = self._repeats(caller)
         target = f"{method} {path[:_MAX_PATH_CHARS]}"
-        if target not in window.repeats and len(window.repeats) >= _MOST:
-            target = _ALL_OTHERS
-        if target in window.repeats or target == _ALL_OTHERS:
-            window.repeats[target] = window.repeats.get(target, 0) + 1
+        if target in repeats or len(repeats) >= _MOST:
+            self._count(caller, target, 1)
             return
-        window.repeats[target] = 0
+        repeats[target] = 0
         try:
             await self._write(caller, [(target, 1)], query)
         except NovaError:
-            window.repeats[target] += 1
+            self._count(caller, target, 1)
             raise
 
     async def run(self) -> None:
@@ -92,9 +90,8 @@ class Refusals:
                     await self._write(window.caller, counted)
             except NovaError as error:
                 _log.warning("api.refusals_not_counted", key_id=window.caller.key_id, error=str(error))
-                later = self._windows.setdefault(window.caller.key_id, _Window(window.caller))
                 for target, times in counted:
-                    later.repeats[target] = later.repeats.get(target, 0) + times
+                    self._count(window.caller, target, times)
 
     async def close(self) -> None:
         """Write what was counted, for the last time."""
@@ -103,6 +100,15 @@ class Refusals:
                 await self.write()
         except TimeoutError:
             _log.warning("api.refusals_not_counted")
+
+    def _repeats(self, caller: Caller) -> dict[str, int]:
+        """Return the counts of a key that the next write takes."""
+        return self._windows.setdefault(caller.key_id, _Window(caller)).repeats
+
+    def _count(self, caller: Caller, target: str, times: int) -> None:
+        repeats = self._repeats(caller)
+        counted = target if target in repeats or len(repeats) < _MOST else _ALL_OTHERS
+        repeats[counted] = repeats.get(counted, 0) + times
 
     async def _write(self, caller: Caller, refused: list[tuple[str, int]], query: str = "") -> None:
         with all_tenants(), acting_as(caller.actor()):

@@ -162,6 +162,26 @@ async def test_refusals_during_an_outage_are_recorded_once_the_database_is_back(
     assert [(one["target_id"], one["times"]) for one in items] == [("GET /v1/agents", 2)]
 
 
+async def test_a_refusal_whose_record_fails_while_counts_are_written_is_counted(
+    api: Api, database: Database, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = await make_tenant(database, scopes=["runs", "keys"])
+    refusals = api.state.refusals
+
+    async def fails(*_: object) -> None:
+        # The minute ends meanwhile.
+        await refusals.write()
+        raise Unavailable("The database does not answer.")
+
+    async with api.client(other.key) as client:
+        with monkeypatch.context() as outage:
+            outage.setattr(refusals, "_write", fails)
+            assert (await client.get("/v1/agents")).status_code == 403
+        await refusals.write()
+    items = await _items(api, tenant=other.id, action="access.refused")
+    assert [(one["target_id"], one["times"]) for one in items] == [("GET /v1/agents", 1)]
+
+
 @proves("audit.key-use")
 async def test_a_key_shows_when_and_from_where_it_was_last_used(api: Api, database: Database) -> None:
     unused = (await api.http.post("/v1/keys", json={"name": "unused", "scopes": ["runs"]})).json()
