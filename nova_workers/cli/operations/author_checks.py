@@ -4,16 +4,15 @@ A document is checked when it is written. One of a release that checked less, or
 it did, and a key without the right cannot change what it steers.
 """
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from nova_workers.base.clock import SystemClock
 from nova_workers.base.config import Settings
 from nova_workers.base.errors import InvalidInput
 from nova_workers.cli.operations.findings import Finding
 from nova_workers.client.client import NovaClient
+from nova_workers.client.paging import iterate
 from nova_workers.contracts.authors.rights import AuthorScope
-from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.keys import KeyView
 from nova_workers.domain.agents.rules.authors import Holdings, holdings_of
 from nova_workers.domain.agents.rules.entries import GrantForms
@@ -23,8 +22,6 @@ from nova_workers.domain.orchestrations.rules.models.installed import known_mode
 from nova_workers.ledger.database import PostgresDatabase
 
 __all__ = ["check_authors"]
-
-T = TypeVar("T")
 
 _CONFIGURATION = "the configuration of orchestrations"
 _SCOPES: tuple[AuthorScope, ...] = ("trust", "secrets")
@@ -40,15 +37,15 @@ async def check_authors(client: NovaClient) -> list[Finding]:
     Args:
         client: With the scopes `agents` and `keys`.
     """
-    keys = [key for key in await _all(client.keys.list) if key.revoked_at is None]
+    keys = [key async for key in iterate(client.keys.list, limit=_PAGE) if key.revoked_at is None]
     grants = default_registry(PostgresDatabase(_NO_DATABASE, pool_size=1), Settings(), SystemClock())
     documents = await _documents(client, grants)
     return [found for scope in _SCOPES if (found := _finding(scope, documents, _lacking(keys, scope))) is not None]
 
 
 async def _documents(client: NovaClient, grants: GrantForms) -> list[tuple[str, Holdings]]:
-    agents = await _all(client.agents.list)
-    documents = [(f"agent {agent.id}", holdings_of(agent.spec, grants)) for agent in agents]
+    agents = iterate(client.agents.list, limit=_PAGE)
+    documents = [(f"agent {agent.id}", holdings_of(agent.spec, grants)) async for agent in agents]
     stored = await client.orchestration_config.get()
     try:
         config = parse_config(stored.text, stored.models_text, known=known_models({}))
@@ -56,15 +53,6 @@ async def _documents(client: NovaClient, grants: GrantForms) -> list[tuple[str, 
         # It may name models that only the server knows.
         return documents
     return [*documents, (_CONFIGURATION, holdings_of(config))]
-
-
-async def _all(list_page: Callable[..., Awaitable[Page[T]]]) -> list[T]:
-    page = await list_page(limit=_PAGE)
-    found = [*page.items]
-    while page.next_cursor is not None:
-        page = await list_page(limit=_PAGE, cursor=page.next_cursor)
-        found += page.items
-    return found
 
 
 def _lacking(keys: Iterable[KeyView], scope: AuthorScope) -> list[str]:
