@@ -1,4 +1,4 @@
-"""Values of the run protocol that cross rooms."""
+"""Values of the run protocol that homes, engines and clients share."""
 
 from __future__ import annotations
 

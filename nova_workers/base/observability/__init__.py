@@ -1,1 +1,1 @@
-"""What the operator sees: logs, metrics and traces. A leaf: it knows no other room but `config`."""
+"""What the operator sees: logs, metrics and traces. Of the base it imports leaves only."""

@@ -1,4 +1,4 @@
-"""What this room needs of values that are defined above it, by shape."""
+"""What these modules need of values that are defined elsewhere, by shape."""
 
 from typing import Literal, Protocol
 

@@ -1,4 +1,4 @@
-"""Orchestrations: values of a tree of agents that cross rooms."""
+"""Orchestrations: values of a tree of agents that homes, engines and clients share."""
 
 from nova_workers.contracts.orchestration.agents import (
     MAX_PROMPT_CHARS,

@@ -1,4 +1,4 @@
-"""Notes: markdown documents that belong to agents. `workspace.notes` decides about permissions."""
+"""Notes: markdown documents that belong to agents. `notes.rules` decides about permissions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of secrets: names and ciphertexts. Only `workspace.vault` can decrypt them."""
+"""Rows of secrets: names and ciphertexts. Only `secrets.rules.vault` can decrypt them."""
 
 from __future__ import annotations
 

@@ -205,7 +205,7 @@ class Agents:
         rights: AuthorRights = _NO_RIGHTS,
         expected: int | None = None,
     ) -> Rename:
-        """Give an agent another id. Its history follows in batches (`upkeep.agent_moves`); until then no run starts.
+        """Give an agent another id. Its history follows in batches (`upkeep.rules.agent_moves`); no run starts before.
 
         Repeating it changes nothing, and returns the state.
 

@@ -1,1 +1,1 @@
-"""Statements on the outbox, sent files and webhooks."""
+"""Statements on the outbox: deliveries, and the leases of those that are being sent."""

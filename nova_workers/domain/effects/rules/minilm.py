@@ -1,4 +1,4 @@
-"""The child process of `effects.local`: all-MiniLM-L6-v2 in int8, on one core, at low priority.
+"""The child process of `effects.rules.local`: all-MiniLM-L6-v2 in int8, on one core, at low priority.
 
 A separate script that imports none of our modules, so that the child loads only the model. It reads frames from stdin
 and answers on stdout until stdin ends, which also happens when its parent dies.

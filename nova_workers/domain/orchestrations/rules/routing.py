@@ -1,6 +1,6 @@
 """Routing in a locked tree: delivers messages to waits, reports ends to parents, and kills branches.
 
-All functions work in the unit of work that holds the tree's lock (`ledger.orchestrations.locking`), and say there what
+All functions work in the unit of work that holds the tree's lock (`orchestrations.sql.locking`), and say there what
 follows its commit. A process that dies before it did that loses nothing: the reconciler rings queued runs and applies
 cancel requests, and the tick of orchestrations repeats what is missing.
 """

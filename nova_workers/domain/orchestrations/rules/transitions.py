@@ -30,7 +30,7 @@ _WAITING_FOR: Mapping[str, AgentState] = {
 
 
 class TreeTransitions:
-    """Implements `runs.orchestrated.OrchestratedRuns`. One object serves all worker slots of a process."""
+    """Implements `runs.rules.orchestrated.OrchestratedRuns`. One object serves all worker slots of a process."""
 
     async def lock(self, connection: Connection, claim: Claim) -> LockedTree:
         """Lock the tree."""

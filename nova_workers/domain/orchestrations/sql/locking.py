@@ -73,7 +73,7 @@ class LockedTree:
     agent_id: str
     master_id: str
     config: JsonObject
-    """`orchestration.config.OrchestrationConfig`, frozen at the start."""
+    """`orchestrations.rules.config.values.OrchestrationConfig`, frozen at the start."""
     limits: OrchestrationLimits
     queue: RunQueue
     deadline_at: datetime | None

@@ -1,8 +1,8 @@
 """Encryption of orders at rest: each order has a key of its own, which exists only while the order is open.
 
-The key is stored encrypted under a master key of the fleet (`workspace.vault`). Destroying it at the end of the order
-destroys the content of the order, prompts, drafts and critiques, wherever their ciphertexts still are. Order and part
-are bound to each ciphertext as associated data.
+The key is stored encrypted under a master key of the fleet (`secrets.rules.vault`). Destroying it at the end of the
+order destroys the content of the order, prompts, drafts and critiques, wherever their ciphertexts still are. Order and
+part are bound to each ciphertext as associated data.
 """
 
 import hmac

@@ -1,4 +1,4 @@
-"""Encrypted secrets of order keys, and the encrypted keys of open orders. Only `workspace.vault` opens them."""
+"""Encrypted secrets of order keys, and the encrypted keys of open orders. Only `secrets.rules.vault` opens them."""
 
 from __future__ import annotations
 

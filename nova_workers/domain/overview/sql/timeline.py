@@ -27,7 +27,7 @@ __all__ = ["load_timeline"]
 
 _Section = Literal["attempts", "waits", "compactions", "effects", "deliveries", "children"]
 
-# The run's compactions stand directly above its turn, as in `ledger.runs.replay`.
+# The run's compactions stand directly above its turn, as in `runs.sql.replay`.
 _COMPACTIONS = """
 WITH RECURSIVE above AS (
     SELECT t.parent_turn_id AS id FROM turns t WHERE t.tenant_id = r.tenant_id AND t.id = r.turn_id

@@ -1,6 +1,6 @@
 """The seam between the run protocol and orchestrations.
 
-Above: `orchestration`, which implements it. Below: the executor, which calls it for runs whose thread belongs to an
+Above: `orchestrations`, which implements it. Below: the executor, which calls it for runs whose thread belongs to an
 orchestration (`Claim.place`). Runs outside orchestrations never reach it.
 """
 

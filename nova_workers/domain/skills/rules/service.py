@@ -68,7 +68,7 @@ async def require_skills(
     """Check the skills of an agent that is about to be written, and hold them until the transaction ends.
 
     A skill is thus written before the agent is, or after it and by an author with the rights that the agent has then
-    (see `agents.skill_authors`).
+    (see `agents.rules.skill_authors`).
 
     Args:
         connection: In the transaction that writes the agent.

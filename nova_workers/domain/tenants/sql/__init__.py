@@ -1,1 +1,1 @@
-"""Statements on tenants: their keys and settings."""
+"""Statements on tenants: their settings and their end."""

@@ -1,4 +1,4 @@
-"""Tenants and their settings, for operators. Keys are in `keys`, the end of a tenant in `ending`."""
+"""Tenants and their settings, for operators. Keys are a home of their own; the end of a tenant is in `ending`."""
 
 from __future__ import annotations
 

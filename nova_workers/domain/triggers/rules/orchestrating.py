@@ -1,6 +1,6 @@
 """Plans the orchestrations of due triggers, before these are locked: choosing a model takes queries of its own.
 
-Above: `orchestration`, which implements `TreePlanner`. Below: the ledger, which inserts what was planned.
+Above: `orchestrations`, which implements `TreePlanner`. Below: the ledger, which inserts what was planned.
 """
 
 from __future__ import annotations

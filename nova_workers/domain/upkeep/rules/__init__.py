@@ -1,1 +1,1 @@
-"""Periodic maintenance of stored data: retention, and the backfill of search."""
+"""Periodic maintenance of stored data: retention, backfill of search, moves of renamed agents, ends of tenants."""

@@ -1,4 +1,4 @@
-"""Suspends a run, which frees its worker slot until its waits end, in one fenced statement. See `waits.records`."""
+"""Suspends a run, which frees its worker slot until its waits end, in one fenced statement. See `waits.sql.records`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Webhooks and their subscriptions. Their secrets are in `webhook_secrets`."""
+"""Webhooks and their subscriptions. Their secrets are in `signing_secrets`."""
 
 from __future__ import annotations
 

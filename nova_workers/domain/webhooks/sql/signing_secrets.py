@@ -1,4 +1,4 @@
-"""Encrypted secrets of webhooks. Only `workspace.vault` can decrypt them."""
+"""Encrypted secrets of webhooks. Only `secrets.rules.vault` can decrypt them."""
 
 from __future__ import annotations
 
