@@ -59,6 +59,8 @@ class Turn(Table, table=True):
     cost_usd: Decimal | None = money(comment="Null where the price of the model is not known")
     reserved_usd: Decimal | None = money(comment="For open model calls, and what was used since the last commit")
     reserved_tokens: int | None = big(null=True, default=None)
+    open_usd: Decimal | None = money(comment="Of reserved_usd: for open model calls; void without it")
+    open_tokens: int | None = big(null=True, default=None)
     reserved_fence: int | None = big(null=True, default=None, comment="Of the claim that reserved; else it is void")
     stop_reason: str | None = string(null=True)
     error_kind: str | None = string(null=True)

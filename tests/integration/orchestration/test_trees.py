@@ -6,11 +6,15 @@ from contextlib import suppress
 from typing import Any
 
 from nova_workers.base.errors import Unavailable
-from nova_workers.contracts.orchestration import OrchestrationLimits
+from nova_workers.contracts.orchestration import OrchestrationLimits, TreeSpending
+from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.waits import Answer
 from nova_workers.domain.orchestrations.rules.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.domain.orchestrations.sql.budgets import take_last_call
 from nova_workers.domain.orchestrations.sql.messages import messages_of
+from nova_workers.domain.orchestrations.sql.open_trees import tree_shared
+from nova_workers.domain.runs.sql.claim import claim_next
+from nova_workers.domain.usage.sql.budgets import reserve
 from tests.requirements import proves
 from tests.support.harness.trees import MODELS, Forest, call, complete, script, spawn
 
@@ -365,6 +369,22 @@ async def test_agents_side_by_side_do_not_exceed_the_budget_of_their_tree(forest
     assert len(children) == 4
     assert used <= 3_500
     assert master.summary == "done"
+
+
+@proves("budgets.reserved")
+async def test_what_an_agent_has_used_and_not_committed_is_spent_and_not_waited_for(forest: Forest) -> None:
+    started = await forest.start(complete("done"))
+    (master,) = await forest.agents(started)
+    async with forest.harness.database.connection() as connection:
+        claim = await claim_next(
+            connection, master.thread_id, worker_id="wkr_1", lease_ttl_s=60.0, max_attempts=3, caps_locked=True
+        )
+        assert isinstance(claim, Claim)
+        opened, used = TreeSpending(10, 0.5), TreeSpending(5, 0.25)
+        await reserve(connection, claim, opened=opened, used=used)
+        assert await tree_shared(connection, started.orchestration_id, except_run_id="run_1") == (used, opened)
+        nothing = TreeSpending(0, 0.0)
+        assert await tree_shared(connection, started.orchestration_id, except_run_id=claim.run_id) == (nothing, nothing)
 
 
 USED = {"say": "x", "usage": {"input_tokens": 800, "output_tokens": 100}, "tool": {"name": "look"}}

@@ -36,15 +36,18 @@ SELECT COALESCE(sum(t.input_tokens + t.output_tokens + t.cache_read_tokens + t.c
  WHERE a.orchestration_id = :orchestration_id AND t.id IS DISTINCT FROM :except_turn_id
 """
 
-# The same, and what other runs of the tree have reserved for model calls.
+# The same, with what other runs of the tree have used since their last commit; and what they reserve for open calls.
 _SHARED = f"""
-SELECT spent.*, held.*
+SELECT spent.tokens + held.reserved_tokens - held.open_tokens AS tokens,
+       spent.cost_usd + held.reserved_usd - held.open_usd AS cost_usd, held.open_tokens, held.open_usd
   FROM ({_SPENDING}) spent,
        (SELECT COALESCE(sum(t.reserved_tokens), 0)::bigint AS reserved_tokens,
-               COALESCE(sum(t.reserved_usd), 0)::float8 AS reserved_usd
+               COALESCE(sum(t.reserved_usd), 0)::float8 AS reserved_usd,
+               COALESCE(sum(LEAST(t.open_tokens, t.reserved_tokens)), 0)::bigint AS open_tokens,
+               COALESCE(sum(LEAST(t.open_usd, t.reserved_usd)), 0)::float8 AS open_usd
           FROM orchestration_agents a
           JOIN runs r ON r.thread_id = a.thread_id AND r.status = 'running'
-          JOIN turns t ON t.id = r.turn_id AND t.reserved_fence = r.fence
+          JOIN turns t ON t.id = r.turn_id AND t.reserved_fence = r.fence AND t.reserved_usd IS NOT NULL
          WHERE a.orchestration_id = :orchestration_id AND r.id <> :except_run_id) held
 """
 
@@ -85,10 +88,10 @@ async def tree_spending(
 async def tree_shared(
     connection: Connection, orchestration_id: str, *, except_run_id: str
 ) -> tuple[TreeSpending, TreeSpending]:
-    """Return what all agents of an orchestration have used, and what runs but one have reserved for model calls."""
+    """Return what all agents of an orchestration have used, and what runs but one have reserved for open calls."""
     row = await connection.fetchrow(
         _SHARED, orchestration_id=orchestration_id, except_turn_id=None, except_run_id=except_run_id
     )
     if row is None:
         return TreeSpending(0, 0.0), TreeSpending(0, 0.0)
-    return TreeSpending(row["tokens"], row["cost_usd"]), TreeSpending(row["reserved_tokens"], row["reserved_usd"])
+    return TreeSpending(row["tokens"], row["cost_usd"]), TreeSpending(row["open_tokens"], row["open_usd"])

@@ -5,7 +5,8 @@ so that a tenant begins no new day by another time zone.
 
 What runs share is reserved before each model call, in the row of the run's turn (`reserve`): the most that the call may
 cost, and what the turn has used since its last commit. The commit of the usage clears it. It counts only while the
-claim that wrote it has the run, so the end of a claim releases it, however the claim ended.
+claim that wrote it has the run, so the end of a claim releases it, however the claim ended. The part for open calls is
+written beside it: only that part is still to become less, so calls of other runs wait for nothing else of it.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from typing import Literal
 from nova_workers.base.errors import RunLost
 from nova_workers.base.vocabulary import DUE_RUNS, Limit, sql_list
 from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
+from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.runs import Claim
 from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection
@@ -55,6 +57,10 @@ SELECT r.id, r.agent_id, r.trigger_id, (SELECT t.cost_usd FROM turns t WHERE t.i
        CASE WHEN r.status = 'running'
             THEN (SELECT t.reserved_usd FROM turns t WHERE t.id = r.turn_id AND t.reserved_fence = r.fence)
         END AS reserved_usd,
+       CASE WHEN r.status = 'running'
+            THEN (SELECT LEAST(t.open_usd, t.reserved_usd) FROM turns t
+                   WHERE t.id = r.turn_id AND t.reserved_fence = r.fence AND t.reserved_usd IS NOT NULL)
+        END AS open_usd,
        r.status = 'running' OR r.queued_at >= day.since AS today
   FROM day, runs r
  WHERE r.tenant_id = :tenant_id AND r.status IN {sql_list(DUE_RUNS)} AND r.turn_id IS NOT NULL
@@ -118,8 +124,12 @@ SELECT day.resets_at, day.timezone,
 _LOCK = "SELECT pg_advisory_xact_lock(hashtextextended('nova budgets ' || :tenant_id, 0))"
 
 
-def _reserved(of: str = "true") -> str:
-    return f"(SELECT COALESCE(sum(b.reserved_usd), 0) FROM begun b WHERE b.id <> :run_id AND {of})"
+def _of_others(of: str = "true") -> str:
+    """What other runs have reserved, and the part of it for open calls."""
+    return f"""
+       (SELECT COALESCE(sum(b.reserved_usd), 0) AS reserved_usd, COALESCE(sum(b.open_usd), 0) AS open_usd
+          FROM begun b WHERE b.id <> :run_id AND {of})
+"""
 
 
 # Usage of runs that ended a while ago, to which nothing is added any more: a row has the time at which its transaction
@@ -134,34 +144,38 @@ SELECT closed.until,
   FROM day, closed
 """
 
-# The budgets of a run whose limit is given. Spent is what the ledger has since then, of this run too; reserved is that
-# of others.
+# The budgets of a run whose limit is given. Spent is what the ledger has since then, of this run too, and what other
+# runs have used since their last commit; open is what they have reserved for open calls.
 _SHARED = f"""
 WITH day AS ({_DAY}), begun AS MATERIALIZED ({_BEGUN})
-SELECT kind, most_usd, spent_usd::float8, reserved_usd::float8, day.resets_at, day.timezone
+SELECT kind, most_usd, (spent_usd + reserved_usd - open_usd)::float8 AS spent_usd, open_usd::float8, day.resets_at,
+       day.timezone
   FROM day
  CROSS JOIN LATERAL (
        SELECT 'ceiling' AS kind, :ceiling_usd::float8 AS most_usd,
-              ({_of_24_hours(f"GREATEST({_LAST_24_HOURS}, :until::timestamptz)")}) AS spent_usd,
-              {_reserved()} AS reserved_usd
+              ({_of_24_hours(f"GREATEST({_LAST_24_HOURS}, :until::timestamptz)")}) AS spent_usd, others.*
+         FROM {_of_others()} others
         WHERE :ceiling_usd::float8 IS NOT NULL
        UNION ALL
-       SELECT 'tenant', :tenant_usd::float8, ({_of_all(f"GREATEST({_TODAY}, :until::timestamptz)")}), {_reserved()}
+       SELECT 'tenant', :tenant_usd::float8, ({_of_all(f"GREATEST({_TODAY}, :until::timestamptz)")}), others.*
+         FROM {_of_others()} others
         WHERE :tenant_usd::float8 IS NOT NULL
        UNION ALL
        SELECT 'agent', :agent_usd::float8, ({_of_agent(":agent_id", f"GREATEST({_TODAY}, :until::timestamptz)")}),
-              {_reserved("b.agent_id = :agent_id")}
+              others.*
+         FROM {_of_others("b.agent_id = :agent_id")} others
         WHERE :agent_usd::float8 IS NOT NULL
        UNION ALL
-       SELECT 'trigger', :trigger_usd::float8, ({_of_trigger(":trigger_id")}),
-              {_reserved("b.trigger_id = :trigger_id")}
+       SELECT 'trigger', :trigger_usd::float8, ({_of_trigger(":trigger_id")}), others.*
+         FROM {_of_others("b.trigger_id = :trigger_id")} others
         WHERE :trigger_usd::float8 IS NOT NULL) budgets
 """
 
 # Idempotent: it writes the whole reservation of the turn.
 _RESERVE = f"""
 UPDATE turns t
-   SET reserved_usd = :usd::float8::numeric, reserved_tokens = :tokens, reserved_fence = r.fence
+   SET reserved_usd = :usd::float8::numeric, reserved_tokens = :tokens, reserved_fence = r.fence,
+       open_usd = :open_usd::float8::numeric, open_tokens = :open_tokens
   FROM runs r
  WHERE r.id = :run_id AND r.fence = :fence AND {IS_RUNNING} AND t.id = r.turn_id
 RETURNING t.id
@@ -248,7 +262,7 @@ class SharedBudget:
     """A budget of several runs, in US dollars, or in tokens if it is an orchestration's of tokens.
 
     Attributes:
-        spent: What the ledger has.
+        spent: What the ledger has, and what other runs have used since their last commit.
         reserved: By open calls of other runs.
         resets_at: When its next day begins, in `timezone`; None of one without days.
     """
@@ -319,7 +333,7 @@ async def shared_budgets(connection: Connection, claim: Claim, closed: ClosedUsa
             row["kind"],
             row["most_usd"],
             row["spent_usd"] + closed.usd.get(row["kind"], 0.0),
-            row["reserved_usd"],
+            row["open_usd"],
             row["resets_at"],
             row["timezone"],
         )
@@ -327,13 +341,26 @@ async def shared_budgets(connection: Connection, claim: Claim, closed: ClosedUsa
     ]
 
 
-async def reserve(connection: Connection, claim: Claim, *, usd: float, tokens: int) -> None:
-    """Set what a claimed run reserves: for its open calls, and for what it has used since its last commit.
+async def reserve(connection: Connection, claim: Claim, *, opened: TreeSpending, used: TreeSpending) -> None:
+    """Set what a claimed run reserves.
+
+    Args:
+        opened: For its open calls.
+        used: For what it has used since its last commit.
 
     Raises:
         RunLost: The run is not this claim's any more.
     """
-    row = await connection.fetchval(_RESERVE, run_id=claim.run_id, fence=claim.fence, usd=usd, tokens=tokens)
+    own = used + opened
+    row = await connection.fetchval(
+        _RESERVE,
+        run_id=claim.run_id,
+        fence=claim.fence,
+        usd=own.cost_usd,
+        tokens=own.tokens,
+        open_usd=opened.cost_usd,
+        open_tokens=opened.tokens,
+    )
     if row is None:
         raise RunLost(f"Run {claim.run_id!r} is no longer held; no call is reserved.", run_id=claim.run_id)
 

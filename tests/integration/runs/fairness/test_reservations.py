@@ -65,6 +65,18 @@ async def _reserved(harness: Harness, run: Accepted) -> float | None:
     )
 
 
+async def _claimed(harness: Harness) -> tuple[Accepted, TurnAllowance]:
+    run = await harness.submit("hello")
+    async with harness.database.connection() as connection:
+        claim = await claim_next(
+            connection, run.thread_id, worker_id="wkr_1", lease_ttl_s=60.0, max_attempts=3, caps_locked=True
+        )
+    assert isinstance(claim, Claim)
+    allowance = TurnAllowance.of(harness.database, claim, AbortSignal())
+    assert allowance is not None
+    return run, allowance
+
+
 @pytest.mark.parametrize("owner", ["ceiling", "tenant", "agent", "trigger"])
 @proves("budgets.reserved")
 async def test_runs_side_by_side_on_two_workers_do_not_exceed_a_budget(harness: Harness, owner: str):
@@ -175,14 +187,7 @@ async def test_a_run_without_budgets_makes_no_further_statement(harness: Harness
 @proves("budgets.reserved")
 async def test_calls_of_subagents_are_reserved_together(harness: Harness):
     await _set(harness, "ceiling", 2.5)
-    run = await harness.submit("hello")
-    async with harness.database.connection() as connection:
-        claim = await claim_next(
-            connection, run.thread_id, worker_id="wkr_1", lease_ttl_s=60.0, max_attempts=3, caps_locked=True
-        )
-    assert isinstance(claim, Claim)
-    allowance = TurnAllowance.of(harness.database, claim, AbortSignal())
-    assert allowance is not None
+    run, allowance = await _claimed(harness)
     nested = allowance.nested()
     bound = CallBound("planned-1", 0, 10, 10, TokenPrice(0.0, 0.1))
     first, second = await asyncio.gather(nested.reserve(bound), nested.reserve(bound))
@@ -195,3 +200,21 @@ async def test_calls_of_subagents_are_reserved_together(harness: Harness):
     assert await _reserved(harness, run) == pytest.approx(1.2)
     with pytest.raises(EngineFailure, match="price of model 'odd' is not known"):
         await allowance.reserve(replace(bound, model="odd", price=None))
+
+
+@proves("budgets.reserved")
+async def test_a_call_does_not_wait_for_what_another_run_has_used_and_not_committed(harness: Harness):
+    await _set(harness, "ceiling", 1.2)
+    bound = CallBound("planned-1", 0, 10, 4, TokenPrice(0.0, 0.1))
+    runs = [(await _claimed(harness))[1].nested() for _ in range(2)]
+    for run in runs:
+        call = await run.reserve(bound)
+        await call.settle(TokenUsage(output_tokens=4, cost_usd=0.4))
+        bound = replace(bound, output_tokens=8)
+    # Each may produce what both leave; neither waits until the other's step ends.
+    async with asyncio.timeout(harness.patience_s):
+        call = await runs[0].reserve(bound)
+        assert call.output_tokens == 4
+        await call.settle(TokenUsage(output_tokens=4, cost_usd=0.4))
+        with pytest.raises(EngineFailure, match=r"has spent \$0.8000 in the last 24 hours"):
+            await runs[1].reserve(bound)

@@ -190,11 +190,11 @@ class TurnAllowance:
         await lock_budgets(connection, claim.tenant_id)
         budgets = [] if closed is None else [*await shared_budgets(connection, claim, closed)]
         budgets += await self._of_tree(connection)
-        own = self._own()
-        granted = granted_tokens(bound, own, budgets)
+        opened, used = self._opened(), self._uncommitted
+        granted = granted_tokens(bound, used + opened, budgets)
         if granted.output_tokens is not None:
-            own += _most(bound, granted.output_tokens)
-        await reserve(connection, claim, usd=own.cost_usd, tokens=own.tokens)
+            opened += _most(bound, granted.output_tokens)
+        await reserve(connection, claim, opened=opened, used=used)
         return granted
 
     async def _of_tree(self, connection: Connection) -> list[SharedBudget]:
@@ -211,8 +211,8 @@ class TurnAllowance:
             budgets.append(SharedBudget("orchestration", tokens, spent.tokens, reserved.tokens, in_tokens=True))
         return budgets
 
-    def _own(self) -> TreeSpending:
-        return sum(self._open.values(), self._uncommitted)
+    def _opened(self) -> TreeSpending:
+        return sum(self._open.values(), _NOTHING)
 
     def settle(self, reserved: _Reserved, usage: TokenUsage) -> bool:
         """Replace a reservation by what its call used. Return whether it was open."""
@@ -224,11 +224,11 @@ class TurnAllowance:
     async def write(self) -> None:
         """Let the ledger have what is reserved now."""
         async with self._writing:
-            own = self._own()
+            opened, used = self._opened(), self._uncommitted
             await persist(
                 self._database,
                 self._abort,
-                lambda connection: reserve(connection, self._claim, usd=own.cost_usd, tokens=own.tokens),
+                lambda connection: reserve(connection, self._claim, opened=opened, used=used),
             )
 
 
