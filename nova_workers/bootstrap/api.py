@@ -159,7 +159,7 @@ def build_api(settings: Settings) -> ApiServices:
     catalog, configs = build_catalog(database, redis, settings), build_configs(database, settings)
     models = RankedModels(catalog)
     orchestrations = Orchestrations(
-        database, work, models, settings.agent_directory, idempotency_ttl_s=settings.runs.idempotency_ttl_s
+        work, models, settings.agent_directory, idempotency_ttl_s=settings.runs.idempotency_ttl_s
     )
     starter = OrchestrationStarter(orchestrations, configs)
     vault = Vault.of(settings.secrets.texts())
@@ -195,7 +195,7 @@ def build_api(settings: Settings) -> ApiServices:
         model_catalog=catalog,
         orchestrations=orchestrations,
         orchestration_starter=starter,
-        external_masters=ExternalMasters(database, work, models, capabilities.tool_effects, settings.agent_directory),
+        external_masters=ExternalMasters(work, models, capabilities.tool_effects, settings.agent_directory),
         order_policies=order_policies,
         order_secrets=order_secrets,
         order_door=OrderDoor(database, order_policies, order_secrets, ceilings),

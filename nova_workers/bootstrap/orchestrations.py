@@ -37,5 +37,5 @@ def build_orchestrator(
 
 def build_starter(work: Work, models: ModelChooser, settings: Settings) -> OrchestrationStarter:
     """Return what starts orchestrations in a worker."""
-    orchestrations = Orchestrations(work.database, work, models, settings.agent_directory)
+    orchestrations = Orchestrations(work, models, settings.agent_directory)
     return OrchestrationStarter(orchestrations, build_configs(work.database, settings))

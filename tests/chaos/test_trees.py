@@ -61,7 +61,7 @@ async def _start(fleet: Fleet, database: Database) -> Started:
     task = script(call("spawn_children_parallel", children=children), complete("All parts are done."))
     assert fleet.tenant_id is not None
     models = RankedModels(ModelCatalog(database, FleetAvailability({"scripted"})))
-    service = Orchestrations(database, Work(database, Doorbells(), _NoNotifier()), models, Path)
+    service = Orchestrations(Work(database, Doorbells(), _NoNotifier()), models, Path)
     return await service.start(NewOrchestration(fleet.tenant_id, "nova", task))
 
 

@@ -79,7 +79,6 @@ async def _service(stage: Stage) -> AsyncGenerator[Orchestrations]:
     dispatcher = BrokerDispatcher(redis, Metrics(CollectorRegistry()))
     try:
         yield Orchestrations(
-            stage.database,
             Work(stage.database, dispatcher, _NoNotifier()),
             RankedModels(ModelCatalog(stage.database, FleetAvailability({"scripted"}))),
             Path,

@@ -244,7 +244,6 @@ class Harness:
             holds=Holds(self.work, self.publisher, settings.runs, SystemClock()),
         )
         self.orchestrations = Orchestrations(
-            database,
             self.work,
             self.models,
             settings.agent_directory,

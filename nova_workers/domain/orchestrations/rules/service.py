@@ -25,7 +25,7 @@ from nova_workers.domain.orchestrations.sql.locking import LockedTree, lock_tree
 from nova_workers.domain.orchestrations.sql.spawning import NewTree
 from nova_workers.domain.orchestrations.sql.trees import get_orchestration, orchestration_of_run
 from nova_workers.domain.runs.sql.submit import find_accepted
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.in_doubt import doubtful, write_once
 from nova_workers.ledger.work import UnitOfWork, Work
 from nova_workers.ledger.write_record import name_outcome
@@ -38,7 +38,6 @@ class Orchestrations:
 
     def __init__(
         self,
-        database: Database,
         work: Work,
         models: ModelChooser,
         directory_of: Callable[[str, str], Path],
@@ -46,14 +45,13 @@ class Orchestrations:
         idempotency_ttl_s: float = 86_400.0,
     ) -> None:
         self._idempotency_ttl_s = idempotency_ttl_s
-        self._database = database
         self._work = work
         self._models = models
         self._directory_of = directory_of
 
     async def plan(self, new: NewOrchestration) -> NewTree:
         """Return the orchestration of a request, ready to be inserted; see `plan_tree`."""
-        return await plan_tree(self._database, self._models, new, self._directory_of)
+        return await plan_tree(self._work.database, self._models, new, self._directory_of)
 
     async def start(self, new: NewOrchestration) -> Started:
         """Start an orchestration: its master's run is queued.
@@ -123,12 +121,12 @@ class Orchestrations:
             IdempotencyMismatch: It had another body.
             Gone: What it started was deleted.
         """
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             return await _find_replay(connection, tenant_id, idempotency_key, body_hash)
 
     async def find_started(self, tenant_id: str, start_key: str) -> Started | None:
         """Return what a call with this key started before, if it did. `start` looks again, in its transaction."""
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             found = await spawning.find_started(connection, tenant_id, start_key)
         return None if found is None else Started(*found, replayed=True)
 

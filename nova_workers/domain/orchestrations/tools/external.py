@@ -44,7 +44,7 @@ from nova_workers.domain.orchestrations.tools.experts import expert_tools
 from nova_workers.domain.orchestrations.tools.intelligence import intelligence_tools
 from nova_workers.domain.orchestrations.tools.observing import observing_tools
 from nova_workers.domain.orchestrations.tools.seam import Declarations
-from nova_workers.ledger.database import Connection, Database
+from nova_workers.ledger.database import Connection
 from nova_workers.ledger.work import Work
 
 __all__ = ["ExternalMasters", "MasterAnswer"]
@@ -68,16 +68,14 @@ class ExternalMasters:
 
     def __init__(
         self,
-        database: Database,
         work: Work,
         models: ModelChooser,
         known: Callable[[], CapabilityTools],
         directory_of: Callable[[str, str], Path],
     ) -> None:
-        self._database = database
         self._work = work
         actions = AgentActions(work, models, known, directory_of=directory_of)
-        views = AgentViews(database, models)
+        views = AgentViews(work.database, models)
         declared: Declarations = (
             *conversation_tools(actions),
             *child_tools(actions),
@@ -113,7 +111,7 @@ class ExternalMasters:
         if declared is None:
             raise missing("tool", tool, f"There are: {', '.join((*self._tools, TASK_COMPLETE))}.")
         given = _given(tool, declared.input, arguments)
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             master = await find_external_master(connection, tenant_id, orchestration_id)
         reply = await declared.run(_context(master, key), given)
         if isinstance(reply, AwaitMessages):
@@ -178,7 +176,7 @@ class ExternalMasters:
 
     async def _seen(self, master: AgentDescriptor) -> None:
         """Record the request of a call that changed nothing, such as one that only reads."""
-        async with self._database.connection() as connection:
+        async with self._work.database.connection() as connection:
             await lock_tree_of_external(connection, master.tenant_id, master.orchestration_id, run_id=master.run_id)
 
 
