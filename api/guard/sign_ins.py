@@ -20,7 +20,10 @@ _MAX_SESSIONS = 10_000
 
 
 class SignIns:
-    """Looks sessions up, and caches those that go on for `cache_s`, the longest time that an ended one still works."""
+    """Looks sessions up, and caches those that go on for `cache_s`, the longest time that an ended one still works.
+
+    A short session is cached for less: it is used, and ends if that is not noted in time.
+    """
 
     def __init__(self, database: Database, clock: Clock, *, cache_s: float) -> None:
         self._database = database
@@ -42,14 +45,14 @@ class SignIns:
         now_s = self._clock.monotonic_s()
         if self._known.get(session, 0.0) > now_s:
             return
-        goes_on = False
+        noted_s: float | None = None
         if len(session[1]) <= _MAX_ID_CHARS:
             async with self._database.connection() as connection:
-                goes_on = await use_sign_in(connection, caller.tenant_id, *session)
-        if not goes_on:
+                noted_s = await use_sign_in(connection, caller.tenant_id, *session)
+        if noted_s is None:
             self._known.pop(session, None)
             raise Unauthenticated("The session was ended, or was idle for too long. Sign in again.")
-        self._known[session] = now_s + self._cache_s
+        self._known[session] = now_s + min(self._cache_s, noted_s)
         self._known.move_to_end(session)
         if len(self._known) > _MAX_SESSIONS:
             self._known.popitem(last=False)

@@ -10,12 +10,15 @@ from collections.abc import AsyncGenerator
 import httpx2
 import pytest
 
+from api.auth import Caller
+from api.guard.sign_ins import SignIns
 from nova_workers.base.config import Settings
 from nova_workers.console.app import build_console
 from nova_workers.ledger.database import Database
 from tests.integration.api.conftest import Api
 from tests.integration.console.conftest import Console
 from tests.requirements import proves
+from tests.support.harness.manual_clock import ManualClock
 from tests.support.servers.asgi import serving
 from tests.support.waiting import until
 
@@ -117,6 +120,24 @@ async def test_a_short_session_goes_on_while_it_is_used(
     console.api.state.sign_ins.forget(console.api.tenant.key_id, session["id"])
     assert (await browser.get("/runs")).status_code == 200
     assert await database.fetchval("SELECT seen_at > now() - interval '40 seconds' FROM sign_ins")
+
+
+@proves("security.sign-out")
+async def test_a_short_session_is_noted_in_time_where_keys_are_cached_for_long(
+    console: Console, browser: httpx2.AsyncClient, database: Database
+) -> None:
+    assert (await browser.get("/runs")).status_code == 200
+    await database.execute("UPDATE sign_ins SET idle_s = 60, seen_at = now()")
+    [session] = await database.fetch("SELECT id FROM sign_ins")
+    tenant, clock = console.api.tenant, ManualClock()
+    caller = Caller(tenant.key_id, "test", tenant.id, frozenset(), None)
+    sign_ins = SignIns(database, clock, cache_s=3_600.0)
+    scope = {"type": "http", "headers": [(b"nova-session", session["id"].encode())]}
+    await sign_ins.check(scope, caller)
+    clock.advance(10)
+    await database.execute("UPDATE sign_ins SET seen_at = now() - interval '10 seconds'")
+    await sign_ins.check(scope, caller)
+    assert await database.fetchval("SELECT seen_at > now() - interval '5 seconds' FROM sign_ins")
 
 
 async def test_signing_out_ends_the_session(console: Console, browser: httpx2.AsyncClient) -> None:

@@ -19,7 +19,8 @@ INSERT INTO sign_ins (id, tenant_id, key_id, idle_s) VALUES (:sign_in_id, :tenan
 """
 
 _USE = """
-SELECT seen_at < now() - LEAST(:exact_to::interval, make_interval(secs => idle_s / 10.0)) AS is_old FROM sign_ins
+SELECT extract(epoch FROM exact_to)::float AS exact_to_s, seen_at < now() - exact_to AS is_old
+  FROM sign_ins, LEAST(:exact_to::interval, make_interval(secs => idle_s / 10.0)) AS exact_to
  WHERE tenant_id = :tenant_id AND id = :sign_in_id AND key_id = :key_id
    AND seen_at > now() - make_interval(secs => idle_s)
 """
@@ -40,14 +41,14 @@ async def begin_sign_in(connection: Connection, tenant_id: str, key_id: str, *, 
     return sign_in_id
 
 
-async def use_sign_in(connection: Connection, tenant_id: str, key_id: str, sign_in_id: str) -> bool:
-    """Return whether a session of the key goes on, and note that it is used."""
-    is_old = await connection.fetchval(
-        _USE, tenant_id=tenant_id, sign_in_id=sign_in_id, key_id=key_id, exact_to=_EXACT_TO
-    )
-    if is_old:
+async def use_sign_in(connection: Connection, tenant_id: str, key_id: str, sign_in_id: str) -> float | None:
+    """Note that a session of the key is used; return in how many seconds to note it again, None if it has ended."""
+    row = await connection.fetchrow(_USE, tenant_id=tenant_id, sign_in_id=sign_in_id, key_id=key_id, exact_to=_EXACT_TO)
+    if row is None:
+        return None
+    if row["is_old"]:
         await connection.execute(_SEE, tenant_id=tenant_id, sign_in_id=sign_in_id)
-    return is_old is not None
+    return row["exact_to_s"]
 
 
 async def end_sign_in(connection: Connection, tenant_id: str, key_id: str, sign_in_id: str) -> None:
