@@ -130,9 +130,10 @@ async def _resolve(name: str, known: frozenset[IPv4Address | IPv6Address]) -> fr
     """Return the addresses of a name; those that are known if name servers do not answer, none if there is none."""
     try:
         found = await asyncio.get_running_loop().getaddrinfo(name, None, type=socket.SOCK_STREAM)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:
+        # The latter where it can be no name, as with an empty part; the other names are resolved all the same.
         _log.debug("proxies.not_resolved", name=name, error=str(error))
-        return known if error.errno == socket.EAI_AGAIN else frozenset()
+        return known if isinstance(error, OSError) and error.errno == socket.EAI_AGAIN else frozenset()
     return frozenset(address for *_, where in found if (address := _parsed(str(where[0]))) is not None)
 
 

@@ -9,6 +9,7 @@ import pytest
 
 from nova_workers.base.http_server.addresses import TrustedProxies, address_group
 from tests.requirements import proves
+from tests.support.waiting import until
 
 
 @pytest.mark.parametrize(
@@ -91,3 +92,12 @@ async def test_a_proxy_is_trusted_by_a_name_whose_addresses_change(monkeypatch: 
         ("10.0.0.8", "192.0.2.1"),
         ("192.0.2.1",),
     ]
+
+
+@proves("security.sign-in")
+async def test_a_name_that_can_be_none_keeps_no_other_from_being_resolved() -> None:
+    proxies = TrustedProxies(["console..example", "a" * 64, "localhost"])
+    resolving = asyncio.create_task(proxies.run())
+    await until(lambda: "127.0.0.1" in proxies or "::1" in proxies or resolving.done())
+    assert not resolving.done()
+    resolving.cancel()
