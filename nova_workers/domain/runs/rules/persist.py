@@ -52,6 +52,8 @@ async def persist_work(
 ) -> T:
     """Retry a fenced unit of work as `persist` retries a statement. What follows its commit is done once.
 
+    After a commit in doubt, that is what the repeated `write` says: what it does not find again is the reconciler's.
+
     Args:
         work: Begins the units of work.
         abort: As for `persist`.
