@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from unittest import mock
 
 import orjson
 import pytest
@@ -70,6 +72,23 @@ async def test_the_server_ends_after_its_last_child_and_starts_again_with_the_ne
         assert await child.ended() == 0
         await until(lambda: not is_alive(reports[-1].server))
     assert reports[0].server != reports[1].server
+    await server.close()
+
+
+async def test_a_server_ends_although_its_last_child_could_not_be_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    server = ForkServer(_PROGRAM, idle_s=0)
+    child = await _start(server, tmp_path / "a")
+    report = await _report(tmp_path / "a")
+    with monkeypatch.context() as patched:
+        # Sockets of a process that has no file descriptor left.
+        patched.setattr(socket, "socketpair", mock.Mock(side_effect=OSError("Too many open files")))
+        with pytest.raises(OSError, match="Too many open files"):
+            await _start(server, tmp_path / "b")
+    child.drain()
+    assert await child.ended() == 0
+    await until(lambda: not is_alive(report.server))
     await server.close()
 
 

@@ -157,6 +157,23 @@ async def test_a_doorbell_that_comes_during_the_choice_is_asked_about_again(work
     await until(lambda: "a" in worker.children)
 
 
+async def test_a_doorbell_that_comes_while_its_thread_is_chosen_is_kept_until_its_child_has_ended(worker: _Worker):
+    worker.answers.clear()
+    await worker.ring("a", "b")
+    await worker.ring("a")
+    worker.answers.set()
+    await until(lambda: {*worker.children} == {"a", "b"})
+    first = worker.children["a"]
+    assert first.asked == [], "No other thread waits."
+    # Its run has ended, and the next one is a suspect; its child has not exited when another one does.
+    worker.requeue("a")
+    worker.children["b"].end()
+    await _settled()
+    assert worker.children["a"] is first
+    first.end()
+    await until(lambda: worker.children["a"] is not first)
+
+
 async def test_suspects_wait_for_the_ledger(worker: _Worker):
     worker.outages = 1
     await worker.ring("a")

@@ -156,15 +156,19 @@ class ForkServer:
             OSError: The machine has no process or memory left, or the fork server just ended.
         """
         control = await self._connected()
-        ours, its = socket.socketpair()
-        with its:
-            try:
-                socket.send_fds(control, [orjson.dumps(self.modules())], [its.fileno()])
-            except OSError:
-                ours.close()
-                self._on_end()
-                raise
-        child = SingleRunProcess(*await asyncio.open_unix_connection(sock=ours), self._on_end)
+        try:
+            ours, its = socket.socketpair()
+            with its:
+                try:
+                    socket.send_fds(control, [orjson.dumps(self.modules())], [its.fileno()])
+                    reader, writer = await asyncio.open_unix_connection(sock=ours)
+                except BaseException:
+                    ours.close()
+                    raise
+        except BaseException:
+            self._on_end()
+            raise
+        child = SingleRunProcess(reader, writer, self._on_end)
         child.execute(bell)
         return child
 
@@ -307,6 +311,9 @@ class SuspectRuns:
                 task = asyncio.create_task(self._execute(bell), name="single_run")
                 self._tasks[bell.thread_id] = task
                 task.add_done_callback(partial(self._on_end, bell.thread_id))
+                # As one that comes from now on.
+                if (later := self._waiting.pop(bell.thread_id, None)) is not None:
+                    self._again[bell.thread_id] = later
             if still and not next_ones.taken:
                 await asyncio.sleep(_ASK_AGAIN_S)
 
