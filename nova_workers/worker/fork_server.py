@@ -20,7 +20,7 @@ from typing import Final
 
 import orjson
 
-from nova_workers.base.program import import_sparingly
+from nova_workers.base.program import exclude_from_collections, import_sparingly
 
 __all__ = ["MOST_BYTES", "forked_connection"]
 
@@ -86,8 +86,7 @@ def _import(modules: list[str]) -> None:
             importlib.import_module(name)
     if missing or not gc.get_freeze_count():
         # A child's collections would copy every page of the modules.
-        gc.collect()
-        gc.freeze()
+        exclude_from_collections()
 
 
 def _ended() -> Generator[tuple[int, int]]:

@@ -1,12 +1,12 @@
 """A server that forks processes from one with its modules imported: importing them anew takes seconds of CPU each time.
 
-The server is a program that calls `forked_connection`: it returns in a new process for each connection to the server.
-Both end with the process that started the server, where the kernel can do that.
+The server is a program that calls `accepted_connection`: it returns in a new process for each connection to the server.
+Both end with the process that started the server, where the kernel can do that. That of suspect runs serves one client,
+from which its children learn when to end; this one has a client for each child.
 """
 
 from __future__ import annotations
 
-import gc
 import os
 import select
 import signal
@@ -18,9 +18,10 @@ from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from pathlib import Path
 
+from nova_workers.base.program import exclude_from_collections
 from nova_workers.devstack.launch import die_with_parent
 
-__all__ = ["connect", "fork_server", "forked_connection"]
+__all__ = ["accepted_connection", "connect", "fork_server"]
 
 _ROOT = Path(__file__).resolve().parents[3]
 _BACKLOG = 64
@@ -29,7 +30,10 @@ _BACKLOG = 64
 @contextmanager
 def fork_server(module: str, *arguments: str) -> Generator[str]:
     """Run the module as a fork server until the block ends, and give the path of its socket, which accepts at once."""
-    with tempfile.TemporaryDirectory(prefix="nova-fork-") as folder, socket.socket(socket.AF_UNIX) as listener:
+    with (
+        tempfile.TemporaryDirectory(prefix="nova-fork-") as folder,
+        socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as listener,
+    ):
         path = f"{folder}/socket"
         listener.bind(path)
         listener.listen(_BACKLOG)
@@ -47,12 +51,12 @@ def fork_server(module: str, *arguments: str) -> Generator[str]:
 
 def connect(path: str) -> socket.socket:
     """Connect to a fork server: it forks the process that serves this connection."""
-    connection = socket.socket(socket.AF_UNIX)
+    connection = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     connection.connect(path)
     return connection
 
 
-def forked_connection(prepare: Callable[[], object] = bool) -> socket.socket:
+def accepted_connection(prepare: Callable[[], object] = bool) -> socket.socket:
     """Be the fork server whose socket is the program's first argument.
 
     Args:
@@ -72,9 +76,7 @@ def forked_connection(prepare: Callable[[], object] = bool) -> socket.socket:
             sys.exit()
         if not prepared:
             prepare()
-            # Collections would copy every page of the modules.
-            gc.collect()
-            gc.freeze()
+            exclude_from_collections()
             prepared = True
         connection, _ = listener.accept()
         if os.fork() == 0:

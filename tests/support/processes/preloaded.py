@@ -1,8 +1,8 @@
 """Processes of a fleet, and commands, that begin with their modules imported.
 
-One fork server imports them for all test workers. It forks a server for each, which forks the processes: they end with
-their test worker. From there on each is as one from the command line: a session, an environment, a log and signals of
-its own.
+One fork server imports them for all test workers. It forks a server for each, which forks the processes as that of
+suspect runs does: they end with their test worker. From there on each is as one from the command line: a session, an
+environment, a log and signals of its own.
 """
 
 from __future__ import annotations
@@ -13,19 +13,20 @@ import io
 import os
 import runpy
 import signal
+import socket
 import subprocess
 import sys
-import time
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from functools import cache
-from multiprocessing.connection import Connection, wait
+from multiprocessing.connection import Connection, Pipe
 from pathlib import Path
 from threading import Lock
 
 from nova_workers.devstack.launch import die_with_parent
-from tests.support.processes.fork_server import connect, fork_server, forked_connection
+from nova_workers.worker.fork_server import forked_connection
+from tests.support.processes.fork_server import accepted_connection, connect, fork_server
 
 __all__ = ["SHARED_SOCKET", "PreloadedProcess", "preloaded_output", "shared_fork_server", "stream_of"]
 
@@ -47,6 +48,9 @@ _MODULES = (
     *("nova_workers.cli.orchestrations.commands", "nova_workers.cli.talk.chat_input", "nova_workers.channels.pipe"),
 )
 """What these processes import sooner or later, except the modules that read the environment."""
+
+_NO_MODULES = b"[]"
+"""What the server of a test process is to import: nothing more than the one for all has."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,12 +78,17 @@ class PreloadedProcess:
     def __init__(
         self, module: str, arguments: Sequence[str], *, env: Mapping[str, str], streams: tuple[str, str, str], cwd: Path
     ) -> None:
-        self._processes = _processes()
-        self.pid = self._processes.start(_Command(module, tuple(arguments), dict(env), streams, cwd))
+        self._connection, its = Pipe()
+        with its:
+            socket.send_fds(_server(), [_NO_MODULES], [its.fileno()])
+        self._connection.send(_Command(module, tuple(arguments), dict(env), streams, cwd))
+        self.pid: int = self._connection.recv()
+        self._code: int | None = None
+        self._lock = Lock()
 
     def poll(self) -> int | None:
         """Return the exit code; None while it runs."""
-        return self._processes.exit_code(self.pid, timeout_s=0.0)
+        return self._exit_code(timeout_s=0.0)
 
     def wait(self, timeout_s: float | None = None) -> int:
         """Wait until it ended, and return its exit code.
@@ -87,10 +96,18 @@ class PreloadedProcess:
         Raises:
             TimeoutError: It did not end in time.
         """
-        code = self._processes.exit_code(self.pid, timeout_s=timeout_s)
+        code = self._exit_code(timeout_s=timeout_s)
         if code is None:
             raise TimeoutError(f"the process did not end within {timeout_s} s")
         return code
+
+    def _exit_code(self, *, timeout_s: float | None) -> int | None:
+        with self._lock:
+            if self._code is None and self._connection.poll(timeout_s):
+                # The server writes it in a line.
+                self._code = int(os.read(self._connection.fileno(), 64))
+                self._connection.close()
+            return self._code
 
     def send_signal(self, number: signal.Signals) -> None:
         """Send a signal, unless it ended."""
@@ -141,93 +158,15 @@ def shared_fork_server() -> Generator[None]:
             del os.environ[SHARED_SOCKET]
 
 
-class _Processes:
-    """The processes of this test process, by a connection to the server that forks them."""
-
-    def __init__(self, connection: Connection) -> None:
-        self._connection = connection
-        self._codes: dict[int, int] = {}
-        self._lock = Lock()
-
-    def start(self, command: _Command) -> int:
-        """Start a process, and return its id."""
-        with self._lock:
-            self._connection.send(command)
-            while isinstance(answer := self._connection.recv(), tuple):
-                self._ended(answer)
-            assert isinstance(answer, int)
-            self._codes.pop(answer, None)
-            return answer
-
-    def exit_code(self, pid: int, *, timeout_s: float | None) -> int | None:
-        """Return the exit code of a process that ended; None if it runs after this time, None for no limit."""
-        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
-        with self._lock:
-            while pid not in self._codes:
-                if not self._connection.poll(None if deadline_s is None else max(0.0, deadline_s - time.monotonic())):
-                    break
-                self._ended(self._connection.recv())
-            return self._codes.get(pid)
-
-    def _ended(self, message: tuple[int, int]) -> None:
-        pid, code = message
-        self._codes[pid] = code
-
-
 @cache
-def _processes() -> _Processes:
+def _server() -> socket.socket:
+    """Return a connection to the server that forks the processes of this test process."""
     path = os.environ.get(SHARED_SOCKET)
     if path is None:
         stack = ExitStack()
         path = stack.enter_context(fork_server(__name__, *_MODULES))
         atexit.register(stack.close)
-    return _Processes(Connection(connect(path).detach()))
-
-
-def _forked_command(connection: Connection) -> _Command:
-    """Fork a process for each command of a test process, and report its end. Return in the new process alone."""
-    woken, wakes = os.pipe()
-    os.set_blocking(wakes, False)
-    signal.set_wakeup_fd(wakes)
-    signal.signal(signal.SIGCHLD, _on_ended_child)
-    server = os.getpid()
-    while True:
-        ready = wait([connection, woken])
-        if woken in ready:
-            os.read(woken, 1024)
-            for ended in _reaped():
-                connection.send(ended)
-        if connection in ready:
-            try:
-                command: _Command = connection.recv()
-            except (EOFError, ConnectionError):
-                sys.exit()
-            pid = os.fork()
-            if pid == 0:
-                die_with_parent(server)
-                signal.set_wakeup_fd(-1)
-                signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-                os.close(woken)
-                os.close(wakes)
-                connection.close()
-                return command
-            connection.send(pid)
-
-
-def _on_ended_child(_: int, __: object) -> None:
-    """Let the kernel send the signal: only its wake-up matters."""
-
-
-def _reaped() -> Generator[tuple[int, int]]:
-    """Yield the process ids and exit codes of children that ended."""
-    while True:
-        try:
-            pid, status = os.waitpid(-1, os.WNOHANG)
-        except ChildProcessError:
-            return
-        if pid == 0:
-            return
-        yield pid, os.waitstatus_to_exitcode(status)
+    return connect(path)
 
 
 _MODES = (os.O_RDONLY, os.O_WRONLY | os.O_APPEND, os.O_WRONLY | os.O_APPEND)
@@ -238,9 +177,18 @@ def _writer(number: int, errors: str = "strict") -> io.TextIOWrapper:
     return io.TextIOWrapper(open(number, "wb", closefd=False), encoding="utf-8", errors=errors, line_buffering=lines)
 
 
+def _forked_command() -> _Command:
+    """Be the server of a test process, whose connection is stdin. Return in the processes that it forks."""
+    server = os.getpid()
+    with Connection(forked_connection().detach()) as connection:
+        die_with_parent(server)
+        command: _Command = connection.recv()
+        connection.send(os.getpid())
+        return command
+
+
 def _become(command: _Command) -> None:
     """Become the process: what `subprocess` and the command line would do."""
-    os.setsid()
     for number, (stream, mode) in enumerate(zip(command.streams, _MODES, strict=True)):
         # As for a child of a test: a terminal does not become the one that controls the session.
         opened = os.open(stream, mode | os.O_NOCTTY)
@@ -259,8 +207,9 @@ def _become(command: _Command) -> None:
 def main() -> None:
     """Be the fork server of fleets, the server of one test process, and each of its processes in turn."""
     modules = sys.argv[2:]
-    connection = forked_connection(lambda: [importlib.import_module(module) for module in modules])
-    _become(_forked_command(Connection(connection.detach())))
+    with accepted_connection(lambda: [importlib.import_module(module) for module in modules]) as connection:
+        os.dup2(connection.fileno(), sys.stdin.fileno())
+    _become(_forked_command())
 
 
 if __name__ == "__main__":

@@ -12,7 +12,7 @@ def main() -> None:
     """Hand the streams to a process that is forked at the socket, and wait until it has ended."""
     # Ctrl-C is for the test worker, which ends by itself.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with socket.socket(socket.AF_UNIX) as connection:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(sys.argv[1])
         socket.send_fds(connection, [b"\0"], [0, 1, 2])
         # The worker alone holds the pipes from here on, so that their ends are its end.

@@ -17,7 +17,7 @@ from types import ModuleType
 
 import pytest
 
-from tests.support.processes.fork_server import fork_server, forked_connection
+from tests.support.processes.fork_server import accepted_connection, fork_server
 
 __all__ = ["forked_interpreter"]
 
@@ -60,4 +60,4 @@ def _become_worker(connection: socket.socket) -> None:
 
 if __name__ == "__main__":
     _import_tests()
-    _become_worker(forked_connection())
+    _become_worker(accepted_connection())
