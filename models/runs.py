@@ -165,6 +165,10 @@ class Run(Table, table=True):
     output: Any = json(null=True, comment="With an output schema: the answer as a value that matches it")
     result_text: str | None = string(null=True)
     error_kind: str | None = string(null=True)
+    refused_by: str | None = string(
+        null=True,
+        comment="ceiling, tenant, agent, trigger or orchestration: the budget that refused it, with budget_exceeded",
+    )
     error_message: str | None = string(null=True)
     error_retryable: bool | None = Field(default=None, nullable=True)
     final_event_id: str | None = string(null=True, comment="<attempt>-<seq> of its last live event")

@@ -42,7 +42,7 @@
 from dataclasses import dataclass
 from typing import Literal
 
-from nova_workers.base.vocabulary import OutageReason
+from nova_workers.base.vocabulary import BudgetKind, OutageReason
 
 __all__ = [
     "AgentRenamed",
@@ -387,17 +387,27 @@ class EngineFailure(NovaError):
         kind: What kind of failure, in the vocabulary of the engine contract.
         retryable: Whether the same turn may succeed later.
         outage: If the cause is that the model provider cannot be used: the run can wait for it.
+        budget: If a budget refused the call (``budget_exceeded``): which.
     """
 
     code = "engine_failure"
 
     def __init__(
-        self, message: str, /, *, kind: EngineErrorKind, retryable: bool, outage: Outage | None = None, **fields: object
+        self,
+        message: str,
+        /,
+        *,
+        kind: EngineErrorKind,
+        retryable: bool,
+        outage: Outage | None = None,
+        budget: BudgetKind | None = None,
+        **fields: object,
     ) -> None:
         super().__init__(message, **fields)
         self.kind: EngineErrorKind = kind
         self.retryable = retryable
         self.outage = outage
+        self.budget: BudgetKind | None = budget
 
 
 class NewerValue(NovaError):

@@ -206,6 +206,8 @@ StopReason = Literal["end_turn", "max_tokens", "tool_use", "timeout", "aborted",
 verdict asked for it or `max_turns` was reached."""
 Limit = Literal["turns", "tokens", "cost", "time"]
 """Which of its own bounds ended a turn: `max_turns`, `token_budget`, `cost_budget_usd`, `timeout_s`."""
+BudgetKind = Literal["ceiling", "tenant", "agent", "trigger", "orchestration"]
+"""Of a budget that several runs share, by what it belongs to. ``ceiling``: the tenant's, set by its operator."""
 ToolCallStatus = Literal["pending", "running", "completed", "failed", "interrupted", "deferred", "approved"]
 """``deferred``: its result comes from outside, later; the turn has stopped for it. ``approved``: it was deferred and
 may now begin. The others as they read."""

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 from nova_workers.base.errors import EngineErrorKind, EngineFailure, Outage
-from nova_workers.base.vocabulary import CompactionTrigger, Limit, StopReason, TrustLevel
+from nova_workers.base.vocabulary import BudgetKind, CompactionTrigger, Limit, StopReason, TrustLevel
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.agents import Enclosure
 from nova_workers.contracts.content import JsonObject, Message
@@ -254,11 +254,13 @@ class EngineError:
     retryable: bool
     outage: Outage | None = None
     """Set if the model provider cannot be used: the caller may run the same turn again later."""
+    budget: BudgetKind | None = None
+    """Which budget refused a call, with ``budget_exceeded``; None for one of the turn's own."""
 
     @classmethod
     def of(cls, failure: EngineFailure) -> EngineError:
         """Return a failure as a value."""
-        return cls(failure.kind, failure.message, failure.retryable, failure.outage)
+        return cls(failure.kind, failure.message, failure.retryable, failure.outage, failure.budget)
 
 
 @dataclass(frozen=True, slots=True)

@@ -275,18 +275,44 @@ async def test_a_day_costs_no_more_than_it_may(triggers: TriggerHarness) -> None
 
 
 @proves("triggers.limits")
-async def test_a_run_whose_call_the_rest_of_the_day_does_not_afford_is_refused(triggers: TriggerHarness) -> None:
+async def test_a_run_whose_call_the_rest_of_the_day_does_not_afford_is_refused_once(triggers: TriggerHarness) -> None:
     trigger_id = await triggers.make(max_cost_usd_per_day=0.4, pause_after_failures=1)
     worker = triggers.harness.worker()
-    for _ in range(3):
+
+    async def occur(times: int) -> list[tuple[str, str | None]]:
+        for _ in range(times):
+            await triggers.pass_time(60)
+            await triggers.tick()
+            await triggers.harness.settle(worker)
+        return [(run["status"], run["refused_by"]) for run in await triggers.runs(trigger_id)]
+
+    ended: list[tuple[str, str | None]] = [("succeeded", None), ("failed", "trigger")]
+    assert await occur(4) == ended
+    assert await triggers.outcomes(trigger_id) == ["fired", "fired", *["max_cost_usd_per_day"] * 2]
+    why = "Its runs of the day cost $0.2500 of $0.4, and the rest did not afford the call of the last one."
+    assert (await triggers.firings(trigger_id))[3]["detail"] == why
+    # It is no failure of the trigger.
+    await triggers.tick()
+    assert (await triggers.get(trigger_id)).paused_reason is None
+    # A person may try; a changed trigger is tried once.
+    await triggers.firer.fire(triggers.harness.tenant_id, trigger_id)
+    ended.append(("failed", "trigger"))
+    assert await occur(1) == ended
+    await triggers.database.execute("UPDATE triggers SET max_cost_usd_per_day = 0.6, updated_at = now()")
+    ended += [("succeeded", None), ("failed", "trigger")]
+    assert await occur(3) == ended
+
+
+@proves("triggers.limits")
+async def test_an_occurrence_is_not_skipped_for_a_budget_of_others(triggers: TriggerHarness) -> None:
+    trigger_id = await triggers.make(max_cost_usd_per_day=9)
+    await triggers.database.execute("UPDATE tenants SET max_cost_usd_per_day = 0.1")
+    worker = triggers.harness.worker()
+    for _ in range(2):
         await triggers.pass_time(60)
         await triggers.tick()
         await triggers.harness.settle(worker)
-    ended = [(run["status"], run["error_kind"]) for run in await triggers.runs(trigger_id)]
-    assert ended == [("succeeded", None), ("failed", "budget_exceeded"), ("failed", "budget_exceeded")]
-    await triggers.tick()
-    # It is no failure of the trigger.
-    assert (await triggers.get(trigger_id)).paused_reason is None
+    assert [(run["status"], run["refused_by"]) for run in await triggers.runs(trigger_id)] == [("failed", "tenant")] * 2
 
 
 @proves("triggers.limits")

@@ -92,7 +92,8 @@ WITH thread AS (
 ), mine AS (
     UPDATE runs r
        SET status = :status, stop_reason = :stop_reason, result_text = :result_text, error_kind = :error_kind,
-           error_message = :error_message, error_retryable = :error_retryable, final_event_id = :final_event_id,
+           error_message = :error_message, error_retryable = :error_retryable, refused_by = :refused_by,
+           final_event_id = :final_event_id,
            first_token_at = :first_token_at, limit_reached = :limit_reached, output = :output,
            lease_expires_at = NULL, finished_at = now()
       FROM thread
@@ -211,6 +212,7 @@ async def finish_run(connection: Connection, claim: Claim, finish: Finish, *, se
         error_kind=None if error is None else error.kind,
         error_message=None if error is None else storable(error.message),
         error_retryable=None if error is None else error.retryable,
+        refused_by=None if error is None else error.budget,
         limit_reached=finish.limit,
         output=finish.output,
         first_token_at=finish.first_token_at,

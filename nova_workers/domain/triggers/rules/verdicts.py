@@ -215,7 +215,7 @@ def verdict_on_queued(trigger: DueTrigger, known: Known, occurrence: QueuedOccur
         return QueuedVerdict(skips_all=gone)
     if trigger.open_runs or trigger.held:
         return QueuedVerdict()
-    refusal = over_limit(trigger, known.spent) or _not_startable(known)
+    refusal = over_limit(trigger, known.spent) or _not_afforded(trigger, known) or _not_startable(known)
     if refusal is None:
         return QueuedVerdict(_fired(trigger, occurrence.id, occurrence.scheduled_for))
     reason, detail = refusal
@@ -277,7 +277,19 @@ def _refusal(outcomes: _Outcomes) -> Refusal | None:
         if outcomes.queued:
             return "overlap", f"{outcomes.queued} earlier occurrences are still queued."
     limit = over_limit(trigger, outcomes.known.spent, outcomes.begun + outcomes.queued)
-    return limit or _not_startable(outcomes.known)
+    return limit or _not_afforded(trigger, outcomes.known) or _not_startable(outcomes.known)
+
+
+def _not_afforded(trigger: DueTrigger, known: Known) -> Refusal | None:
+    """Refuse what the rest of the day refused before. A person may try it again, since the agent may cost less now."""
+    spent, cost = known.spent, trigger.max_cost_usd_per_day
+    if spent is None or cost is None or not spent.refused:
+        return None
+    return (
+        "max_cost_usd_per_day",
+        f"Its runs of the day cost ${spent.cost_usd:.4f} of ${cost.normalize():f}, and the rest did not afford the "
+        "call of the last one.",
+    )
 
 
 def _not_startable(known: Known) -> Refusal | None:

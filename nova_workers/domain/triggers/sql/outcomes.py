@@ -16,10 +16,17 @@ __all__ = ["Spent", "find_firing", "get_firing", "list_firings", "settle", "spen
 
 # Runs and cost since a moment of each trigger, counted as daily budgets count: usage of runs that ended since then, and
 # what open runs have used, unless they only waited or were queued. Costs of other agents that these runs called are not
-# included; those of the agents of an orchestration are.
+# included; those of the agents of an orchestration are. Refused: the newest run was, by the trigger's own budget, and
+# the trigger was not changed afterwards.
 _SPENT = f"""
 SELECT g.id, count(r.id) FILTER (WHERE r.trigger_id = g.id AND r.created_at >= g.since)::int AS runs,
-       COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd
+       COALESCE(sum(COALESCE(u.cost_usd, t.cost_usd)), 0) AS cost_usd,
+       COALESCE((SELECT n.status = 'failed' AND n.error_kind = 'budget_exceeded' AND n.refused_by = 'trigger'
+                        AND n.finished_at > (SELECT h.updated_at FROM triggers h WHERE h.id = g.id)
+                   FROM runs n
+                  WHERE n.trigger_id = g.id AND n.created_at >= g.since
+                  ORDER BY n.created_at DESC
+                  LIMIT 1), false) AS refused
   FROM unnest(:trigger_ids::text[], :moments::timestamptz[]) AS g (id, since)
   LEFT JOIN LATERAL (
       SELECT * FROM runs WHERE trigger_id = g.id AND created_at >= g.since - interval '7 days'
@@ -32,7 +39,7 @@ SELECT g.id, count(r.id) FILTER (WHERE r.trigger_id = g.id AND r.created_at >= g
   LEFT JOIN usage u ON u.run_id = r.id AND u.created_at >= g.since
   LEFT JOIN turns t ON t.id = r.turn_id AND r.status IN {sql_list(DUE_RUNS)}
                    AND (r.status = 'running' OR r.queued_at >= g.since)
- GROUP BY g.id
+ GROUP BY g.id, g.since
 """
 
 _SETTLE_ALONE = "SELECT pg_try_advisory_xact_lock(hashtextextended('triggers:settle', 0))"
@@ -98,17 +105,18 @@ _GET = f"{_LISTED} WHERE f.tenant_id = :tenant_id AND f.id = :firing_id"
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """Number and cost of a trigger's runs."""
+    """Number and cost of a trigger's runs, and whether its budget affords no call of the next one."""
 
     runs: int
     cost_usd: Decimal
+    refused: bool
 
 
 async def spent_since(connection: Connection, since: Sequence[tuple[str, datetime]]) -> dict[str, Spent]:
     """Return the number and cost of runs since the given moments, by trigger."""
     ids, moments = [each[0] for each in since], [each[1] for each in since]
     rows = await connection.fetch(_SPENT, trigger_ids=ids, moments=moments)
-    return {row["id"]: Spent(row["runs"], row["cost_usd"]) for row in rows}
+    return {row["id"]: Spent(row["runs"], row["cost_usd"], row["refused"]) for row in rows}
 
 
 async def settle(connection: Connection, *, limit: int) -> list[Row]:

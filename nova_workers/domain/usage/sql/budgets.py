@@ -14,10 +14,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Literal
 
 from nova_workers.base.errors import RunLost
-from nova_workers.base.vocabulary import DUE_RUNS, Limit, sql_list
+from nova_workers.base.vocabulary import DUE_RUNS, BudgetKind, Limit, sql_list
 from nova_workers.contracts.http.overview.budgets import BudgetsView, BudgetView
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.runs import Claim
@@ -25,7 +24,6 @@ from nova_workers.domain.runs.sql.filters import IS_RUNNING
 from nova_workers.ledger.database import Connection
 
 __all__ = [
-    "BudgetKind",
     "ClosedUsage",
     "SharedBudget",
     "SpentToday",
@@ -36,8 +34,6 @@ __all__ = [
     "shared_budgets",
     "spent_today",
 ]
-
-BudgetKind = Literal["ceiling", "tenant", "agent", "trigger", "orchestration"]
 
 # The database's clock and time zones decide when a day begins.
 _DAY = """

@@ -7,6 +7,7 @@ from dataclasses import replace
 from zoneinfo import ZoneInfo
 
 from nova_workers.base.errors import EngineFailure
+from nova_workers.base.vocabulary import BudgetKind
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.orchestration import TreeSpending
 from nova_workers.contracts.runs import Claim
@@ -53,6 +54,7 @@ async def within_budgets(
             "called. Start another orchestration with a larger budget.",
             kind="budget_exceeded",
             retryable=False,
+            budget="orchestration",
         )
     if tree is not None and journal.steps:
         own = TreeSpending(0, 0.0) if is_master(claim) else TreeSpending.of(journal.spent)
@@ -80,6 +82,7 @@ def refused_call(claim: Claim, bound: CallBound, budget: SharedBudget) -> Engine
         f"{_state_of(claim, budget)} {call} The model was not called. {_remedy(budget)}",
         kind="budget_exceeded",
         retryable=False,
+        budget=budget.kind,
         limit=budget.limit,
         spent=budget.spent,
         most=budget.most,
@@ -95,13 +98,13 @@ def _state_of(claim: Claim, budget: SharedBudget) -> str:
             return f"The tenant has spent {spent} in the last 24 hours, and its operator permits ${budget.most:.4f}."
         case "orchestration":
             return f"The orchestration has spent {spent} of its ${budget.most:.4f}."
-        case "tenant":
-            owner = "the tenant"
-        case "agent":
-            owner = f"agent {claim.agent_id!r}"
-        case "trigger":
-            owner = f"trigger {claim.trigger_id!r}"
-    return f"Of today's budget of {owner}, {spent} of ${budget.most:.4f} is spent."
+        case "tenant" | "agent" | "trigger":
+            return f"Of today's budget of {_owner(claim, budget.kind)}, {spent} of ${budget.most:.4f} is spent."
+
+
+def _owner(claim: Claim, kind: BudgetKind) -> str:
+    ids = {"agent": claim.agent_id, "trigger": claim.trigger_id}
+    return f"{kind} {ids[kind]!r}" if kind in ids else "the tenant"
 
 
 def _remedy(budget: SharedBudget) -> str:
@@ -141,25 +144,27 @@ async def _left_today(database: Database, claim: Claim, abort: AbortSignal) -> l
         if spent.ceiling_usd >= budgets.ceiling_usd:
             raise _at_the_ceiling(budgets.ceiling_usd, spent.ceiling_usd)
         rests.append(budgets.ceiling_usd - spent.ceiling_usd)
-    for owner, most_usd, used_usd in (
-        ("the tenant", budgets.tenant_usd, spent.tenant_usd),
-        (f"agent {claim.agent_id!r}", budgets.agent_usd, spent.agent_usd),
-        (f"trigger {claim.trigger_id!r}", budgets.trigger_usd, spent.trigger_usd),
-    ):
+    days: tuple[tuple[BudgetKind, float | None, float | None], ...] = (
+        ("tenant", budgets.tenant_usd, spent.tenant_usd),
+        ("agent", budgets.agent_usd, spent.agent_usd),
+        ("trigger", budgets.trigger_usd, spent.trigger_usd),
+    )
+    for kind, most_usd, used_usd in days:
         if most_usd is None or used_usd is None:
             continue
         if used_usd >= most_usd:
-            raise _refusal(owner, most_usd, used_usd, spent)
+            raise _refusal(claim, kind, most_usd, used_usd, spent)
         rests.append(most_usd - used_usd)
     return rests
 
 
-def _refusal(owner: str, most_usd: float, used_usd: float, spent: SpentToday) -> EngineFailure:
+def _refusal(claim: Claim, kind: BudgetKind, most_usd: float, used_usd: float, spent: SpentToday) -> EngineFailure:
     return EngineFailure(
-        f"Today's budget of {owner} is spent: ${used_usd:.4f} of ${most_usd:.4f}. The model was not called. It resets "
-        f"at {_reset(spent)}; or raise max_cost_usd_per_day and send the message again.",
+        f"Today's budget of {_owner(claim, kind)} is spent: ${used_usd:.4f} of ${most_usd:.4f}. The model was not "
+        f"called. It resets at {_reset(spent)}; or raise max_cost_usd_per_day and send the message again.",
         kind="budget_exceeded",
         retryable=False,
+        budget=kind,
         spent_usd=used_usd,
         max_usd=most_usd,
     )
@@ -171,6 +176,7 @@ def _at_the_ceiling(most_usd: float, used_usd: float) -> EngineFailure:
         "model was not called. Send the message again later, or ask the operator for a higher ceiling.",
         kind="budget_exceeded",
         retryable=False,
+        budget="ceiling",
         spent_usd=used_usd,
         max_usd=most_usd,
     )

@@ -123,9 +123,7 @@ class TurnRunner:
         except EngineFailure as error:
             if time_left.is_expired:
                 return out_of_time(recorder.journal())
-            return failed(
-                EngineError(error.kind, hide(error.message), error.retryable, error.outage), recorder.journal()
-            )
+            return failed(replace(EngineError.of(error), message=hide(error.message)), recorder.journal())
         except Unstorable as error:
             _log.exception("run.not_stored")
             return not_stored(error, recorder.journal(), recorder.unwritten)
