@@ -6,7 +6,7 @@ from typing import Any
 from sqlalchemy import Column, ForeignKeyConstraint, Index, LargeBinary, text
 from sqlmodel import Field
 
-from nova_workers.base.vocabulary import OrderState, RoleKind, TrailAudience
+from nova_workers.base.vocabulary import OrderState, RoleKind, TrailAudience, WorkStopReason
 
 from .base import Table
 from .columns import big, boolean, count, fk, id_ref, json, money, number, one_of, pk, string, time
@@ -25,6 +25,7 @@ class WorkOrder(Table, table=True):
     __table_args__ = (
         one_of("state", OrderState),
         one_of("stage", RoleKind),
+        one_of("stop_reason", WorkStopReason),
         Index(None, "tenant_id", "id"),
         Index("ix_work_orders__review", "tenant_id", "id", postgresql_where=text("state = 'review'")),
         Index("ix_work_orders__open", "id", postgresql_where=text("state <> 'ended'")),
@@ -90,6 +91,7 @@ class WorkOrderPart(Table, table=True):
     __tablename__ = "work_order_parts"
     __table_args__ = (
         one_of("kind", RoleKind),
+        one_of("stop_reason", WorkStopReason),
         Index(None, "order_id", "id"),
         Index("uq_work_order_parts__run_id", "run_id", unique=True),
         # A stage is opened once.

@@ -16,6 +16,7 @@ from nova_workers.base.vocabulary import (
     RunQueue,
     RunSource,
     RunStatus,
+    StopReason,
     SwitchScope,
     WaitKind,
     WaitStatus,
@@ -38,6 +39,7 @@ class Run(Table, table=True):
         one_of("on_busy", OnBusy),
         one_of("source", RunSource),
         one_of("hold", HoldReason),
+        one_of("stop_reason", StopReason),
         CheckConstraint("(status = 'running') = (lease_expires_at IS NOT NULL)", name="running_has_lease"),
         Index("uq_runs__thread_id_seq", "thread_id", "seq", unique=True),
         # At most one run of a thread runs, whatever the code above does.

@@ -6,7 +6,7 @@ from typing import Any
 
 from sqlalchemy import ForeignKeyConstraint, Index
 
-from nova_workers.base.vocabulary import MessageKind, ToolCallStatus, TurnStatus, TurnType
+from nova_workers.base.vocabulary import MessageKind, StopReason, ToolCallStatus, TurnStatus, TurnType
 
 from .base import Table
 from .columns import big, count, fk, id_ref, json, money, one_of, pk, string, time
@@ -21,6 +21,7 @@ class Turn(Table, table=True):
     __table_args__ = (
         one_of("type", TurnType),
         one_of("status", TurnStatus),
+        one_of("stop_reason", StopReason),
         Index("uq_turns__run_id", "run_id", unique=True),
         Index(None, "thread_id", "depth"),
         Index(None, "parent_turn_id"),

@@ -98,6 +98,14 @@ def test_a_part_of_a_vocabulary_is_within_it(part: tuple[str, ...], whole: Any) 
     assert set(part) < set(words_of(whole))
 
 
+def test_each_column_of_stop_reasons_is_checked() -> None:
+    tables = [table for table in metadata.tables.values() if "stop_reason" in table.columns]
+    assert len(tables) >= 4
+    for table in tables:
+        checks = {str(check.name) for check in table.constraints if isinstance(check, CheckConstraint)}
+        assert f"ck_{table.name}__stop_reason" in checks
+
+
 def test_a_run_is_open_or_ended() -> None:
     assert (*vocabulary.OPEN_RUNS, *vocabulary.ENDED_RUNS) == words_of(vocabulary.RunStatus)
 

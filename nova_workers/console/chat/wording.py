@@ -2,8 +2,9 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import assert_never
 
-from nova_workers.base.vocabulary import ENDED_TURNS
+from nova_workers.base.vocabulary import ENDED_TURNS, StopReason
 from nova_workers.contracts.http.wire import RunView, TurnView
 
 __all__ = ["Outcome", "outcome_of"]
@@ -13,12 +14,6 @@ _LIMITS: Mapping[str, str] = {
     "tokens": "The turn ended at its limit of tokens.",
     "cost": "The turn ended at its limit of cost.",
     "time": "The turn ended at its limit of time.",
-}
-_REASONS: Mapping[str, str] = {
-    "max_tokens": "The answer is cut off: the model reached its limit of output tokens.",
-    "timeout": "The turn ended at its limit of time.",
-    "aborted": "Canceled. The text so far is kept.",
-    "tool_use": "The turn ended between two steps.",
 }
 _ERRORS: Mapping[str, str] = {
     "context_overflow": "The conversation is longer than the model can read",
@@ -52,7 +47,23 @@ def outcome_of(turn: TurnView, run: RunView | None) -> Outcome | None:
         return None
     if run is not None and run.limit_reached is not None:
         return Outcome("warn", _LIMITS[run.limit_reached])
-    words = _REASONS.get(turn.stop_reason or "")
+    words = _reason(turn.stop_reason)
     if words is None and turn.status != "succeeded":
         words = f"The turn ended as {turn.status}."
     return None if words is None else Outcome("warn", words)
+
+
+def _reason(reason: StopReason | None) -> str | None:
+    match reason:
+        case "max_tokens":
+            return "The answer is cut off: the model reached its limit of output tokens."
+        case "timeout":
+            return "The turn ended at its limit of time."
+        case "aborted":
+            return "Canceled. The text so far is kept."
+        case "tool_use":
+            return "The turn ended between two steps."
+        case "end_turn" | "error" | None:
+            return None
+        case _:
+            assert_never(reason)

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, ConfigDict, Field, StrictBool, StringConstraints, model_validator
 
 from nova_workers.base.errors import EngineErrorKind
-from nova_workers.base.vocabulary import OnBusy, OpenRunStatus, RetryRefusal, RunQueue, RunStatus
+from nova_workers.base.vocabulary import OnBusy, OpenRunStatus, RetryRefusal, RunQueue, RunStatus, StopReason
 from nova_workers.contracts.agents import AgentId, AgentSpec
 from nova_workers.contracts.authors.rights import ADDRESSEE, BOUND, FREE, MESSAGE, MODEL, PARTS, authored
 from nova_workers.contracts.bodies import Body, Moment, Name, OneLine, Problem, View
@@ -373,7 +373,7 @@ class RunView(View):
     cancel_requested_at: datetime | None = None
     turn_id: str | None = None
     merged_into: str | None = None
-    stop_reason: str | None = None
+    stop_reason: StopReason | None = None
     limit_reached: Limit | None = None
     """Which of its own limits ended the turn: model calls (`turns`), `tokens` or `cost`."""
     text: str | None = None
@@ -521,7 +521,7 @@ class TurnView(View):
     steps: int
     tool_calls: list[ToolCallView]
     usage: UsageView
-    stop_reason: str | None
+    stop_reason: StopReason | None
     error: RunError | None = None
     started_at: datetime
     completed_at: datetime | None

@@ -1,7 +1,7 @@
 """Stop reasons, and what a customer sees of them."""
 
 from collections.abc import Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, assert_never
 
 from typing_extensions import TypeAliasType
 
@@ -41,5 +41,17 @@ def status_of(reason: StopReasonV1) -> WorkStatus:
             return "succeeded"
         case "in_progress":
             return "in_progress"
-        case _:
+        case (
+            "needs_human"
+            | "provider_failed"
+            | "router_failed"
+            | "ajv_failed"
+            | "json_parse_failed"
+            | "rate_limited"
+            | "cost_cap_exceeded"
+            | "round_cap_exceeded"
+            | "invalid_request"
+        ):
             return "failed"
+        case _:
+            assert_never(reason)

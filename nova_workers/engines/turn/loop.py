@@ -29,7 +29,7 @@ from nova_workers.engines.turn.interruption import Interruption, ReasoningClock,
 from nova_workers.engines.turn.refusals import Refusals
 from nova_workers.engines.turn.seam import Ask, ContentRefused, Draft, Ending, Responder, Response, ToolRefused, Tools
 from nova_workers.engines.turn.step import OpenStep, open_step
-from nova_workers.engines.turn.tally import STOP_REASONS, Budget, Tally, stopped_because
+from nova_workers.engines.turn.tally import Budget, Tally, stop_reason_of, stopped_because
 
 __all__ = ["Turn"]
 
@@ -319,7 +319,7 @@ class Turn:
         if goes_on and final:
             return self._limit_stop_reason()
         if final or verdict == "stop":
-            return STOP_REASONS[ending]
+            return stop_reason_of(ending)
         await self._take_steering()
         return None
 

@@ -1,7 +1,7 @@
 """What a turn has used and produced so far: its budgets, and the parts of its result."""
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, assert_never
 
 from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortReason
@@ -20,14 +20,7 @@ from nova_workers.contracts.engine import (
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.turn.seam import Ending
 
-__all__ = ["STOP_REASONS", "Budget", "Tally", "stopped_because"]
-
-STOP_REASONS: dict[Ending, StopReason] = {
-    "end": "end_turn",
-    "max_tokens": "max_tokens",
-    "tools": "tool_use",
-    "resume": "tool_use",
-}
+__all__ = ["Budget", "Tally", "stop_reason_of", "stopped_because"]
 
 
 class Budget:
@@ -125,6 +118,19 @@ class Tally:
             deferred=self.deferred,
             deferred_usage=self.deferred_usage,
         )
+
+
+def stop_reason_of(ending: Ending) -> StopReason:
+    """Return the stop reason of a turn that stops after a response with this ending."""
+    match ending:
+        case "end":
+            return "end_turn"
+        case "max_tokens":
+            return "max_tokens"
+        case "tools" | "resume":
+            return "tool_use"
+        case _:
+            assert_never(ending)
 
 
 def stopped_because(reason: AbortReason, overdue: str) -> tuple[StopReason, EngineError | None]:

@@ -15,6 +15,7 @@ from nova_workers.base.vocabulary import (
     FinishStatus,
     RunSource,
     RunStatus,
+    StopReason,
     ToolCallStatus,
     WaitKind,
     WaitStatus,
@@ -193,7 +194,7 @@ class RunTimeline(View):
     engine: str | None
     model: str | None
     provider: str | None
-    stop_reason: str | None
+    stop_reason: StopReason | None
     limit_reached: Limit | None
     error: RunError | None
     usage: UsageView | None

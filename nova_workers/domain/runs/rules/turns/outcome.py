@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Final, Literal
+from typing import Final, Literal, assert_never
 
 from nova_workers.base.errors import EngineErrorKind, RunLost
 from nova_workers.contracts.content import ContentBlock, Message, text_block, text_of
@@ -53,25 +53,35 @@ def judge(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> 
     Raises:
         RunLost: The turn was stopped because another claim holds the run.
     """
-    if result.stop_reason == "aborted":
-        if run.abort.reason == "lost":
-            raise RunLost("The lease was lost; the turn was stopped.", run_id=run.claim.run_id)
-        if run.abort.reason == "drain":
-            return Outcome("requeue", "aborted")
-        return Outcome("canceled", "aborted", result.text, step=final_step, result=result)
-    if result.deferred:
-        return Outcome("suspend", "tool_use", result=result)
-    if result.stop_reason == "tool_use" and run.stop_at_step and final_step is None:
-        # With a final step the turn reached its limit at the same time. That step is not committed, so the run ends.
-        return Outcome("requeue", "tool_use")
     error = result.error
-    if error is None and result.stop_reason in {"error", "timeout"}:
-        error = EngineError("timeout", "The turn took longer than its limit.", retryable=True)
-    elif error is None and result.stop_reason != "end_turn" and run.claim.agent.output_schema is not None:
-        # Only at the end of a turn has the engine checked the answer.
-        error = _unanswered(result)
+    match result.stop_reason:
+        case "aborted":
+            return _aborted(run, result, final_step)
+        case _ if result.deferred:
+            return Outcome("suspend", "tool_use", result=result)
+        case "tool_use" if run.stop_at_step and final_step is None:
+            # With a final step the turn reached its limit too. That step is not committed, so the run ends.
+            return Outcome("requeue", "tool_use")
+        case "error" | "timeout":
+            error = error or EngineError("timeout", "The turn took longer than its limit.", retryable=True)
+        case "tool_use" | "max_tokens":
+            if error is None and run.claim.agent.output_schema is not None:
+                # Only at the end of a turn has the engine checked the answer.
+                error = _unanswered(result)
+        case "end_turn":
+            pass
+        case _:
+            assert_never(result.stop_reason)
     status = "succeeded" if error is None else "failed"
     return Outcome(status, result.stop_reason, result.text, error, final_step, result)
+
+
+def _aborted(run: HeldRun, result: EngineResult, final_step: StepRecord | None) -> Outcome:
+    if run.abort.reason == "lost":
+        raise RunLost("The lease was lost; the turn was stopped.", run_id=run.claim.run_id)
+    if run.abort.reason == "drain":
+        return Outcome("requeue", "aborted")
+    return Outcome("canceled", "aborted", result.text, step=final_step, result=result)
 
 
 def _unanswered(result: EngineResult) -> EngineError:
