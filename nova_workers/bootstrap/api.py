@@ -26,8 +26,7 @@ from nova_workers.domain.capabilities.rules.deferred import DeferredRegistry
 from nova_workers.domain.effects.rules.provider import EmbeddingProvider
 from nova_workers.domain.effects.rules.setup import query_embeddings
 from nova_workers.domain.orchestrations.rules.config.service import OrchestrationConfigs
-from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
-from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
 from nova_workers.domain.orchestrations.rules.service import Orchestrations
 from nova_workers.domain.orchestrations.rules.starting import OrchestrationStarter
 from nova_workers.domain.orchestrations.tools.external import ExternalMasters

@@ -11,10 +11,9 @@ from nova_workers.base.config import Settings
 from nova_workers.domain.agents.rules.ceilings import CeilingRules
 from nova_workers.domain.orchestrations.rules.config.service import OrchestrationConfigs
 from nova_workers.domain.orchestrations.rules.models.availability import ProbedAvailability, fleet_availability
-from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
-from nova_workers.domain.orchestrations.rules.models.discovering import ModelDiscovery
-from nova_workers.domain.orchestrations.rules.models.installed import known_models
-from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
+from nova_workers.domain.orchestrations.rules.models.discovery import ModelDiscovery
+from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.ledger.database import Database
 
 __all__ = ["build_catalog", "build_configs", "build_discovery", "build_model_chooser"]

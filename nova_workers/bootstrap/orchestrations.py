@@ -8,7 +8,7 @@ from nova_workers.contracts.ports import ShellRunner
 from nova_workers.domain.capabilities.rules import CapabilityRegistry
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.orchestrations.rules.actions import AgentActions
-from nova_workers.domain.orchestrations.rules.models.choosing import ModelChooser
+from nova_workers.domain.orchestrations.rules.models.choice import ModelChooser
 from nova_workers.domain.orchestrations.rules.service import Orchestrations
 from nova_workers.domain.orchestrations.rules.starting import OrchestrationStarter
 from nova_workers.domain.orchestrations.rules.views import AgentViews

@@ -41,10 +41,10 @@ from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.delivery.rules.sender import DeliverySender
 from nova_workers.domain.effects.rules.runner import EffectRunner
 from nova_workers.domain.effects.rules.setup import embedding_provider
-from nova_workers.domain.orchestrations.rules.models.discovering import ModelDiscovery
-from nova_workers.domain.orchestrations.rules.models.judging import ModelJudge
-from nova_workers.domain.orchestrations.rules.models.probing import ProviderProbes
-from nova_workers.domain.orchestrations.rules.models.refreshing import RankingRefresher
+from nova_workers.domain.orchestrations.rules.models.availability import ProviderProbes
+from nova_workers.domain.orchestrations.rules.models.discovery import ModelDiscovery
+from nova_workers.domain.orchestrations.rules.models.judge import ModelJudge
+from nova_workers.domain.orchestrations.rules.models.rankings import RankingRefresher
 from nova_workers.domain.orchestrations.rules.tick import OrchestrationTicker
 from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions
 from nova_workers.domain.orders.rules.tick import OrderTicker

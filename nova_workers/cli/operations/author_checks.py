@@ -18,7 +18,7 @@ from nova_workers.domain.agents.rules.authors import Holdings, holdings_of
 from nova_workers.domain.agents.rules.entries import GrantForms
 from nova_workers.domain.capabilities.rules.discovery import default_registry
 from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
-from nova_workers.domain.orchestrations.rules.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.ledger.database import PostgresDatabase
 
 __all__ = ["check_authors"]

@@ -7,7 +7,7 @@ from nova_workers.client.client import NovaClient
 from nova_workers.contracts.orchestration import CapabilityTools
 from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
-from nova_workers.domain.orchestrations.rules.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.domain.orchestrations.rules.spawning.granting import withheld
 
 __all__ = ["check_orchestrations"]

@@ -14,7 +14,7 @@ from nova_workers.cli.terminal.text_input import read_text
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigInfo, OrchestrationConfigPut
 from nova_workers.domain.orchestrations.rules.config.parsing import MODELS_FILE, parse_config
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
-from nova_workers.domain.orchestrations.rules.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.models.registry import known_models
 
 __all__ = ["app"]
 

@@ -21,9 +21,13 @@ from nova_workers.contracts.http.orchestration_config import (
     RankedScoreView,
 )
 from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
-from nova_workers.domain.orchestrations.rules.models.installed import known_models
-from nova_workers.domain.orchestrations.rules.models.merging import merge_models
-from nova_workers.domain.orchestrations.rules.models.programs import DiscoveredModel, discover_models, update_programs
+from nova_workers.domain.orchestrations.rules.models.programs import (
+    DiscoveredModel,
+    discover_models,
+    merge_models,
+    update_programs,
+)
+from nova_workers.domain.orchestrations.rules.models.registry import known_models
 
 __all__ = ["app"]
 

@@ -15,8 +15,7 @@ from nova_workers.contracts.events import StreamEnd, Thinking
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import OrchestrationLimits
 from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
-from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
-from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
 from nova_workers.domain.orchestrations.rules.planning import NewOrchestration
 from nova_workers.domain.orchestrations.rules.service import Orchestrations
 from nova_workers.ledger.work import Work

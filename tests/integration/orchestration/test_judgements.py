@@ -21,7 +21,7 @@ from nova_workers.contracts.http.orchestration_config import JudgementView, Orch
 from nova_workers.contracts.http.usage_report import UsageReport
 from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
 from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
-from nova_workers.domain.orchestrations.rules.models.judging import ModelJudge
+from nova_workers.domain.orchestrations.rules.models.judge import ModelJudge
 from nova_workers.domain.orchestrations.sql.judgements import begin_judgement, get_judgement
 from nova_workers.domain.runs.sql.fleet import Switch, pause
 from nova_workers.domain.usage.sql.report import report_usage

@@ -10,10 +10,9 @@ import pytest
 from nova_workers.base.errors import ModelNotAvailableError, ProviderNotAvailableError
 from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
 from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
-from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
-from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel
-from nova_workers.domain.orchestrations.rules.models.installed import known_models
-from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
+from nova_workers.domain.orchestrations.rules.models.choice import ChosenModel
+from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.domain.orchestrations.sql.rankings import list_rankings, refresh_rankings
 from nova_workers.ledger.database import Database
 from tests.requirements import proves

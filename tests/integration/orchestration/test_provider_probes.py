@@ -19,13 +19,12 @@ from nova_workers.domain.orchestrations.rules.config.values import Orchestration
 from nova_workers.domain.orchestrations.rules.models.availability import (
     FleetAvailability,
     ProbedAvailability,
+    ProviderProbes,
     ProviderReport,
     ReportedAvailability,
 )
-from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
-from nova_workers.domain.orchestrations.rules.models.installed import known_models
-from nova_workers.domain.orchestrations.rules.models.probing import ProviderProbes
-from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
+from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from nova_workers.engines.anthropic import AnthropicEngine
 from nova_workers.engines.scripted import ScriptedEngine
 from nova_workers.ledger.database import Database

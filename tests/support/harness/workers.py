@@ -26,8 +26,7 @@ from nova_workers.contracts.engine import Engine
 from nova_workers.contracts.runs import Accepted, Doorbell, PlannedEffect, Submission
 from nova_workers.domain.capabilities.rules.transactions import CallTransactions
 from nova_workers.domain.orchestrations.rules.models.availability import FleetAvailability
-from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog
-from nova_workers.domain.orchestrations.rules.models.ranked import RankedModels
+from nova_workers.domain.orchestrations.rules.models.catalog import ModelCatalog, RankedModels
 from nova_workers.domain.orchestrations.rules.service import Orchestrations
 from nova_workers.domain.orchestrations.rules.tick import OrchestrationTicker
 from nova_workers.domain.orchestrations.rules.transitions import TreeTransitions

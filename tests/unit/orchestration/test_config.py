@@ -14,7 +14,7 @@ from nova_workers.domain.orchestrations.rules.config.values import (
     OrchestrationConfig,
     ResolvedModel,
 )
-from nova_workers.domain.orchestrations.rules.models.installed import known_models
+from nova_workers.domain.orchestrations.rules.models.registry import known_models
 from tests.requirements import proves
 from tests.support.data.documents import ROOT, blocks
 

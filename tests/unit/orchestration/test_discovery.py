@@ -16,8 +16,12 @@ from hypothesis import strategies as st
 from nova_workers.domain.orchestrations.rules.config.parsing import parse_config
 from nova_workers.domain.orchestrations.rules.config.values import ResolvedModel
 from nova_workers.domain.orchestrations.rules.models import programs
-from nova_workers.domain.orchestrations.rules.models.merging import merge_models
-from nova_workers.domain.orchestrations.rules.models.programs import DiscoveredModel, discover_models, update_programs
+from nova_workers.domain.orchestrations.rules.models.programs import (
+    DiscoveredModel,
+    discover_models,
+    merge_models,
+    update_programs,
+)
 from tests.requirements import proves
 
 KNOWN = {"claude-opus-5": ResolvedModel(provider="claude", model_id="claude-opus-5")}

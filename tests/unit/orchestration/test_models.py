@@ -22,15 +22,20 @@ from nova_workers.domain.orchestrations.rules.models.availability import (
 )
 from nova_workers.domain.orchestrations.rules.models.capability import (
     ModelCapability,
+    classify,
     infer_capability,
     infer_tier,
     required_tier,
     tier_rank,
 )
 from nova_workers.domain.orchestrations.rules.models.choice import ModelSelector
-from nova_workers.domain.orchestrations.rules.models.classifying import classify
-from nova_workers.domain.orchestrations.rules.models.installed import installed, is_chat_model, known_models, sdk_models
-from nova_workers.domain.orchestrations.rules.models.registry import ModelRegistry
+from nova_workers.domain.orchestrations.rules.models.registry import (
+    ModelRegistry,
+    installed,
+    is_chat_model,
+    known_models,
+    sdk_models,
+)
 from nova_workers.engines.models import ALIASES, resolve_model
 from nova_workers.engines.models import known_models as models_of_the_sdk
 from tests.requirements import proves

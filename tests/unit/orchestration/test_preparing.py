@@ -10,7 +10,7 @@ from nova_workers.base.errors import AgentSpawnError
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
-from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel, ModelChooser
+from nova_workers.domain.orchestrations.rules.models.choice import ChosenModel, ModelChooser
 from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea
 from nova_workers.domain.orchestrations.rules.spawning.granting import Giver, form_of
 from nova_workers.domain.orchestrations.rules.spawning.preparing import PreparedSpawn, prepare_spawn

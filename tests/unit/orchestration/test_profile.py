@@ -7,7 +7,7 @@ import pytest
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.orchestration import SpawnRequest
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
-from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel
+from nova_workers.domain.orchestrations.rules.models.choice import ChosenModel
 from nova_workers.domain.orchestrations.rules.spawning.granting import Granted
 from nova_workers.domain.orchestrations.rules.spawning.profile import agent_spec
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from nova_workers.domain.orchestrations.rules.models.capability import ModelCapability, infer_capability
 from nova_workers.domain.orchestrations.rules.models.choice import ModelSelector
-from nova_workers.domain.orchestrations.rules.models.ranking import (
+from nova_workers.domain.orchestrations.rules.models.rankings import (
     MIN_SAMPLES,
     PRIOR_SAMPLES,
     Rankings,

@@ -10,7 +10,7 @@ import pytest
 from nova_workers.base.vocabulary import AgentRole, PermissionMode
 from nova_workers.contracts.agents import AgentSpec, CapabilityGrant
 from nova_workers.contracts.orchestration import AgentDescriptor, SpawnRequest
-from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel
+from nova_workers.domain.orchestrations.rules.models.choice import ChosenModel
 from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea
 from nova_workers.domain.orchestrations.rules.spawning.granting import Giver, Granted
 from nova_workers.domain.orchestrations.rules.spawning.preparing import PreparedSpawn

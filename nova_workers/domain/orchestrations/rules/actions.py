@@ -21,7 +21,7 @@ from nova_workers.domain.agents.sql.records import get_agent, get_directory
 from nova_workers.domain.orchestrations.rules.activation import activate
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from nova_workers.domain.orchestrations.rules.finding import find_agent, pick_agent
-from nova_workers.domain.orchestrations.rules.models.choosing import ModelChooser
+from nova_workers.domain.orchestrations.rules.models.choice import ModelChooser
 from nova_workers.domain.orchestrations.rules.routing import deliver, request_type
 from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea, writers_beside
 from nova_workers.domain.orchestrations.rules.spawning.granting import Giver, servers_of

@@ -14,7 +14,7 @@ from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.orchestration import OrchestrationLimits, Origin, SpawnRequest
 from nova_workers.domain.agents.sql.records import get_agent, get_directory
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
-from nova_workers.domain.orchestrations.rules.models.choosing import ModelChooser
+from nova_workers.domain.orchestrations.rules.models.choice import ModelChooser
 from nova_workers.domain.orchestrations.rules.spawning.areas import WorkArea
 from nova_workers.domain.orchestrations.rules.spawning.granting import Asked, Giver, check_directory, granted
 from nova_workers.domain.orchestrations.rules.spawning.profile import agent_spec

@@ -15,7 +15,7 @@ from nova_workers.contracts.orchestration import AgentDescriptor
 from nova_workers.domain.idempotency.sql import RequestKey, find_key, take_idempotency_key, take_key
 from nova_workers.domain.orchestrations.rules.activation import activate, prompt_agent
 from nova_workers.domain.orchestrations.rules.finding import find_agent
-from nova_workers.domain.orchestrations.rules.models.choosing import ModelChooser
+from nova_workers.domain.orchestrations.rules.models.choice import ModelChooser
 from nova_workers.domain.orchestrations.rules.planning import NewOrchestration, plan_tree
 from nova_workers.domain.orchestrations.rules.routing import kill_branch
 from nova_workers.domain.orchestrations.sql import agents as ledger

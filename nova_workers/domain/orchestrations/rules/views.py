@@ -10,8 +10,7 @@ from nova_workers.domain.orchestrations.rules.actions import Caller
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from nova_workers.domain.orchestrations.rules.finding import pick_agent
 from nova_workers.domain.orchestrations.rules.history import load_history
-from nova_workers.domain.orchestrations.rules.models.choice import Recommendation
-from nova_workers.domain.orchestrations.rules.models.choosing import ModelChooser
+from nova_workers.domain.orchestrations.rules.models.choice import ModelChooser, Recommendation
 from nova_workers.domain.orchestrations.sql import agents as ledger
 from nova_workers.domain.orchestrations.sql.locking import frozen_config
 from nova_workers.ledger.database import Database

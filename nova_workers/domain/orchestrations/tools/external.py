@@ -29,7 +29,7 @@ from nova_workers.contracts.waits import AwaitMessages
 from nova_workers.domain.capabilities.rules.seam import CapabilityContext, input_schema
 from nova_workers.domain.orchestrations.rules.actions import AgentActions
 from nova_workers.domain.orchestrations.rules.matching import Match, interrupted, match
-from nova_workers.domain.orchestrations.rules.models.choosing import ModelChooser
+from nova_workers.domain.orchestrations.rules.models.choice import ModelChooser
 from nova_workers.domain.orchestrations.rules.routing import complete_agent, deliver
 from nova_workers.domain.orchestrations.rules.unblocking import break_deadlocks
 from nova_workers.domain.orchestrations.rules.views import AgentViews

@@ -1,7 +1,8 @@
-"""What is known of a model for the choice; and what can be inferred from its id alone. Pure."""
+"""What is known of a model, if only its id; and which kind of work a description asks for. Pure."""
 
 import re
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Final, Literal
 
 from pydantic import ConfigDict
@@ -11,7 +12,17 @@ from nova_workers.base.true_numbers import TrueNumbers
 from nova_workers.base.vocabulary import COMPLEXITIES, MODEL_TIERS, TASK_CATEGORIES, Complexity, ModelTier, TaskCategory
 from nova_workers.domain.orchestrations.rules.config.values import ModelOverride
 
-__all__ = ["ModelCapability", "infer_capability", "infer_tier", "required_tier", "tier_rank", "version_of"]
+__all__ = [
+    "Classification",
+    "ModelCapability",
+    "classify",
+    "infer_capability",
+    "infer_tier",
+    "required_tier",
+    "tier_rank",
+    "usual_complexity",
+    "version_of",
+]
 
 
 class ModelCapability(TrueNumbers):
@@ -57,7 +68,7 @@ class ModelCapability(TrueNumbers):
         return self.model_copy(update={**given, "affinities": affinities, "given": self.given | changed})
 
 
-_WORDS: Final[Mapping[ModelTier, str]] = {
+_TIER_WORDS: Final[Mapping[ModelTier, str]] = {
     "economy": r"nano|lite|micro|tiny|luna|\d{1,2}b",
     "fast": "haiku|mini|small|flash|highspeed|turbo|fast|instant|air|spark",
     "frontier": "opus|fable|mythos|pro|max|ultra|astra|argon|sol",
@@ -66,7 +77,7 @@ _WORDS: Final[Mapping[ModelTier, str]] = {
 """Words of ids, in the order of precedence: ``gemini-3.5-flash-lite`` is an economy model, ``gpt-5.4-pro`` a frontier
 one."""
 _TIERS: Final[Mapping[ModelTier, re.Pattern[str]]] = {
-    tier: re.compile(rf"(?:^|[-._/:])(?:{words})(?=$|[-._/:\d])", re.IGNORECASE) for tier, words in _WORDS.items()
+    tier: re.compile(rf"(?:^|[-._/:])(?:{words})(?=$|[-._/:\d])", re.IGNORECASE) for tier, words in _TIER_WORDS.items()
 }
 
 _SCORES: Final[Mapping[ModelTier, tuple[float, ...]]] = {
@@ -150,3 +161,79 @@ def infer_capability(model_id: str, provider: str, tier: ModelTier | None = None
         cost_factor=_COST[tier],
         speed_factor=_SPEED[tier],
     )
+
+
+_CATEGORY_WORDS: Final[Mapping[TaskCategory, str]] = {
+    "architecture": "architect* design* structure* modular* scalab* microservice* schema* interface* decompos*",
+    "complex-reasoning": "prove proof theorem deriv* reason* algorithm* complex* analy* optimi* deadlock* race* "
+    "concurren* trade-off* root-cause* mathematic*",
+    "coding": "implement* code* coding function* bug* fix* refactor* compil* class* method* endpoint* unit-test* "
+    "test* feature* migrat* python typescript rust sql api patch* debug*",
+    "code-review": "review* critique* audit* diff pull-request* pr lint* vulnerab* feedback approv*",
+    "planning": "plan* roadmap* milestone* strateg* prioriti* estimat* schedule* break-down sequence* backlog*",
+    "tool-use": "tool* command* script* shell bash browser* click* mcp call* invoke* install* deploy* run",
+    "exploration": "explor* look* inspect* understand* trace* map* survey* investigat* discover* where",
+    "simple-tasks": "rename* format* typo* list* count* copy* sort* trivial* simple* quick* move* convert*",
+    "agentic": "agent* autonom* orchestrat* delegat* end-to-end multi-step coordinat* workflow* iterat*",
+    "search": "search* find* grep* locat* lookup* look-up web google quer* retrieval* retrieve* source*",
+    "documentation": "document* docs readme changelog* tutorial* comment* docstring* guide* explain* summariz*",
+}
+_HEAVY: Final = 2
+"""Weight of a category's first words, which name it; the others weigh 1."""
+_NAMING: Final = 3
+
+_USUAL: Final[Mapping[TaskCategory, Complexity]] = {
+    "architecture": "expert",
+    "complex-reasoning": "expert",
+    "coding": "complex",
+    "code-review": "complex",
+    "planning": "complex",
+    "tool-use": "medium",
+    "exploration": "medium",
+    "simple-tasks": "simple",
+    "general": "medium",
+    "agentic": "complex",
+    "search": "simple",
+    "documentation": "medium",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Classification:
+    """A kind of work, and the words that say so."""
+
+    category: TaskCategory
+    words: tuple[str, ...] = ()
+
+
+def classify(task_description: str) -> Classification:
+    """Return the kind of work whose words occur most; ``general`` if none do.
+
+    Each word counts once, in any case. Of two kinds with the same weight the first of `TaskCategory` is taken.
+    """
+    text = f" {' '.join(re.findall(r'[a-z0-9]+', task_description.lower()))} "
+    best: tuple[int, TaskCategory, tuple[str, ...]] = (0, "general", ())
+    for category in TASK_CATEGORIES:
+        found = [
+            (weight, match[0].strip()) for weight, word in _PATTERNS.get(category, ()) if (match := word.search(text))
+        ]
+        total = sum(weight for weight, _ in found)
+        if total > best[0]:
+            best = (total, category, tuple(word for _, word in found))
+    return Classification(best[1], best[2])
+
+
+def usual_complexity(category: TaskCategory) -> Complexity:
+    """Return how hard a kind of work usually is."""
+    return _USUAL[category]
+
+
+def _pattern(word: str) -> re.Pattern[str]:
+    plain = re.escape(word.rstrip("*").replace("-", " "))
+    return re.compile(rf" {plain}{'[a-z]*' if word.endswith('*') else ''}(?= )")
+
+
+_PATTERNS: Final[Mapping[TaskCategory, tuple[tuple[int, re.Pattern[str]], ...]]] = {
+    category: tuple((_HEAVY if at < _NAMING else 1, _pattern(word)) for at, word in enumerate(words.split()))
+    for category, words in _CATEGORY_WORDS.items()
+}

@@ -10,7 +10,7 @@ from nova_workers.contracts.mcp.servers import McpServerForm
 from nova_workers.contracts.orchestration import SpawnRequest, is_peer
 from nova_workers.domain.orchestrations.rules.config.plugins import resolve_plugins
 from nova_workers.domain.orchestrations.rules.config.values import ExpertProfile, OrchestrationConfig
-from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel, ModelChooser
+from nova_workers.domain.orchestrations.rules.models.choice import ChosenModel, ModelChooser
 from nova_workers.domain.orchestrations.rules.spawning.granting import (
     Asked,
     Giver,

@@ -15,7 +15,7 @@ from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.mcp.servers import MCP_CAPABILITY
 from nova_workers.contracts.orchestration import SpawnRequest, is_peer
 from nova_workers.domain.orchestrations.rules.config.values import ExpertProfile, OrchestrationConfig
-from nova_workers.domain.orchestrations.rules.models.choosing import ChosenModel
+from nova_workers.domain.orchestrations.rules.models.choice import ChosenModel
 from nova_workers.domain.orchestrations.rules.spawning.granting import Granted
 from nova_workers.domain.prompts.rules.orchestration import expert_words, master_words, role_words
 

@@ -1,15 +1,19 @@
-"""Scores of models: what was learned; and where too little was, what a judge said, or affinities. Pure."""
+"""Scores of models: what the ledger taught; and where that is too little, what a judge said, or affinities."""
 
 import re
 from collections.abc import Iterable
 from typing import Final
 
+import structlog
+
+from nova_workers.base.config import OrchestrationSettings
 from nova_workers.base.vocabulary import RankingSource, TaskCategory
 from nova_workers.domain.orchestrations.rules.models.capability import ModelCapability
 from nova_workers.domain.orchestrations.sql.judgements import ModelScores
-from nova_workers.domain.orchestrations.sql.rankings import Ranking
+from nova_workers.domain.orchestrations.sql.rankings import Ranking, refresh_rankings
+from nova_workers.ledger.database import Database
 
-__all__ = ["MIN_SAMPLES", "PRIOR_SAMPLES", "Rankings", "canonical_model"]
+__all__ = ["MIN_SAMPLES", "PRIOR_SAMPLES", "RankingRefresher", "Rankings", "canonical_model"]
 
 MIN_SAMPLES: Final = 5
 """Runs of a model in a kind of work below which nothing is learned: one failure of two says nothing."""
@@ -58,3 +62,28 @@ class Rankings:
     def judged(self, model: ModelCapability, category: TaskCategory) -> float | None:
         """Return what the judge said; None if it said nothing, or a person set the affinity."""
         return None if category in model.given else self._judged.get(model.model_id, {}).get(category)
+
+
+_log = structlog.get_logger(__name__)
+
+
+class RankingRefresher:
+    """Computes rankings of models again when they are old. Any number of instances may tick."""
+
+    def __init__(self, database: Database, settings: OrchestrationSettings) -> None:
+        self._database = database
+        self._settings = settings
+
+    async def tick(self) -> int:
+        """Compute the rankings that are old again, and return how many were written.
+
+        Raises:
+            Unavailable: The database cannot be reached; the next tick tries again.
+        """
+        async with self._database.transaction() as connection:
+            written = await refresh_rankings(
+                connection, fresh_s=self._settings.rankings_every_s, days=self._settings.rankings_days
+            )
+        if written:
+            _log.info("model_rankings.refreshed", rankings=written)
+        return written

@@ -13,8 +13,12 @@ from nova_workers.base.errors import InvalidInput, VersionMismatch
 from nova_workers.contracts.http.orchestration_config import OrchestrationConfigPut, OrchestrationConfigView
 from nova_workers.domain.orchestrations.rules.config.service import OrchestrationConfigs
 from nova_workers.domain.orchestrations.rules.config.values import ResolvedModel
-from nova_workers.domain.orchestrations.rules.models.merging import merge_models
-from nova_workers.domain.orchestrations.rules.models.programs import Discovery, discover_models, update_programs
+from nova_workers.domain.orchestrations.rules.models.programs import (
+    Discovery,
+    discover_models,
+    merge_models,
+    update_programs,
+)
 from nova_workers.domain.orchestrations.sql.configs import configured_tenants
 from nova_workers.ledger.database import Database
 
