@@ -1,6 +1,7 @@
 """What MkDocs adds to the pages of docs/: pages made from code and repository, and the script that draws diagrams.
 
 - `reference/http/`: a page for each group of endpoints, made from the OpenAPI document of the API;
+- `reference/statements.md`: each SQL statement of the homes, with its tables and callers;
 - `project/`: CONTRIBUTING, CHANGELOG and SECURITY, which other pages link to;
 - Mermaid's script, from npm, beside the pages: diagrams need no network when they are read. Without npm the theme loads
   it from a content network.
@@ -26,7 +27,8 @@ from mkdocs.structure.pages import Page
 ROOT = Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(Path(__file__).parent))
 
-from http_reference import pages  # noqa: E402 - a module beside this one, which is no package
+import http_reference  # noqa: E402 - a module beside this one, which is no package
+import statement_reference  # noqa: E402 - likewise
 
 _LOG = logging.getLogger("mkdocs.hooks")
 _PROJECT = {
@@ -44,7 +46,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
     """Add the pages that are made."""
     for name, place in _PROJECT.items():
         files.append(File.generated(config, place, content=(ROOT / name).read_text("utf-8")))
-    for place, content in pages().items():
+    made = http_reference.pages()
+    made["reference/statements.md"] = statement_reference.page(statement_reference.statements())
+    for place, content in made.items():
         files.append(File.generated(config, place, content=content))
     return files
 

@@ -11,7 +11,6 @@ from nova_workers.contracts.runs import Claim
 from nova_workers.contracts.waits import Answer
 from nova_workers.domain.orchestrations.rules.config.values import ExpertProfile, OrchestrationConfig
 from nova_workers.domain.orchestrations.sql.budgets import take_last_call
-from nova_workers.domain.orchestrations.sql.messages import messages_of
 from nova_workers.domain.orchestrations.sql.open_trees import tree_shared
 from nova_workers.domain.runs.sql.claim import claim_next
 from nova_workers.domain.usage.sql.budgets import reserve
@@ -434,16 +433,19 @@ async def test_people_are_warned_once_when_half_and_four_fifths_of_the_budget_ar
         limits=OrchestrationLimits(token_budget=10_000),
     )
     assert await forest.states(started) == ["COMPLETED", "COMPLETED", "COMPLETED"]
-    async with forest.harness.database.connection() as connection:
-        sent = await messages_of(connection, forest.tenant_id, started.orchestration_id, after="", limit=50)
-    warned = [str(each.payload["text"]) for each in sent if each.type == "PROGRESS_UPDATE"]
+    sent = await forest.harness.database.fetch(
+        "SELECT payload ->> 'text' AS text, source_id FROM orchestration_messages"
+        " WHERE orchestration_id = :orchestration_id AND type = 'PROGRESS_UPDATE' ORDER BY id",
+        orchestration_id=started.orchestration_id,
+    )
+    warned = [row["text"] for row in sent]
     half, four_fifths = (int(text.split(" % of the budget of this orchestration (")[0]) for text in warned)
     assert 50 <= half < 80 <= four_fifths < 100
     readers = await forest.harness.database.fetchval(
         "SELECT count(*) FROM messages WHERE content::text LIKE '%steered: 5_ \\% of the budget%Plan the rest%'"
     )
     assert readers == 2, "The child that works, and the master when it goes on."
-    assert {each.source_id for each in sent if each.type == "PROGRESS_UPDATE"} == {started.master_id}
+    assert {row["source_id"] for row in sent} == {started.master_id}
 
 
 async def test_an_agent_is_warned_although_its_worker_died_after_the_step_that_used_half_of_the_budget(

@@ -23,7 +23,6 @@ __all__ = [
     "find_sent",
     "idle_agents",
     "mark_delivered",
-    "messages_of",
     "open_waits",
     "pending",
     "send",
@@ -53,10 +52,6 @@ SELECT {_COLUMNS} FROM orchestration_messages m
 _DELIVERED_TO = f"""
 SELECT {_COLUMNS} FROM orchestration_messages m
  WHERE m.orchestration_id = :orchestration_id AND m.target_id = :target_id AND m.delivered_to = :to ORDER BY m.id
-"""
-_OF_TREE = f"""
-SELECT {_COLUMNS} FROM orchestration_messages m
- WHERE m.tenant_id = :tenant_id AND m.orchestration_id = :orchestration_id AND m.id > :after ORDER BY m.id LIMIT :limit
 """
 _MARK = """
 UPDATE orchestration_messages SET delivered_at = now(), delivered_to = :to
@@ -175,17 +170,6 @@ async def find_sent(connection: Connection, tree: LockedTree, send_key: str) -> 
 async def pending(connection: Connection, agent_ids: Sequence[str]) -> list[RoutedMessage]:
     """Return undelivered messages to these agents, oldest first."""
     return _messages(await connection.fetch(_PENDING, agent_ids=list(agent_ids)))
-
-
-async def messages_of(
-    connection: Connection, tenant_id: str, orchestration_id: str, *, after: str, limit: int
-) -> list[RoutedMessage]:
-    """Return messages of a tree after `after`, oldest first."""
-    return _messages(
-        await connection.fetch(
-            _OF_TREE, tenant_id=tenant_id, orchestration_id=orchestration_id, after=after, limit=limit
-        )
-    )
 
 
 async def delivered_to(connection: Connection, orchestration_id: str, target_id: str, to: str) -> list[RoutedMessage]:

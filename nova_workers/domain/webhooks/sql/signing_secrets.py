@@ -27,6 +27,7 @@ CASE WHEN previous_expires_at > now() THEN previous_secret END AS previous_secre
 _ENDPOINT = f"""
 SELECT tenant_id, id, url, enabled, kinds, {_SECRETS} FROM webhooks WHERE tenant_id = :tenant_id AND id = :webhook_id
 """
+_LOCK_ENDPOINT = f"{_ENDPOINT} FOR UPDATE"
 
 _REPLACE = """
 UPDATE webhooks
@@ -95,7 +96,7 @@ async def lock_endpoint(connection: Connection, tenant_id: str, webhook_id: str)
     Raises:
         NotFound: There is no such webhook.
     """
-    row = await connection.fetchrow(f"{_ENDPOINT} FOR UPDATE", tenant_id=tenant_id, webhook_id=webhook_id)
+    row = await connection.fetchrow(_LOCK_ENDPOINT, tenant_id=tenant_id, webhook_id=webhook_id)
     if row is None:
         raise unknown_webhook(webhook_id)
     return _endpoint(row)
