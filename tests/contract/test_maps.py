@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import get_args
 
 from models import metadata
+from nova_workers.base.vocabulary import StopReason, words_of
 from nova_workers.contracts.events import Event
 from tests.requirements import proves
 from tests.support.data.documents import ROOT
@@ -52,6 +53,11 @@ def test_the_architecture_lists_every_live_event_once() -> None:
     union = get_args(get_args(Event)[0])
     types = [get_args(event.model_fields["type"].annotation)[0] for event in union]
     assert sorted(_names("docs/architecture.md", "Live events")) == sorted(types)
+
+
+def test_the_page_of_engines_lists_every_stop_reason_once() -> None:
+    section = (ROOT / "docs" / "engines.md").read_text("utf-8").partition("### Stop reasons\n")[2].partition("\n## ")[0]
+    assert re.findall(r"^\| `(\w+)`", section, re.MULTILINE) == list(words_of(StopReason))
 
 
 @proves("packaging.names")
