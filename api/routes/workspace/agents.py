@@ -3,16 +3,15 @@
 from typing import Annotated
 
 from fastapi import APIRouter, Path, Response
-from pydantic import ConfigDict, Field
 
-from nova_workers.base.true_numbers import TrueNumbers
-from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.agents import (
+    MAX_VERSION,
     AgentPromptRequest,
     AgentPromptView,
     AgentRename,
     AgentRenameView,
+    AgentRollback,
     AgentToolServersView,
 )
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
@@ -32,22 +31,10 @@ __all__ = ["router"]
 
 router = APIRouter(prefix="/v1/agents", tags=["agents"], route_class=StrictRoute)
 
-_MAX_VERSION = 2**31 - 1
 _MOVE_PATIENCE_S = 2.0
 """How long a rename waits for the agent's rows: those of some thousand runs move meanwhile."""
 
-Version = Annotated[int, Path(description="A version's number.", ge=1, le=_MAX_VERSION)]
-
-
-@authored(
-    version=DOCUMENT,
-)
-class AgentRollback(TrueNumbers):
-    """The version to restore."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    version: int = Field(ge=1, le=_MAX_VERSION)
+Version = Annotated[int, Path(description="A version's number.", ge=1, le=MAX_VERSION)]
 
 
 @router.post("", status_code=201, responses=problems(409, body=True), dependencies=[CAPABILITIES])

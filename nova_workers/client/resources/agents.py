@@ -1,7 +1,7 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """The client's calls of ``/v1/agents``."""
 
-from pydantic import BaseModel, ConfigDict
-
+from nova_workers.client.headers import if_match
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.agents import (
@@ -9,17 +9,12 @@ from nova_workers.contracts.http.agents import (
     AgentPromptView,
     AgentRename,
     AgentRenameView,
+    AgentRollback,
     AgentToolServersView,
 )
 from nova_workers.contracts.http.wire import AgentCreate, AgentPatch, AgentReplace, AgentView
 
 __all__ = ["Agents"]
-
-
-class _Rollback(BaseModel):
-    model_config = ConfigDict(frozen=True)
-
-    version: int
 
 
 class Agents:
@@ -45,13 +40,13 @@ class Agents:
     async def replace(self, agent_id: str, agent: AgentReplace, *, if_version: int | None = None) -> AgentView:
         """Replace an agent's configuration; `VersionMismatch` if its newest version is not `if_version`."""
         return await self._transport.fetch(
-            AgentView, "PUT", f"/v1/agents/{agent_id}", body=agent, headers=_if_match(if_version)
+            AgentView, "PUT", f"/v1/agents/{agent_id}", body=agent, headers=if_match(if_version)
         )
 
     async def patch(self, agent_id: str, change: AgentPatch, *, if_version: int | None = None) -> AgentView:
         """Change the fields that `change` sets; `VersionMismatch` if its newest version is not `if_version`."""
         return await self._transport.fetch(
-            AgentView, "PATCH", f"/v1/agents/{agent_id}", body=change, headers=_if_match(if_version)
+            AgentView, "PATCH", f"/v1/agents/{agent_id}", body=change, headers=if_match(if_version)
         )
 
     async def rename(self, agent_id: str, to: str, *, if_version: int | None = None) -> AgentRenameView:
@@ -64,7 +59,7 @@ class Agents:
             "POST",
             f"/v1/agents/{agent_id}/rename",
             body=AgentRename(to=to),
-            headers=_if_match(if_version),
+            headers=if_match(if_version),
         )
 
     async def prompt(self, agent_id: str, request: AgentPromptRequest | None = None) -> AgentPromptView:
@@ -84,10 +79,7 @@ class Agents:
     async def versions(self, agent_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[AgentView]:
         """Return a page of the versions of an agent, newest first."""
         return await self._transport.fetch(
-            Page[AgentView],
-            "GET",
-            f"/v1/agents/{agent_id}/versions",
-            params={"limit": limit, "cursor": cursor},
+            Page[AgentView], "GET", f"/v1/agents/{agent_id}/versions", params={"limit": limit, "cursor": cursor}
         )
 
     async def version(self, agent_id: str, version: int) -> AgentView:
@@ -97,9 +89,5 @@ class Agents:
     async def rollback(self, agent_id: str, version: int) -> AgentView:
         """Make an earlier version the newest again."""
         return await self._transport.fetch(
-            AgentView, "POST", f"/v1/agents/{agent_id}/rollback", body=_Rollback(version=version)
+            AgentView, "POST", f"/v1/agents/{agent_id}/rollback", body=AgentRollback(version=version)
         )
-
-
-def _if_match(version: int | None) -> dict[str, str]:
-    return {} if version is None else {"If-Match": f'"{version}"'}

@@ -1,3 +1,4 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """``/v1/memories`` and ``/v1/search``: memories, and the search in messages."""
 
 from datetime import datetime
@@ -21,10 +22,7 @@ class Memories:
     ) -> Page[MemoryView]:
         """Return a page of memories, newest first."""
         return await self._transport.fetch(
-            Page[MemoryView],
-            "GET",
-            "/v1/memories",
-            params={"contains": contains, "limit": limit, "cursor": cursor},
+            Page[MemoryView], "GET", "/v1/memories", params={"contains": contains, "limit": limit, "cursor": cursor}
         )
 
     async def create(self, memory: MemoryCreate) -> MemoryView:
@@ -64,11 +62,5 @@ class History:
             SearchResult,
             "GET",
             "/v1/search",
-            params={
-                "q": query,
-                "agent_id": agent_id,
-                "since": None if since is None else since.isoformat(),
-                "until": None if until is None else until.isoformat(),
-                "limit": limit,
-            },
+            params={"q": query, "agent_id": agent_id, "since": since, "until": until, "limit": limit},
         )

@@ -1,3 +1,4 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """``/v1/notes``: markdown documents of agents."""
 
 from nova_workers.client.transport import Transport
@@ -27,13 +28,7 @@ class Notes:
             Page[NoteSummary],
             "GET",
             "/v1/notes",
-            params={
-                "agent_id": agent_id,
-                "pinned": _flag(pinned),
-                "shared": _flag(shared),
-                "limit": limit,
-                "cursor": cursor,
-            },
+            params={"agent_id": agent_id, "pinned": pinned, "shared": shared, "limit": limit, "cursor": cursor},
         )
 
     async def get(self, note_id: str) -> NoteView:
@@ -51,7 +46,3 @@ class Notes:
     async def delete(self, note_id: str) -> None:
         """Delete a note for good."""
         await self._transport.send("DELETE", f"/v1/notes/{note_id}")
-
-
-def _flag(value: bool | None) -> str | None:
-    return None if value is None else str(value).lower()

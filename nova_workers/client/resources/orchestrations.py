@@ -1,31 +1,14 @@
 """The client's calls of orchestrations: trees of agents that work on one task."""
 
-from collections.abc import AsyncGenerator, Mapping
+from collections.abc import AsyncGenerator
 from contextlib import aclosing
 
 from pydantic import ValidationError
 
 from nova_workers.base.errors import NovaError, Unavailable
-from nova_workers.base.ids import new_id
-from nova_workers.base.vocabulary import HistoryDetail
 from nova_workers.client.connection import sleep
-from nova_workers.client.transport import EventSource, Params, Transport
-from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.orchestrations import (
-    AgentHistory,
-    AgentKill,
-    AgentPrompt,
-    FileChange,
-    MasterCall,
-    MasterComplete,
-    MasterReply,
-    MasterTool,
-    OrchestrationContinue,
-    OrchestrationCreate,
-    OrchestrationMessageView,
-    OrchestrationTree,
-    OrchestrationView,
-)
+from nova_workers.client.resources.orchestration_calls import OrchestrationCalls
+from nova_workers.client.transport import EventSource
 from nova_workers.contracts.orchestration.events import (
     OrchestrationEnd,
     TreeCursor,
@@ -39,147 +22,8 @@ _PATH = "/v1/orchestrations"
 _NO_MORE_EVENTS = 204
 
 
-class Orchestrations:
+class Orchestrations(OrchestrationCalls):
     """``/v1/orchestrations``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    async def start(self, task: OrchestrationCreate, *, idempotency_key: str | None = None) -> OrchestrationView:
-        """Start an orchestration, with an Idempotency-Key, generated unless given, so that a retry starts no other."""
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return await self._transport.fetch(OrchestrationView, "POST", _PATH, body=task, headers=headers)
-
-    async def wait(
-        self, task: OrchestrationCreate, *, idempotency_key: str | None = None, timeout_s: float = 660.0
-    ) -> OrchestrationView:
-        """Start an orchestration and return it once it has ended, or its state at the server's wait limit.
-
-        It returns sooner if one of the agents waits for a person.
-        """
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return await self._transport.fetch(
-            OrchestrationView, "POST", f"{_PATH}/wait", body=task, headers=headers, timeout_s=timeout_s
-        )
-
-    async def result(self, orchestration_id: str, *, timeout_s: float = 660.0) -> OrchestrationView:
-        """Return an orchestration once it has ended, or its state as `wait` does."""
-        return await self._transport.fetch(
-            OrchestrationView, "GET", f"{_PATH}/{orchestration_id}/wait", timeout_s=timeout_s
-        )
-
-    async def get(self, orchestration_id: str) -> OrchestrationView:
-        """Return an orchestration."""
-        return await self._transport.fetch(OrchestrationView, "GET", f"{_PATH}/{orchestration_id}")
-
-    async def list(
-        self,
-        *,
-        open: bool | None = None,
-        agent_id: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Page[OrchestrationView]:
-        """Return a page of orchestrations, newest first."""
-        params: Params = {
-            "open": None if open is None else str(open).lower(),
-            "agent_id": agent_id,
-            "limit": limit,
-            "cursor": cursor,
-        }
-        return await self._transport.fetch(Page[OrchestrationView], "GET", _PATH, params=params)
-
-    async def tree(self, orchestration_id: str) -> OrchestrationTree:
-        """Return all agents of an orchestration, parents before children."""
-        return await self._transport.fetch(OrchestrationTree, "GET", f"{_PATH}/{orchestration_id}/tree")
-
-    async def history(
-        self, orchestration_id: str, agent: str, *, detail_level: HistoryDetail = "summary"
-    ) -> AgentHistory:
-        """Return what an agent said and did."""
-        path = f"{_PATH}/{orchestration_id}/agents/{agent}/history"
-        return await self._transport.fetch(AgentHistory, "GET", path, params={"detail_level": detail_level})
-
-    async def messages(
-        self, orchestration_id: str, *, limit: int | None = None, cursor: str | None = None
-    ) -> Page[OrchestrationMessageView]:
-        """Return a page of the messages between agents, oldest first."""
-        return await self._transport.fetch(
-            Page[OrchestrationMessageView],
-            "GET",
-            f"{_PATH}/{orchestration_id}/messages",
-            params={"limit": limit, "cursor": cursor},
-        )
-
-    async def changes(
-        self, orchestration_id: str, *, agent: str | None = None, limit: int | None = None, cursor: str | None = None
-    ) -> Page[FileChange]:
-        """Return a page of the files that agents changed, oldest change first, each with why it was made.
-
-        Args:
-            orchestration_id: The orchestration.
-            agent: Only those of this agent: its id, or a unique part of it.
-            limit: At most so many.
-            cursor: `next_cursor` of the page before.
-        """
-        return await self._transport.fetch(
-            Page[FileChange],
-            "GET",
-            f"{_PATH}/{orchestration_id}/changes",
-            params={"agent": agent, "limit": limit, "cursor": cursor},
-        )
-
-    async def continue_(
-        self, orchestration_id: str, follow_up: OrchestrationContinue, *, idempotency_key: str | None = None
-    ) -> OrchestrationView:
-        """Give an ended master a follow-up task, with an Idempotency-Key as `start` does."""
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return await self._change(orchestration_id, "continue", follow_up, headers=headers)
-
-    async def continue_and_wait(
-        self,
-        orchestration_id: str,
-        follow_up: OrchestrationContinue,
-        *,
-        idempotency_key: str | None = None,
-        timeout_s: float = 660.0,
-    ) -> OrchestrationView:
-        """Give an ended master a follow-up task, and return the orchestration as `wait` does."""
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return await self._change(orchestration_id, "continue/wait", follow_up, headers=headers, timeout_s=timeout_s)
-
-    async def kill(self, orchestration_id: str, kill: AgentKill | None = None) -> OrchestrationView:
-        """Kill an agent and all below it; without one the whole tree."""
-        return await self._change(orchestration_id, "kill", kill or AgentKill())
-
-    async def master_tools(self) -> Page[MasterTool]:
-        """Return the tools of external masters."""
-        return await self._transport.fetch(Page[MasterTool], "GET", f"{_PATH}/master/tools")
-
-    async def master_call(
-        self, orchestration_id: str, call: MasterCall, *, key: str, timeout_s: float = 660.0
-    ) -> MasterReply:
-        """Call a tool as the external master. While the reply is `pending`, repeat the call with the same key."""
-        return await self._transport.fetch(
-            MasterReply,
-            "POST",
-            f"{_PATH}/{orchestration_id}/master/calls",
-            body=call,
-            headers={"Idempotency-Key": key},
-            timeout_s=timeout_s,
-        )
-
-    async def complete(self, orchestration_id: str, result: MasterComplete) -> OrchestrationView:
-        """End an orchestration as its external master."""
-        path = f"{_PATH}/{orchestration_id}/master/complete"
-        return await self._transport.fetch(OrchestrationView, "POST", path, body=result)
-
-    async def prompt(
-        self, orchestration_id: str, agent: str, prompt: AgentPrompt, *, idempotency_key: str | None = None
-    ) -> OrchestrationView:
-        """Send a message to an agent, with an Idempotency-Key as `start` does."""
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return await self._change(orchestration_id, f"agents/{agent}/prompt", prompt, headers=headers)
 
     async def events(
         self, orchestration_id: str, *, after: TreeCursor | None = None
@@ -222,20 +66,6 @@ class Orchestrations:
                     orchestration_id=orchestration_id,
                 ) from cause
             await sleep(self._transport.retry.delay_s(failures))
-
-    async def _change(
-        self,
-        orchestration_id: str,
-        how: str,
-        body: OrchestrationContinue | AgentKill | AgentPrompt,
-        *,
-        headers: Mapping[str, str] | None = None,
-        timeout_s: float | None = None,
-    ) -> OrchestrationView:
-        path = f"{_PATH}/{orchestration_id}/{how}"
-        return await self._transport.fetch(
-            OrchestrationView, "POST", path, body=body, headers=headers, timeout_s=timeout_s
-        )
 
 
 async def _read(source: EventSource) -> AsyncGenerator[tuple[TreeCursor, TreeRecord | None]]:

@@ -1,3 +1,4 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """``/v1/attention`` and ``/v1/activity``."""
 
 from datetime import datetime
@@ -37,10 +38,5 @@ class Overview:
             ActivityView,
             "GET",
             "/v1/activity",
-            params={
-                "bucket": bucket,
-                "from": None if since is None else since.isoformat(),
-                "to": None if until is None else until.isoformat(),
-                "group_by": group_by,
-            },
+            params={"from": since, "to": until, "bucket": bucket, "group_by": group_by},
         )

@@ -1,6 +1,8 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """``/v1/tasks``."""
 
-from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import TaskStatus
+from nova_workers.client.headers import idempotency
 from nova_workers.client.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tasks import (
@@ -13,7 +15,6 @@ from nova_workers.contracts.http.tasks import (
     TaskEnd,
     TaskPatch,
     TaskResourceAdd,
-    TaskStatus,
     TaskSummary,
     TaskView,
 )
@@ -38,14 +39,18 @@ class Tasks:
         cursor: str | None = None,
     ) -> Page[TaskSummary]:
         """Return a page of tasks, newest first."""
-        params = {
-            "status": status,
-            "owner_agent_id": owner_agent_id,
-            "parent_task_id": parent_task_id,
-            "limit": limit,
-            "cursor": cursor,
-        }
-        return await self._transport.fetch(Page[TaskSummary], "GET", "/v1/tasks", params=params)
+        return await self._transport.fetch(
+            Page[TaskSummary],
+            "GET",
+            "/v1/tasks",
+            params={
+                "status": status,
+                "owner_agent_id": owner_agent_id,
+                "parent_task_id": parent_task_id,
+                "limit": limit,
+                "cursor": cursor,
+            },
+        )
 
     async def get(self, task_id: int) -> TaskView:
         """Return a task."""
@@ -53,8 +58,9 @@ class Tasks:
 
     async def create(self, task: TaskCreate, *, idempotency_key: str | None = None) -> TaskView:
         """Create a task, with an Idempotency-Key, generated unless given; `NotFound` if its owner does not exist."""
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return await self._transport.fetch(TaskView, "POST", "/v1/tasks", body=task, headers=headers)
+        return await self._transport.fetch(
+            TaskView, "POST", "/v1/tasks", body=task, headers=idempotency(idempotency_key)
+        )
 
     async def update(self, task_id: int, change: TaskPatch) -> TaskView:
         """Change the fields that `change` sets."""
@@ -81,10 +87,7 @@ class Tasks:
     ) -> Page[TaskChangeView]:
         """Return a page of a task's history, newest first."""
         return await self._transport.fetch(
-            Page[TaskChangeView],
-            "GET",
-            f"/v1/tasks/{task_id}/history",
-            params={"limit": limit, "cursor": cursor},
+            Page[TaskChangeView], "GET", f"/v1/tasks/{task_id}/history", params={"limit": limit, "cursor": cursor}
         )
 
     async def replace_steps(self, task_id: int, steps: StepsReplace) -> TaskView:

@@ -1,3 +1,4 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """``/v1/tenant``, ``/v1/tenants`` and ``/v1/budgets``."""
 
 from nova_workers.client.transport import Transport
@@ -28,7 +29,7 @@ class Tenants:
         """Make a tenant with its first key. For operators."""
         return await self._transport.fetch(TenantCreated, "POST", "/v1/tenants", body=tenant)
 
-    async def list(self, *, limit: int = 50, cursor: str | None = None) -> Page[TenantView]:
+    async def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[TenantView]:
         """Return a page of all tenants. For operators."""
         return await self._transport.fetch(
             Page[TenantView], "GET", "/v1/tenants", params={"limit": limit, "cursor": cursor}

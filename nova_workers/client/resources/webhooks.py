@@ -1,3 +1,4 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
 """``/v1/webhooks`` of the client."""
 
 from nova_workers.client.transport import Transport

@@ -16,55 +16,36 @@ from typing import Any, Self
 from pydantic import BaseModel
 
 from nova_workers.base.errors import Unavailable
-from nova_workers.base.ids import new_id
 from nova_workers.client.retry import Retry
 from nova_workers.client.sync.resources.agents import Agents
 from nova_workers.client.sync.resources.archive import Archives
 from nova_workers.client.sync.resources.audit import AuditLog
 from nova_workers.client.sync.resources.deliveries import Deliveries, Files
+from nova_workers.client.sync.resources.fleet import Fleet
+from nova_workers.client.sync.resources.keys import Keys
+from nova_workers.client.sync.resources.leases import Leases
 from nova_workers.client.sync.resources.memories import History, Memories
 from nova_workers.client.sync.resources.notes import Notes
 from nova_workers.client.sync.resources.orchestration_config import OrchestrationConfigs, OrchestrationModels
 from nova_workers.client.sync.resources.orchestrations import Orchestrations
+from nova_workers.client.sync.resources.order_policies import WorkOrderPolicies
+from nova_workers.client.sync.resources.order_secrets import WorkOrderSecrets
 from nova_workers.client.sync.resources.overview import Overview
 from nova_workers.client.sync.resources.runs import Runs
 from nova_workers.client.sync.resources.secrets import Secrets
 from nova_workers.client.sync.resources.skills import Skills
 from nova_workers.client.sync.resources.tasks import Tasks
 from nova_workers.client.sync.resources.tenants import Tenants
+from nova_workers.client.sync.resources.threads import Threads
 from nova_workers.client.sync.resources.triggers import Triggers
 from nova_workers.client.sync.resources.usage import UsageReports
 from nova_workers.client.sync.resources.webhooks import Webhooks
-from nova_workers.client.sync.resources.work_orders import WorkOrderPolicies, WorkOrders, WorkOrderSecrets
+from nova_workers.client.sync.resources.work_orders import WorkOrders
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.fleet import (
-    FleetPause,
-    FleetView,
-    ProvidersClear,
-    ProvidersCleared,
-    ProvidersView,
-    QueuedView,
-)
-from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyIdentity, KeyView, SignIn, SignInCreate
-from nova_workers.contracts.http.leases import LeaseRequest, LeaseView
-from nova_workers.contracts.http.overview.forks import ForkTreeView
-from nova_workers.contracts.http.wire import (
-    MessageView,
-    RestoredContent,
-    RunView,
-    ThreadCreate,
-    ThreadFork,
-    ThreadPatch,
-    ThreadView,
-    TurnView,
-)
+from nova_workers.contracts.http.keys import KeyIdentity, SignIn, SignInCreate
 
-__all__ = ["Agents", "Fleet", "Keys", "Leases", "SyncNovaClient", "Threads"]
-
-
-_IMPORT_S = 120.0
-"""For the answer to an import of messages."""
+__all__ = ["SyncNovaClient"]
 
 
 class _Readiness(BaseModel):
@@ -191,173 +172,3 @@ class SyncNovaClient:
     def _readiness(self) -> _Readiness:
         response = self._transport.send("GET", "/readyz", timeout_s=10, accept=frozenset({503}))
         return _Readiness.model_validate_json(response.content)
-
-
-class Threads:
-    """``/v1/threads``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def list(
-        self,
-        *,
-        agent_id: str | None = None,
-        label: str | None = None,
-        forked_from: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Page[ThreadView]:
-        """Return a page of threads, newest first; with `forked_from` only forks of that thread."""
-        return self._transport.fetch(
-            Page[ThreadView],
-            "GET",
-            "/v1/threads",
-            params={"agent_id": agent_id, "label": label, "forked_from": forked_from, "limit": limit, "cursor": cursor},
-        )
-
-    def get(self, thread_id: str) -> ThreadView:
-        """Return a thread."""
-        return self._transport.fetch(ThreadView, "GET", f"/v1/threads/{thread_id}")
-
-    def create(self, thread: ThreadCreate, *, idempotency_key: str | None = None) -> ThreadView:
-        """Create a thread: empty, or with the messages of a conversation that took place elsewhere.
-
-        Args:
-            thread: The thread.
-            idempotency_key: Identifies this request; repeating it returns the first thread. One is generated if it is
-                omitted.
-        """
-        return self._transport.fetch(
-            ThreadView,
-            "POST",
-            "/v1/threads",
-            body=thread,
-            headers={"Idempotency-Key": idempotency_key or new_id("evt")},
-            timeout_s=_IMPORT_S if thread.messages else None,
-        )
-
-    def patch(self, thread_id: str, change: ThreadPatch) -> ThreadView:
-        """Change the fields that `change` sets."""
-        return self._transport.fetch(ThreadView, "PATCH", f"/v1/threads/{thread_id}", body=change)
-
-    def delete(self, thread_id: str) -> None:
-        """Delete a thread; later requests for it raise `Gone`."""
-        self._transport.send("DELETE", f"/v1/threads/{thread_id}")
-
-    def fork(self, thread_id: str, fork: ThreadFork) -> ThreadView:
-        """Create a thread that continues from a turn of this one."""
-        return self._transport.fetch(ThreadView, "POST", f"/v1/threads/{thread_id}/fork", body=fork)
-
-    def forks(self, thread_id: str) -> ForkTreeView:
-        """Return the threads that were forked from each other and of which this is one."""
-        return self._transport.fetch(ForkTreeView, "GET", f"/v1/threads/{thread_id}/forks")
-
-    def messages(
-        self,
-        thread_id: str,
-        *,
-        from_depth: int | None = None,
-        to_depth: int | None = None,
-        after: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Page[MessageView]:
-        """Return a page of the conversation, oldest first; of the turns from one depth to another, after a message."""
-        return self._transport.fetch(
-            Page[MessageView],
-            "GET",
-            f"/v1/threads/{thread_id}/messages",
-            params={"from_depth": from_depth, "to_depth": to_depth, "after": after, "limit": limit, "cursor": cursor},
-        )
-
-    def turns(
-        self, thread_id: str, *, to_depth: int | None = None, limit: int | None = None, cursor: str | None = None
-    ) -> Page[TurnView]:
-        """Return a page of the thread's turns, newest first, from a depth on."""
-        return self._transport.fetch(
-            Page[TurnView],
-            "GET",
-            f"/v1/threads/{thread_id}/turns",
-            params={"to_depth": to_depth, "limit": limit, "cursor": cursor},
-        )
-
-    def restore_content(self, thread_id: str, turn_id: str) -> RestoredContent:
-        """Give the model again what was left out of the conversation in a turn, from the next turn on."""
-        return self._transport.fetch(
-            RestoredContent, "POST", f"/v1/threads/{thread_id}/turns/{turn_id}/restore", repeatable=True
-        )
-
-    def runs(
-        self, thread_id: str, *, media: bool = True, limit: int | None = None, cursor: str | None = None
-    ) -> Page[RunView]:
-        """Return a page of the thread's runs; without `media`, images and documents have no base64 data."""
-        return self._transport.fetch(
-            Page[RunView],
-            "GET",
-            f"/v1/threads/{thread_id}/runs",
-            params={"media": None if media else "false", "limit": limit, "cursor": cursor},
-        )
-
-
-class Keys:
-    """``/v1/keys``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[KeyView]:
-        """Return a page of the tenant's keys, without their secrets."""
-        return self._transport.fetch(Page[KeyView], "GET", "/v1/keys", params={"limit": limit, "cursor": cursor})
-
-    def create(self, key: KeyCreate) -> KeyCreated:
-        """Create a key. Its secret is in this answer only."""
-        return self._transport.fetch(KeyCreated, "POST", "/v1/keys", body=key)
-
-    def revoke(self, key_id: str) -> None:
-        """Revoke a key. API processes refuse it within seconds."""
-        self._transport.send("DELETE", f"/v1/keys/{key_id}")
-
-
-class Fleet:
-    """``/v1/fleet``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def view(self) -> FleetView:
-        """Return runs by status, queues, workers and pauses."""
-        return self._transport.fetch(FleetView, "GET", "/v1/fleet")
-
-    def queued(self) -> QueuedView:
-        """Return why queued runs wait."""
-        return self._transport.fetch(QueuedView, "GET", "/v1/fleet/queued")
-
-    def pause(self, pause: FleetPause) -> FleetView:
-        """Stop new claims in the scope. Queued runs stay queued."""
-        return self._transport.fetch(FleetView, "POST", "/v1/fleet/pause", body=pause)
-
-    def resume(self, pause: FleetPause) -> FleetView:
-        """Allow claims in the scope again."""
-        return self._transport.fetch(FleetView, "POST", "/v1/fleet/resume", body=pause)
-
-    def providers(self) -> ProvidersView:
-        """Return the keys of model providers that rest, and the models that fail; for operators."""
-        return self._transport.fetch(ProvidersView, "GET", "/v1/fleet/providers")
-
-    def clear_providers(self, name: str | None = None) -> ProvidersCleared:
-        """Forget rests and failures of a provider, a model or a profile, or of all; for operators."""
-        return self._transport.fetch(
-            ProvidersCleared, "POST", "/v1/fleet/providers/clear", body=ProvidersClear(name=name)
-        )
-
-
-class Leases:
-    """``/v1/leases``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def put(self, name: str, request: LeaseRequest) -> LeaseView:
-        """Acquire a lease, or with its token renew or release it; `Conflict` if another process has it."""
-        return self._transport.fetch(LeaseView, "PUT", f"/v1/leases/{name}", body=request)

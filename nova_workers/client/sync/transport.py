@@ -5,9 +5,10 @@ Below is `httpx2`; nothing above this module sees it.
 """
 
 import re
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import closing, contextmanager
 from copy import copy
+from datetime import datetime
 from typing import Self, TypeVar
 
 import httpx2
@@ -23,8 +24,8 @@ __all__ = ["EventSource", "Params", "Transport"]
 EventSource = httpx2.EventSource
 """An open stream of server-sent events."""
 
-Params = Mapping[str, str | int | list[str] | None]
-"""Query parameters; None leaves one out, a list repeats it."""
+Params = Mapping[str, str | int | datetime | Sequence[str] | None]
+"""Query parameters; None leaves one out, a sequence repeats it."""
 
 M = TypeVar("M", bound=BaseModel)
 
@@ -201,7 +202,7 @@ class Transport:
             "POST",
             path,
             content=pieces,
-            params={name: value for name, value in params.items() if value is not None},
+            params=_query(params),
             headers={"Content-Type": content_type, **self._authorization},
             timeout=httpx2.Timeout(self._timeout_s, read=silence_s, write=silence_s),
         )
@@ -223,10 +224,9 @@ class Transport:
             # Unset fields are not sent: a PATCH changes only the fields it names.
             content = body.model_dump_json(exclude_unset=True).encode()
             sent["Content-Type"] = "application/json"
-        query = {name: value for name, value in (params or {}).items() if value is not None}
         timeout = httpx2.Timeout(self._timeout_s, read=timeout_s or self._timeout_s)
         return self._http.build_request(
-            method, path, content=content, params=query or None, headers=sent, timeout=timeout
+            method, path, content=content, params=_query(params or {}) or None, headers=sent, timeout=timeout
         )
 
     def _send_once(self, request: httpx2.Request, accept: frozenset[int]) -> httpx2.Response:
@@ -238,6 +238,16 @@ class Transport:
         if response.is_error and response.status_code not in accept:
             raise error_of_response(response)
         return response
+
+
+def _query(params: Params) -> dict[str, str | int | list[str]]:
+    return {name: _in_query(value) for name, value in params.items() if value is not None}
+
+
+def _in_query(value: str | int | datetime | Sequence[str]) -> str | int | list[str]:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if isinstance(value, str | int) else [*value]
 
 
 def _authorization(api_key: str | None) -> dict[str, str]:

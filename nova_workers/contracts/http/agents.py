@@ -10,14 +10,19 @@ from nova_workers.contracts.authors.rights import DOCUMENT, authored
 from nova_workers.contracts.bodies import Body, Name, View
 
 __all__ = [
+    "MAX_VERSION",
     "AgentPromptRequest",
     "AgentPromptTool",
     "AgentPromptView",
     "AgentRename",
     "AgentRenameView",
+    "AgentRollback",
     "AgentToolServersView",
     "ToolServerAwayView",
 ]
+
+MAX_VERSION = 2**31 - 1
+"""Largest number of a version."""
 
 
 @authored(
@@ -27,6 +32,15 @@ class AgentRename(Body):
     """Another id for an agent."""
 
     to: AgentId
+
+
+@authored(
+    version=DOCUMENT,
+)
+class AgentRollback(Body):
+    """The version to restore."""
+
+    version: int = Field(ge=1, le=MAX_VERSION)
 
 
 class AgentRenameView(View):

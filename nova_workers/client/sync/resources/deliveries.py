@@ -1,9 +1,10 @@
 # Generated from nova_workers/client/resources/deliveries.py by `make format`: change that file instead.
 """``/v1/deliveries`` and ``/v1/files``: what agents deliver to people."""
 
+from nova_workers.base.vocabulary import DeliveryKind, DeliveryStatus
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.deliveries import DeliveryKind, DeliveryStatus, DeliveryView, SentFileView
+from nova_workers.contracts.deliveries import DeliveryView, SentFileView
 
 __all__ = ["Deliveries", "Files"]
 

@@ -1,6 +1,7 @@
 # Generated from nova_workers/client/resources/orchestration_config.py by `make format`: change that file instead.
 """The client's calls of the configuration of orchestrations, and of the models that they choose from."""
 
+from nova_workers.client.headers import if_match
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.orchestration_config import (
@@ -13,8 +14,6 @@ from nova_workers.contracts.http.orchestration_config import (
 
 __all__ = ["OrchestrationConfigs", "OrchestrationModels"]
 
-_CONFIG = "/v1/orchestrations/config"
-
 
 class OrchestrationConfigs:
     """``/v1/orchestrations/config``."""
@@ -24,22 +23,26 @@ class OrchestrationConfigs:
 
     def get(self) -> OrchestrationConfigView:
         """Return the newest configuration; version 0 if none was stored."""
-        return self._transport.fetch(OrchestrationConfigView, "GET", _CONFIG)
+        return self._transport.fetch(OrchestrationConfigView, "GET", "/v1/orchestrations/config")
 
     def put(self, config: OrchestrationConfigPut, *, if_version: int | None = None) -> OrchestrationConfigView:
         """Store a configuration; `InvalidInput` names every error, `VersionMismatch` a newer version."""
-        headers = {} if if_version is None else {"If-Match": f'"{if_version}"'}
-        return self._transport.fetch(OrchestrationConfigView, "PUT", _CONFIG, body=config, headers=headers)
+        return self._transport.fetch(
+            OrchestrationConfigView, "PUT", "/v1/orchestrations/config", body=config, headers=if_match(if_version)
+        )
 
     def versions(self, *, limit: int | None = None, cursor: str | None = None) -> Page[OrchestrationConfigInfo]:
         """Return a page of versions, newest first."""
         return self._transport.fetch(
-            Page[OrchestrationConfigInfo], "GET", f"{_CONFIG}/versions", params={"limit": limit, "cursor": cursor}
+            Page[OrchestrationConfigInfo],
+            "GET",
+            "/v1/orchestrations/config/versions",
+            params={"limit": limit, "cursor": cursor},
         )
 
     def version(self, version: int) -> OrchestrationConfigView:
         """Return what the configuration was."""
-        return self._transport.fetch(OrchestrationConfigView, "GET", f"{_CONFIG}/versions/{version}")
+        return self._transport.fetch(OrchestrationConfigView, "GET", f"/v1/orchestrations/config/versions/{version}")
 
 
 class OrchestrationModels:

@@ -38,10 +38,5 @@ class Overview:
             ActivityView,
             "GET",
             "/v1/activity",
-            params={
-                "bucket": bucket,
-                "from": None if since is None else since.isoformat(),
-                "to": None if until is None else until.isoformat(),
-                "group_by": group_by,
-            },
+            params={"from": since, "to": until, "bucket": bucket, "group_by": group_by},
         )

@@ -2,21 +2,20 @@
 """``/v1/runs`` and ``/v1/threads/{id}/runs``: submit, follow, steer and end runs."""
 
 from collections import Counter
-from collections.abc import Generator, Sequence
+from collections.abc import Generator
 from contextlib import AbstractContextManager, closing
-from datetime import datetime
 
 from pydantic import ValidationError
 
 from nova_workers.base.errors import NovaError, Unavailable
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import RetryRefusal
+from nova_workers.client.headers import idempotency
 from nova_workers.client.retry import Attempts
 from nova_workers.client.sync.connection import sleep
-from nova_workers.client.sync.transport import EventSource, Params, Transport
-from nova_workers.contracts.bodies import Page
+from nova_workers.client.sync.resources.run_calls import RunCalls
+from nova_workers.client.sync.transport import EventSource
 from nova_workers.contracts.events import Event, EventCursor, StreamEnd, event_adapter
-from nova_workers.contracts.http.overview.timeline import RunTimeline
 from nova_workers.contracts.http.wire import (
     BulkCancel,
     BulkCanceled,
@@ -25,13 +24,9 @@ from nova_workers.contracts.http.wire import (
     RunBatch,
     RunBatchView,
     RunCreate,
-    RunEdit,
-    RunQueue,
-    RunStatus,
     RunView,
     StatelessRunCreate,
 )
-from nova_workers.contracts.waits import RunAnswer, WaitKind, WaitView
 
 __all__ = ["Runs"]
 
@@ -39,15 +34,12 @@ NO_MORE_EVENTS = 204
 """The API's answer to a client that already has the final event."""
 
 
-class Runs:
+class Runs(RunCalls):
     """Submit, follow and end runs.
 
     Every submission has an Idempotency-Key, generated unless given, so that a request whose answer was lost is repeated
     without a second run.
     """
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def create(self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None) -> RunView:
         """Queue a message, and return its accepted run.
@@ -58,7 +50,7 @@ class Runs:
             idempotency_key: Identifies this submission; repeating it returns the first run.
         """
         return self._transport.fetch(
-            RunView, "POST", _submit_path(run, thread_id, ""), body=run, headers=_idempotency(idempotency_key)
+            RunView, "POST", _submit_path(run, thread_id, ""), body=run, headers=idempotency(idempotency_key)
         )
 
     def create_many(self, batch: RunBatch) -> RunBatchView:
@@ -87,71 +79,9 @@ class Runs:
             "POST",
             _submit_path(run, thread_id, "/wait"),
             body=run,
-            headers=_idempotency(idempotency_key),
+            headers=idempotency(idempotency_key),
             timeout_s=timeout_s,
         )
-
-    def get(self, run_id: str) -> RunView:
-        """Return a run."""
-        return self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
-
-    def timeline(self, run_id: str, *, limit: int | None = None, cursor: str | None = None) -> RunTimeline:
-        """Return what happened in a run, with a page of its steps, oldest first."""
-        return self._transport.fetch(
-            RunTimeline, "GET", f"/v1/runs/{run_id}/timeline", params={"limit": limit, "cursor": cursor}
-        )
-
-    def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:
-        """Return a run once it has ended, or its state at the server's wait limit."""
-        return self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}/wait", timeout_s=timeout_s)
-
-    def list(
-        self,
-        *,
-        thread_id: str | None = None,
-        agent_id: str | None = None,
-        status: RunStatus | Sequence[RunStatus] | None = None,
-        queue: RunQueue | None = None,
-        trigger_id: str | None = None,
-        parent_run_id: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        media: bool = True,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Page[RunView]:
-        """Return a page of runs, newest first.
-
-        Args:
-            status: Only with this status, or one of these.
-            trigger_id: Only those that this trigger fired.
-            parent_run_id: Only those that this run started.
-            since: Only those submitted at this time or later.
-            until: Only those submitted before this time.
-            media: Without, images and documents of messages have no base64 data.
-        """
-        params: Params = {
-            "thread_id": thread_id,
-            "agent_id": agent_id,
-            "status": status if status is None or isinstance(status, str) else [*status],
-            "queue": queue,
-            "trigger_id": trigger_id,
-            "parent_run_id": parent_run_id,
-            "since": None if since is None else since.isoformat(),
-            "until": None if until is None else until.isoformat(),
-            "media": None if media else "false",
-            "limit": limit,
-            "cursor": cursor,
-        }
-        return self._transport.fetch(Page[RunView], "GET", "/v1/runs", params=params)
-
-    def cancel(self, run_id: str) -> RunView:
-        """Request the cancellation of a run. `IllegalTransition` if it has ended."""
-        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/cancel")
-
-    def cancel_many(self, which: BulkCancel) -> BulkCanceled:
-        """Cancel all open runs that match, up to 1,000; with `dry_run` only count them."""
-        return self._transport.fetch(BulkCanceled, "POST", "/v1/runs/cancel", body=which)
 
     def cancel_all(self, which: BulkCancel) -> BulkCanceled:
         """Cancel all open runs that match, however many."""
@@ -161,14 +91,6 @@ class Runs:
             canceled, requested = canceled + done.canceled, requested + done.requested
             if which.dry_run or not (done.canceled or done.requested):
                 return BulkCanceled(canceled=canceled, requested=requested)
-
-    def retry(self, run_id: str) -> RunView:
-        """Try a failed run again. `IllegalTransition` if its failure cannot be taken back."""
-        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/retry")
-
-    def retry_many(self, which: BulkRetry) -> BulkRetried:
-        """Try failed runs again that match, up to 1,000; with `dry_run` only count them."""
-        return self._transport.fetch(BulkRetried, "POST", "/v1/runs/retry", body=which)
 
     def retry_all(self, which: BulkRetry) -> BulkRetried:
         """Try all failed runs again that match, however many."""
@@ -181,30 +103,6 @@ class Runs:
                 return BulkRetried(retried=retried, skipped=dict(skipped))
             which = which.model_copy(update={"after": done.next_after})
 
-    def answer(self, run_id: str, answer: RunAnswer) -> RunView:
-        """Answer a waiting run. `IllegalTransition` if it was answered already."""
-        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
-
-    def waits(
-        self,
-        *,
-        kind: WaitKind | None = None,
-        agent_id: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Page[WaitView]:
-        """Return a page of waits, newest first; by default those that a person answers."""
-        params: Params = {"kind": kind, "agent_id": agent_id, "limit": limit, "cursor": cursor}
-        return self._transport.fetch(Page[WaitView], "GET", "/v1/waits", params=params)
-
-    def edit(self, run_id: str, edit: RunEdit) -> RunView:
-        """Replace the message of a run that is still queued."""
-        return self._transport.fetch(RunView, "PATCH", f"/v1/runs/{run_id}", body=edit)
-
-    def withdraw(self, run_id: str) -> None:
-        """Remove a run that is still queued."""
-        self._transport.send("DELETE", f"/v1/runs/{run_id}")
-
     def stream(
         self, run: RunCreate, *, thread_id: str | None = None, idempotency_key: str | None = None
     ) -> Generator[tuple[EventCursor, Event]]:
@@ -212,7 +110,7 @@ class Runs:
 
         A caller that needs the run's id before its first event, to cancel it, uses `create` and `events`.
         """
-        path, headers = _submit_path(run, thread_id, "/stream"), _idempotency(idempotency_key)
+        path, headers = _submit_path(run, thread_id, "/stream"), idempotency(idempotency_key)
         attempts = Attempts(self._transport.retry, headers["Idempotency-Key"], repeatable=True, is_once=True)
         run_id, seen = "", EventCursor()
         while not run_id:
@@ -284,10 +182,6 @@ def _submit_path(run: RunCreate, thread_id: str | None, ending: str) -> str:
     if not isinstance(run, StatelessRunCreate):
         raise TypeError("A RunCreate needs thread_id; a StatelessRunCreate names its thread or agent itself.")
     return f"/v1/runs{ending}"
-
-
-def _idempotency(key: str | None) -> dict[str, str]:
-    return {"Idempotency-Key": key or new_id("evt")}
 
 
 def _parse(data: str) -> Event | None:

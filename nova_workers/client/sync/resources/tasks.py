@@ -1,7 +1,8 @@
 # Generated from nova_workers/client/resources/tasks.py by `make format`: change that file instead.
 """``/v1/tasks``."""
 
-from nova_workers.base.ids import new_id
+from nova_workers.base.vocabulary import TaskStatus
+from nova_workers.client.headers import idempotency
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.tasks import (
@@ -14,7 +15,6 @@ from nova_workers.contracts.http.tasks import (
     TaskEnd,
     TaskPatch,
     TaskResourceAdd,
-    TaskStatus,
     TaskSummary,
     TaskView,
 )
@@ -39,14 +39,18 @@ class Tasks:
         cursor: str | None = None,
     ) -> Page[TaskSummary]:
         """Return a page of tasks, newest first."""
-        params = {
-            "status": status,
-            "owner_agent_id": owner_agent_id,
-            "parent_task_id": parent_task_id,
-            "limit": limit,
-            "cursor": cursor,
-        }
-        return self._transport.fetch(Page[TaskSummary], "GET", "/v1/tasks", params=params)
+        return self._transport.fetch(
+            Page[TaskSummary],
+            "GET",
+            "/v1/tasks",
+            params={
+                "status": status,
+                "owner_agent_id": owner_agent_id,
+                "parent_task_id": parent_task_id,
+                "limit": limit,
+                "cursor": cursor,
+            },
+        )
 
     def get(self, task_id: int) -> TaskView:
         """Return a task."""
@@ -54,8 +58,7 @@ class Tasks:
 
     def create(self, task: TaskCreate, *, idempotency_key: str | None = None) -> TaskView:
         """Create a task, with an Idempotency-Key, generated unless given; `NotFound` if its owner does not exist."""
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return self._transport.fetch(TaskView, "POST", "/v1/tasks", body=task, headers=headers)
+        return self._transport.fetch(TaskView, "POST", "/v1/tasks", body=task, headers=idempotency(idempotency_key))
 
     def update(self, task_id: int, change: TaskPatch) -> TaskView:
         """Change the fields that `change` sets."""
@@ -80,10 +83,7 @@ class Tasks:
     def history(self, task_id: int, *, limit: int | None = None, cursor: str | None = None) -> Page[TaskChangeView]:
         """Return a page of a task's history, newest first."""
         return self._transport.fetch(
-            Page[TaskChangeView],
-            "GET",
-            f"/v1/tasks/{task_id}/history",
-            params={"limit": limit, "cursor": cursor},
+            Page[TaskChangeView], "GET", f"/v1/tasks/{task_id}/history", params={"limit": limit, "cursor": cursor}
         )
 
     def replace_steps(self, task_id: int, steps: StepsReplace) -> TaskView:

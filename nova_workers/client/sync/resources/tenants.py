@@ -27,7 +27,7 @@ class Tenants:
         """Make a tenant with its first key. For operators."""
         return self._transport.fetch(TenantCreated, "POST", "/v1/tenants", body=tenant)
 
-    def list(self, *, limit: int = 50, cursor: str | None = None) -> Page[TenantView]:
+    def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[TenantView]:
         """Return a page of all tenants. For operators."""
         return self._transport.fetch(Page[TenantView], "GET", "/v1/tenants", params={"limit": limit, "cursor": cursor})
 

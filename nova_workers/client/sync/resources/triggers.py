@@ -1,7 +1,7 @@
 # Generated from nova_workers/client/resources/triggers.py by `make format`: change that file instead.
 """``/v1/triggers`` of the client."""
 
-from nova_workers.base.ids import new_id
+from nova_workers.client.headers import idempotency
 from nova_workers.client.sync.transport import Transport
 from nova_workers.contracts.bodies import Page
 from nova_workers.contracts.http.triggers import (
@@ -29,7 +29,7 @@ class Triggers:
             Page[TriggerView],
             "GET",
             "/v1/triggers",
-            params={"agent_id": agent_id, "paused": "true" if paused else None, "limit": limit, "cursor": cursor},
+            params={"agent_id": agent_id, "paused": paused or None, "limit": limit, "cursor": cursor},
         )
 
     def get(self, trigger_id: str) -> TriggerView:
@@ -38,8 +38,9 @@ class Triggers:
 
     def create(self, trigger: TriggerCreate, *, idempotency_key: str | None = None) -> TriggerView:
         """Create a trigger, with an Idempotency-Key, generated unless given."""
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return self._transport.fetch(TriggerView, "POST", "/v1/triggers", body=trigger, headers=headers)
+        return self._transport.fetch(
+            TriggerView, "POST", "/v1/triggers", body=trigger, headers=idempotency(idempotency_key)
+        )
 
     def patch(self, trigger_id: str, change: TriggerPatch) -> TriggerView:
         """Change the fields that `change` sets."""
@@ -61,8 +62,9 @@ class Triggers:
 
     def fire(self, trigger_id: str, *, idempotency_key: str | None = None) -> TriggerFiringView:
         """Fire a trigger now, with an Idempotency-Key, generated unless given, so that a retry fires no second time."""
-        headers = {"Idempotency-Key": idempotency_key or new_id("evt")}
-        return self._transport.fetch(TriggerFiringView, "POST", f"/v1/triggers/{trigger_id}/fire", headers=headers)
+        return self._transport.fetch(
+            TriggerFiringView, "POST", f"/v1/triggers/{trigger_id}/fire", headers=idempotency(idempotency_key)
+        )
 
     def firings(
         self, trigger_id: str, *, limit: int | None = None, cursor: str | None = None

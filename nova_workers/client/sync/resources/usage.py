@@ -19,9 +19,9 @@ class UsageReports:
         self,
         group_by: UsageGrouping = "day",
         *,
-        days: int | None = None,
         since: datetime | None = None,
         until: datetime | None = None,
+        days: int | None = None,
         limit: int | None = None,
     ) -> UsageReport:
         """Return sums by agent, day or model.
@@ -36,11 +36,5 @@ class UsageReports:
             UsageReport,
             "GET",
             "/v1/usage",
-            params={
-                "group_by": group_by,
-                "days": days,
-                "from": None if since is None else since.isoformat(),
-                "to": None if until is None else until.isoformat(),
-                "limit": limit,
-            },
+            params={"group_by": group_by, "from": since, "to": until, "days": days, "limit": limit},
         )

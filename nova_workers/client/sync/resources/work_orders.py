@@ -1,31 +1,16 @@
 # Generated from nova_workers/client/resources/work_orders.py by `make format`: change that file instead.
-"""The client's calls of work orders, of their policies, and of the secrets of their keys."""
+"""``/v1/work-orders``."""
 
 from pydantic import ValidationError
 
-from nova_workers.base.vocabulary import OrderState
 from nova_workers.client.problems import unknown_answer
-from nova_workers.client.sync.transport import Transport
-from nova_workers.contracts.bodies import Page
-from nova_workers.contracts.http.order_policies import (
-    OrderSecretCreate,
-    OrderSecretCreated,
-    OrderSecretView,
-    PolicyInfo,
-    PolicyPut,
-    PolicyView,
-)
-from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderTrailView, WorkOrderView
+from nova_workers.client.sync.resources.work_order_calls import WorkOrderCalls
+from nova_workers.contracts.http.work_orders import WorkOrderTrailView
 from nova_workers.contracts.orders import AiWorkOrderV1, AiWorkResultV1
 
-__all__ = ["WorkOrderPolicies", "WorkOrderSecrets", "WorkOrders"]
+__all__ = ["WorkOrders"]
 
 _ORDERS = "/v1/work-orders"
-
-_POLICIES = "/v1/work-order-policies"
-_SECRETS = "/v1/work-order-secrets"
-
-
 _REFUSALS = frozenset({400, 415, 422})
 """Statuses beside which an invalid order gets a result."""
 _LONGEST_S = 600.0
@@ -33,11 +18,8 @@ _LONGEST_S = 600.0
 _GRACE_S = 15.0
 
 
-class WorkOrders:
+class WorkOrders(WorkOrderCalls):
     """``/v1/work-orders``. `nova_workers.contracts.orders.build_order` makes an order with its key."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
 
     def submit(self, order: AiWorkOrderV1, *, respond_async: bool = False) -> AiWorkResultV1:
         """Submit an order and return its result, also of an invalid one. Equal orders are executed once.
@@ -69,79 +51,7 @@ class WorkOrders:
         path = f"{_ORDERS}/{trace_id}/internal" if internal else f"{_ORDERS}/{trace_id}"
         return self._transport.fetch(AiWorkResultV1, "GET", path)
 
-    def wait(self, trace_id: str, *, timeout_s: float = 660.0) -> AiWorkResultV1:
-        """Return the result of an order once it has ended or needs a person; its state at the server's wait limit."""
-        return self._transport.fetch(AiWorkResultV1, "GET", f"{_ORDERS}/{trace_id}/wait", timeout_s=timeout_s)
-
-    def cancel(self, trace_id: str) -> AiWorkResultV1:
-        """Cancel an order that runs or is in review, and return its result."""
-        return self._transport.fetch(AiWorkResultV1, "POST", f"{_ORDERS}/{trace_id}/cancel")
-
-    def list(
-        self,
-        *,
-        state: OrderState | None = None,
-        policy_id: str | None = None,
-        limit: int | None = None,
-        cursor: str | None = None,
-    ) -> Page[WorkOrderView]:
-        """Return a page of orders without their content, newest first."""
-        params = {"state": state, "policy_id": policy_id, "limit": limit, "cursor": cursor}
-        return self._transport.fetch(Page[WorkOrderView], "GET", _ORDERS, params=params)
-
-    def review(self, trace_id: str, review: OrderReview) -> AiWorkResultV1:
-        """Decide on an order in review, and return its result; the first decision counts."""
-        return self._transport.fetch(AiWorkResultV1, "POST", f"{_ORDERS}/{trace_id}/review", body=review)
-
     def trail(self, trace_id: str, *, internal: bool = False) -> WorkOrderTrailView:
         """Return what happened to an order, oldest first."""
         path = f"{_ORDERS}/{trace_id}/{'internal-trail' if internal else 'trail'}"
         return self._transport.fetch(WorkOrderTrailView, "GET", path)
-
-
-class WorkOrderPolicies:
-    """``/v1/work-order-policies``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def list(self) -> Page[PolicyInfo]:
-        """Return the policies that apply, by id, in one page."""
-        return self._transport.fetch(Page[PolicyInfo], "GET", _POLICIES)
-
-    def get(self, policy_id: str, *, version: str | None = None) -> PolicyView:
-        """Return the policy that applies, or an earlier version of it."""
-        return self._transport.fetch(PolicyView, "GET", f"{_POLICIES}/{policy_id}", params={"version": version})
-
-    def put(self, policy_id: str, policy: PolicyPut) -> PolicyView:
-        """Store a policy as its newest version; `InvalidInput` names every error."""
-        return self._transport.fetch(PolicyView, "PUT", f"{_POLICIES}/{policy_id}", body=policy)
-
-    def delete(self, policy_id: str) -> None:
-        """Delete the tenant's policy with its versions. A built-in one with its id applies again."""
-        self._transport.send("DELETE", f"{_POLICIES}/{policy_id}")
-
-    def versions(self, policy_id: str, *, limit: int | None = None, cursor: str | None = None) -> Page[PolicyInfo]:
-        """Return a page of the tenant's versions of a policy, newest first."""
-        return self._transport.fetch(
-            Page[PolicyInfo], "GET", f"{_POLICIES}/{policy_id}/versions", params={"limit": limit, "cursor": cursor}
-        )
-
-
-class WorkOrderSecrets:
-    """``/v1/work-order-secrets``."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def list(self) -> Page[OrderSecretView]:
-        """Return the usable secrets, newest first, in one page, without their values."""
-        return self._transport.fetch(Page[OrderSecretView], "GET", _SECRETS)
-
-    def create(self, secret: OrderSecretCreate | None = None) -> OrderSecretCreated:
-        """Make the newest secret. Its value is in this answer only."""
-        return self._transport.fetch(OrderSecretCreated, "POST", _SECRETS, body=secret or OrderSecretCreate())
-
-    def delete(self, secret_id: str) -> None:
-        """Delete a secret: orders with its keys are refused at once."""
-        self._transport.send("DELETE", f"{_SECRETS}/{secret_id}")

@@ -1,10 +1,10 @@
-"""The sync client is generated: it is up to date, and has what the async one has."""
+"""The client is generated: it is up to date, names each operation of the API, and its halves have the same methods."""
 
 from __future__ import annotations
 
+import re
 import runpy
-import subprocess
-import sys
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,17 +12,25 @@ import pytest
 from nova_workers.client import NovaClient, SyncNovaClient
 from tests.support.data.documents import ROOT
 
-_SCRIPT = ROOT / "deploy" / "environment" / "sync_client.py"
+_ENVIRONMENT = ROOT / "deploy" / "environment"
 
 
 @pytest.fixture(scope="module")
 def script() -> dict[str, Any]:
-    return runpy.run_path(str(_SCRIPT))
+    return runpy.run_path(str(_ENVIRONMENT / "write_client.py"))
 
 
-def test_the_sync_client_is_up_to_date() -> None:
-    done = subprocess.run([sys.executable, _SCRIPT, "--check"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+def test_both_halves_are_what_the_template_and_the_document_give(
+    script: dict[str, Any], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert script["main"](["--check"]) == 0, capsys.readouterr().err
+
+
+def test_a_template_that_does_not_name_each_operation_once_is_refused(script: dict[str, Any], tmp_path: Path) -> None:
+    text = (_ENVIRONMENT / "client.toml").read_text("utf-8")
+    (wrong := tmp_path / "client.toml").write_text(text.replace('"get_note"', '"get_task"').replace('"get_run"', '"x"'))
+    with pytest.raises(ValueError, match=re.escape("['get_note', 'get_run', 'get_task', 'x']")):
+        script["call_sources"](wrong)
 
 
 def test_the_sync_client_has_every_method_of_the_async_one() -> None:

@@ -1,7 +1,8 @@
-"""Write the sync client from the async one: ``python deploy/environment/sync_client.py``, part of ``make format``.
+"""Write both halves of the client: ``python deploy/environment/write_client.py``, part of ``make format``.
 
+The async calls come from the template `client.toml` and the API's OpenAPI document, the sync client from the async one.
 With ``--check``, part of ``make check``, nothing is written, and a difference is an error. docs/decisions/0030 says why
-the sync client is generated.
+they are generated.
 """
 
 import io
@@ -10,17 +11,20 @@ import subprocess
 import sys
 import tempfile
 import tokenize
+from collections.abc import Iterable
 from pathlib import Path
 
-__all__ = ["main", "sync_source"]
+_ENVIRONMENT = Path(__file__).resolve().parent
+_ROOT = _ENVIRONMENT.parents[1]
+sys.path[:0] = [str(_ROOT), str(_ENVIRONMENT)]
 
-_ROOT = Path(__file__).resolve().parents[2]
+from client_calls import call_sources  # noqa: E402 - a script's own folder is not on the path of a test
+
 _CLIENT = _ROOT / "nova_workers" / "client"
-_SYNC = _CLIENT / "sync"
+_TEMPLATE = _ENVIRONMENT / "client.toml"
 
-_GENERATED = ("client.py", "transport.py", "resources")
-_BY_HAND = frozenset({"__init__.py", "connection.py", "paging.py"})
-"""Modules of the sync client that are not generated."""
+_SYNCED = ("client.py", "transport.py", "resources")
+"""What of the async client has a twin below `sync`."""
 
 _SYNC_NAMES = {
     "AbstractAsyncContextManager": "AbstractContextManager",
@@ -37,7 +41,8 @@ _SYNC_NAMES = {
 _MODULES = {"client", "connection", "paging", "resources", "transport"}
 """What has a twin below `nova_workers.client.sync`; the other modules serve both clients."""
 
-_HEADER = "# Generated from {path} by `make format`: change that file instead.\n"
+_GENERATED = "# Generated from "
+_HEADER = _GENERATED + "{path} by `make format`: change that file instead.\n"
 _WORD = re.compile(r"\w+")
 
 
@@ -81,45 +86,65 @@ def _replace(lines: list[str], token: tokenize.TokenInfo, new: str) -> None:
 
 
 def _generate(target: Path) -> None:
-    """Write all generated modules below a folder, formatted."""
-    for path in sorted(path for name in _GENERATED for path in (_CLIENT / name, *(_CLIENT / name).rglob("*.py"))):
-        if path.is_file():
-            twin = target / path.relative_to(_CLIENT)
+    """Write all generated modules below a folder that stands for the client's, formatted."""
+    for name, source in call_sources(_TEMPLATE).items():
+        path = target / "resources" / f"{name}.py"
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(_HEADER.format(path=_TEMPLATE.relative_to(_ROOT)) + source, "utf-8")
+    _format(target)
+    for name in _SYNCED:
+        by_hand = {path.relative_to(_CLIENT): path for path in _modules(_CLIENT / name) if not _is_generated(path)}
+        written = {path.relative_to(target): path for path in _modules(target / name)}
+        for relative, path in {**by_hand, **written}.items():
+            twin = target / "sync" / relative
             twin.parent.mkdir(parents=True, exist_ok=True)
-            twin.write_text(sync_source(path.read_text("utf-8"), path.relative_to(_ROOT).as_posix()), "utf-8")
+            origin = (_CLIENT / relative).relative_to(_ROOT).as_posix()
+            source = path.read_text("utf-8").removeprefix(_HEADER.format(path=_TEMPLATE.relative_to(_ROOT)))
+            twin.write_text(sync_source(source, origin), "utf-8")
+    _format(target / "sync")
+
+
+def _modules(path: Path) -> Iterable[Path]:
+    return sorted(path.rglob("*.py")) if path.is_dir() else [path] if path.is_file() else []
+
+
+def _is_generated(path: Path) -> bool:
+    with path.open(encoding="utf-8") as file:
+        return file.readline().startswith(_GENERATED)
+
+
+def _format(folder: Path) -> None:
     ruff = (Path(sys.executable).with_name("ruff"), "--config", _ROOT / "pyproject.toml")
     # Ruff takes a module for ours only if its file exists, which at first it does not.
     ours = ("--config", 'lint.isort.known-first-party=["nova_workers"]')
-    for step in (("check", "--quiet", "--select", "I", "--fix", *ours), ("format", "--quiet")):
-        subprocess.run([*ruff, *step, "--no-cache", target], cwd=_ROOT, check=True)
+    for step in (("check", "--quiet", "--select", "I,F401,RUF022", "--fix", *ours), ("format", "--quiet")):
+        subprocess.run([*ruff, *step, "--no-cache", folder], cwd=_ROOT, check=True)
 
 
 def _texts(folder: Path) -> dict[str, str]:
     return {
-        path.relative_to(folder).as_posix(): path.read_text("utf-8")
-        for path in folder.rglob("*.py")
-        if path.parent != folder or path.name not in _BY_HAND
+        path.relative_to(folder).as_posix(): path.read_text("utf-8") for path in _modules(folder) if _is_generated(path)
     }
 
 
-def main() -> int:
+def main(arguments: list[str]) -> int:
     """Write the modules that changed and delete those without a source; or compare them and print each difference."""
     with tempfile.TemporaryDirectory() as folder:
         _generate(Path(folder))
-        wanted, present = _texts(Path(folder)), _texts(_SYNC)
+        wanted, present = _texts(Path(folder)), _texts(_CLIENT)
     changed = sorted(name for name in wanted | present if wanted.get(name) != present.get(name))
-    if "--check" in sys.argv[1:]:
+    if "--check" in arguments:
         for name in changed:
-            print(f"sync client: {_SYNC.relative_to(_ROOT) / name} is out of date; run `make format`", file=sys.stderr)
+            print(f"client: {_CLIENT.relative_to(_ROOT) / name} is out of date; run `make format`", file=sys.stderr)
         return 1 if changed else 0
     for name in changed:
         if name in wanted:
-            (_SYNC / name).parent.mkdir(parents=True, exist_ok=True)
-            (_SYNC / name).write_text(wanted[name], "utf-8")
+            (_CLIENT / name).parent.mkdir(parents=True, exist_ok=True)
+            (_CLIENT / name).write_text(wanted[name], "utf-8")
         else:
-            (_SYNC / name).unlink()
+            (_CLIENT / name).unlink()
     return 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
+"""``/v1/fleet``."""
+
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.http.fleet import (
+    FleetPause,
+    FleetView,
+    ProvidersClear,
+    ProvidersCleared,
+    ProvidersView,
+    QueuedView,
+)
+
+__all__ = ["Fleet"]
+
+
+class Fleet:
+    """``/v1/fleet``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def view(self) -> FleetView:
+        """Return runs by status, queues, workers and pauses."""
+        return await self._transport.fetch(FleetView, "GET", "/v1/fleet")
+
+    async def queued(self) -> QueuedView:
+        """Return why queued runs wait."""
+        return await self._transport.fetch(QueuedView, "GET", "/v1/fleet/queued")
+
+    async def pause(self, pause: FleetPause) -> FleetView:
+        """Stop new claims in the scope. Queued runs stay queued."""
+        return await self._transport.fetch(FleetView, "POST", "/v1/fleet/pause", body=pause)
+
+    async def resume(self, pause: FleetPause) -> FleetView:
+        """Allow claims in the scope again."""
+        return await self._transport.fetch(FleetView, "POST", "/v1/fleet/resume", body=pause)
+
+    async def providers(self) -> ProvidersView:
+        """Return the keys of model providers that rest, and the models that fail; for operators."""
+        return await self._transport.fetch(ProvidersView, "GET", "/v1/fleet/providers")
+
+    async def clear_providers(self, name: str | None = None) -> ProvidersCleared:
+        """Forget rests and failures of a provider, a model or a profile, or of all; for operators."""
+        return await self._transport.fetch(
+            ProvidersCleared, "POST", "/v1/fleet/providers/clear", body=ProvidersClear(name=name)
+        )

@@ -1,0 +1,123 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
+"""The calls of ``/v1/runs`` that are one request each."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from nova_workers.base.vocabulary import RunQueue, RunStatus, WaitKind
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.overview.timeline import RunTimeline
+from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunView
+from nova_workers.contracts.waits import RunAnswer, WaitView
+
+__all__ = ["RunCalls"]
+
+
+class RunCalls:
+    """``/v1/runs``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def get(self, run_id: str) -> RunView:
+        """Return a run."""
+        return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
+
+    async def timeline(self, run_id: str, *, limit: int | None = None, cursor: str | None = None) -> RunTimeline:
+        """Return what happened in a run, with a page of its steps, oldest first."""
+        return await self._transport.fetch(
+            RunTimeline, "GET", f"/v1/runs/{run_id}/timeline", params={"limit": limit, "cursor": cursor}
+        )
+
+    async def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:
+        """Return a run once it has ended, or its state at the server's wait limit."""
+        return await self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}/wait", timeout_s=timeout_s)
+
+    async def list(
+        self,
+        *,
+        thread_id: str | None = None,
+        agent_id: str | None = None,
+        status: RunStatus | Sequence[RunStatus] | None = None,
+        queue: RunQueue | None = None,
+        trigger_id: str | None = None,
+        parent_run_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        media: bool = True,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[RunView]:
+        """Return a page of runs, newest first.
+
+        Args:
+            status: Only with this status, or one of these.
+            trigger_id: Only those that this trigger fired.
+            parent_run_id: Only those that this run started.
+            since: Only those submitted at this time or later.
+            until: Only those submitted before this time.
+            media: Without, images and documents of messages have no base64 data.
+        """
+        return await self._transport.fetch(
+            Page[RunView],
+            "GET",
+            "/v1/runs",
+            params={
+                "thread_id": thread_id,
+                "agent_id": agent_id,
+                "status": status,
+                "queue": queue,
+                "trigger_id": trigger_id,
+                "parent_run_id": parent_run_id,
+                "since": since,
+                "until": until,
+                "media": None if media else False,
+                "limit": limit,
+                "cursor": cursor,
+            },
+        )
+
+    async def cancel(self, run_id: str) -> RunView:
+        """Request the cancellation of a run. `IllegalTransition` if it has ended."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/cancel")
+
+    async def cancel_many(self, which: BulkCancel) -> BulkCanceled:
+        """Cancel all open runs that match, up to 1,000; with `dry_run` only count them."""
+        return await self._transport.fetch(BulkCanceled, "POST", "/v1/runs/cancel", body=which)
+
+    async def retry(self, run_id: str) -> RunView:
+        """Try a failed run again. `IllegalTransition` if its failure cannot be taken back."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/retry")
+
+    async def retry_many(self, which: BulkRetry) -> BulkRetried:
+        """Try failed runs again that match, up to 1,000; with `dry_run` only count them."""
+        return await self._transport.fetch(BulkRetried, "POST", "/v1/runs/retry", body=which)
+
+    async def answer(self, run_id: str, answer: RunAnswer) -> RunView:
+        """Answer a waiting run. `IllegalTransition` if it was answered already."""
+        return await self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
+
+    async def waits(
+        self,
+        *,
+        kind: WaitKind | None = None,
+        agent_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[WaitView]:
+        """Return a page of waits, newest first; by default those that a person answers."""
+        return await self._transport.fetch(
+            Page[WaitView],
+            "GET",
+            "/v1/waits",
+            params={"kind": kind, "agent_id": agent_id, "limit": limit, "cursor": cursor},
+        )
+
+    async def edit(self, run_id: str, edit: RunEdit) -> RunView:
+        """Replace the message of a run that is still queued."""
+        return await self._transport.fetch(RunView, "PATCH", f"/v1/runs/{run_id}", body=edit)
+
+    async def withdraw(self, run_id: str) -> None:
+        """Remove a run that is still queued."""
+        await self._transport.send("DELETE", f"/v1/runs/{run_id}")

@@ -1,0 +1,47 @@
+# Generated from deploy/environment/client.toml by `make format`: change that file instead.
+"""The calls of ``/v1/work-orders`` that are one request each."""
+
+from nova_workers.base.vocabulary import OrderState
+from nova_workers.client.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.work_orders import OrderReview, WorkOrderView
+from nova_workers.contracts.orders.result import AiWorkResultV1
+
+__all__ = ["WorkOrderCalls"]
+
+
+class WorkOrderCalls:
+    """``/v1/work-orders``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    async def wait(self, trace_id: str, *, timeout_s: float = 660.0) -> AiWorkResultV1:
+        """Return the result of an order once it has ended or needs a person; its state at the server's wait limit."""
+        return await self._transport.fetch(
+            AiWorkResultV1, "GET", f"/v1/work-orders/{trace_id}/wait", timeout_s=timeout_s
+        )
+
+    async def cancel(self, trace_id: str) -> AiWorkResultV1:
+        """Cancel an order that runs or is in review, and return its result."""
+        return await self._transport.fetch(AiWorkResultV1, "POST", f"/v1/work-orders/{trace_id}/cancel")
+
+    async def list(
+        self,
+        *,
+        state: OrderState | None = None,
+        policy_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[WorkOrderView]:
+        """Return a page of orders without their content, newest first."""
+        return await self._transport.fetch(
+            Page[WorkOrderView],
+            "GET",
+            "/v1/work-orders",
+            params={"state": state, "policy_id": policy_id, "limit": limit, "cursor": cursor},
+        )
+
+    async def review(self, trace_id: str, review: OrderReview) -> AiWorkResultV1:
+        """Decide on an order in review, and return its result; the first decision counts."""
+        return await self._transport.fetch(AiWorkResultV1, "POST", f"/v1/work-orders/{trace_id}/review", body=review)

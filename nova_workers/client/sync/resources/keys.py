@@ -1,0 +1,27 @@
+# Generated from nova_workers/client/resources/keys.py by `make format`: change that file instead.
+"""``/v1/keys``."""
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.keys import KeyCreate, KeyCreated, KeyView
+
+__all__ = ["Keys"]
+
+
+class Keys:
+    """``/v1/keys``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self, *, limit: int | None = None, cursor: str | None = None) -> Page[KeyView]:
+        """Return a page of the tenant's keys, without their secrets."""
+        return self._transport.fetch(Page[KeyView], "GET", "/v1/keys", params={"limit": limit, "cursor": cursor})
+
+    def create(self, key: KeyCreate) -> KeyCreated:
+        """Create a key. Its secret is in this answer only."""
+        return self._transport.fetch(KeyCreated, "POST", "/v1/keys", body=key)
+
+    def revoke(self, key_id: str) -> None:
+        """Revoke a key. API processes refuse it within seconds."""
+        self._transport.send("DELETE", f"/v1/keys/{key_id}")

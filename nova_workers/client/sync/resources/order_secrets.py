@@ -1,0 +1,29 @@
+# Generated from nova_workers/client/resources/order_secrets.py by `make format`: change that file instead.
+"""``/v1/work-order-secrets``."""
+
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.order_policies import OrderSecretCreate, OrderSecretCreated, OrderSecretView
+
+__all__ = ["WorkOrderSecrets"]
+
+
+class WorkOrderSecrets:
+    """``/v1/work-order-secrets``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def list(self) -> Page[OrderSecretView]:
+        """Return the usable secrets, newest first, in one page, without their values."""
+        return self._transport.fetch(Page[OrderSecretView], "GET", "/v1/work-order-secrets")
+
+    def create(self, secret: OrderSecretCreate | None = None) -> OrderSecretCreated:
+        """Make the newest secret. Its value is in this answer only."""
+        return self._transport.fetch(
+            OrderSecretCreated, "POST", "/v1/work-order-secrets", body=secret or OrderSecretCreate()
+        )
+
+    def delete(self, secret_id: str) -> None:
+        """Delete a secret: orders with its keys are refused at once."""
+        self._transport.send("DELETE", f"/v1/work-order-secrets/{secret_id}")

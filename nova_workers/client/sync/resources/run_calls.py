@@ -1,0 +1,123 @@
+# Generated from nova_workers/client/resources/run_calls.py by `make format`: change that file instead.
+"""The calls of ``/v1/runs`` that are one request each."""
+
+from collections.abc import Sequence
+from datetime import datetime
+
+from nova_workers.base.vocabulary import RunQueue, RunStatus, WaitKind
+from nova_workers.client.sync.transport import Transport
+from nova_workers.contracts.bodies import Page
+from nova_workers.contracts.http.overview.timeline import RunTimeline
+from nova_workers.contracts.http.wire import BulkCancel, BulkCanceled, BulkRetried, BulkRetry, RunEdit, RunView
+from nova_workers.contracts.waits import RunAnswer, WaitView
+
+__all__ = ["RunCalls"]
+
+
+class RunCalls:
+    """``/v1/runs``."""
+
+    def __init__(self, transport: Transport) -> None:
+        self._transport = transport
+
+    def get(self, run_id: str) -> RunView:
+        """Return a run."""
+        return self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
+
+    def timeline(self, run_id: str, *, limit: int | None = None, cursor: str | None = None) -> RunTimeline:
+        """Return what happened in a run, with a page of its steps, oldest first."""
+        return self._transport.fetch(
+            RunTimeline, "GET", f"/v1/runs/{run_id}/timeline", params={"limit": limit, "cursor": cursor}
+        )
+
+    def result(self, run_id: str, *, timeout_s: float = 660.0) -> RunView:
+        """Return a run once it has ended, or its state at the server's wait limit."""
+        return self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}/wait", timeout_s=timeout_s)
+
+    def list(
+        self,
+        *,
+        thread_id: str | None = None,
+        agent_id: str | None = None,
+        status: RunStatus | Sequence[RunStatus] | None = None,
+        queue: RunQueue | None = None,
+        trigger_id: str | None = None,
+        parent_run_id: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        media: bool = True,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[RunView]:
+        """Return a page of runs, newest first.
+
+        Args:
+            status: Only with this status, or one of these.
+            trigger_id: Only those that this trigger fired.
+            parent_run_id: Only those that this run started.
+            since: Only those submitted at this time or later.
+            until: Only those submitted before this time.
+            media: Without, images and documents of messages have no base64 data.
+        """
+        return self._transport.fetch(
+            Page[RunView],
+            "GET",
+            "/v1/runs",
+            params={
+                "thread_id": thread_id,
+                "agent_id": agent_id,
+                "status": status,
+                "queue": queue,
+                "trigger_id": trigger_id,
+                "parent_run_id": parent_run_id,
+                "since": since,
+                "until": until,
+                "media": None if media else False,
+                "limit": limit,
+                "cursor": cursor,
+            },
+        )
+
+    def cancel(self, run_id: str) -> RunView:
+        """Request the cancellation of a run. `IllegalTransition` if it has ended."""
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/cancel")
+
+    def cancel_many(self, which: BulkCancel) -> BulkCanceled:
+        """Cancel all open runs that match, up to 1,000; with `dry_run` only count them."""
+        return self._transport.fetch(BulkCanceled, "POST", "/v1/runs/cancel", body=which)
+
+    def retry(self, run_id: str) -> RunView:
+        """Try a failed run again. `IllegalTransition` if its failure cannot be taken back."""
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/retry")
+
+    def retry_many(self, which: BulkRetry) -> BulkRetried:
+        """Try failed runs again that match, up to 1,000; with `dry_run` only count them."""
+        return self._transport.fetch(BulkRetried, "POST", "/v1/runs/retry", body=which)
+
+    def answer(self, run_id: str, answer: RunAnswer) -> RunView:
+        """Answer a waiting run. `IllegalTransition` if it was answered already."""
+        return self._transport.fetch(RunView, "POST", f"/v1/runs/{run_id}/answers", body=answer)
+
+    def waits(
+        self,
+        *,
+        kind: WaitKind | None = None,
+        agent_id: str | None = None,
+        limit: int | None = None,
+        cursor: str | None = None,
+    ) -> Page[WaitView]:
+        """Return a page of waits, newest first; by default those that a person answers."""
+        return self._transport.fetch(
+            Page[WaitView],
+            "GET",
+            "/v1/waits",
+            params={"kind": kind, "agent_id": agent_id, "limit": limit, "cursor": cursor},
+        )
+
+    def edit(self, run_id: str, edit: RunEdit) -> RunView:
+        """Replace the message of a run that is still queued."""
+        return self._transport.fetch(RunView, "PATCH", f"/v1/runs/{run_id}", body=edit)
+
+    def withdraw(self, run_id: str) -> None:
+        """Remove a run that is still queued."""
+        self._transport.send("DELETE", f"/v1/runs/{run_id}")
