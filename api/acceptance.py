@@ -25,7 +25,7 @@ from .streaming.ended_views import ended_view
 from .streaming.following import Ending, Target
 from .streaming.sse import RunEventStream
 from .streaming.stream_permits import StreamPermit
-from .submitting import IdempotencyKey, accepted_view, scaled, to_submission
+from .submitting import IdempotencyKey, accepted_view, request_key, scaled, to_submission
 
 __all__ = [
     "Acceptance",
@@ -108,9 +108,13 @@ class MessageAcceptance:
             body,
             await scaled(body.message),
             tenant_id=self.caller.tenant_id,
-            path=path or self.request.url.path,
             thread_id=thread_id,
-            idempotency_key=self.idempotency_key,
+            request=request_key(
+                self.idempotency_key,
+                path or self.request.url.path,
+                body,
+                ttl_s=services.settings.runs.idempotency_ttl_s,
+            ),
             max_message_chars=services.settings.api.max_message_chars,
             traceparent=current_traceparent(),
             now=services.clock.now(),

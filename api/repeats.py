@@ -7,11 +7,11 @@ from typing import Annotated, TypeVar
 from fastapi import Depends, Request, Response
 
 from nova_workers.contracts.bodies import Body
-from nova_workers.domain.idempotency.sql import RequestKey
+from nova_workers.contracts.runs import RequestKey
 from nova_workers.ledger.in_doubt import doubtful, write_once
 
 from .state import state_of
-from .submitting import IdempotencyKey, hash_of
+from .submitting import IdempotencyKey, request_key
 
 __all__ = ["RepeatableRequest", "Repeats"]
 
@@ -28,10 +28,8 @@ class Repeats:
 
     def bound_to(self, body: Body | None) -> RequestKey | None:
         """Return the key with the hash of what is requested; None without a key."""
-        if self.key is None:
-            return None
         ttl_s = state_of(self.request).services.settings.runs.idempotency_ttl_s
-        return RequestKey(self.key, hash_of(self.request.url.path, body), ttl_s)
+        return request_key(self.key, self.request.url.path, body, ttl_s=ttl_s)
 
     async def once(self, what: str, write: Callable[[], Awaitable[tuple[T, bool]]]) -> T:
         """Write what a request makes, and return it.

@@ -19,7 +19,7 @@ from nova_workers.contracts.http.wire import (
     RunView,
     StatelessRunCreate,
 )
-from nova_workers.contracts.runs import Accepted, Submission
+from nova_workers.contracts.runs import Accepted, RequestKey, Submission
 
 __all__ = [
     "IdempotencyKey",
@@ -28,6 +28,7 @@ __all__ = [
     "checked_blocks",
     "content_of",
     "hash_of",
+    "request_key",
     "scaled",
     "to_submission",
 ]
@@ -69,9 +70,8 @@ def to_submission(
     message: str | Sequence[ContentBlock],
     *,
     tenant_id: str,
-    path: str,
     thread_id: str | None,
-    idempotency_key: str | None,
+    request: RequestKey | None,
     max_message_chars: int,
     traceparent: str | None,
     now: datetime,
@@ -106,8 +106,7 @@ def to_submission(
         max_turns=body.max_turns,
         priority=body.priority,
         metadata=body.metadata,
-        idempotency_key=idempotency_key,
-        body_hash=None if idempotency_key is None else hash_of(path, body),
+        request=request,
         traceparent=traceparent,
         # As it is stored, and shown from then on.
         start_at=None if body.start_at is None else body.start_at.astimezone(UTC),
@@ -284,6 +283,11 @@ def _missing(source: Any, needed: Sequence[str]) -> Iterator[str]:
 
 def _quote(value: object) -> str:
     return repr(value)[:80]
+
+
+def request_key(key: str | None, path: str, body: Body | None, *, ttl_s: float) -> RequestKey | None:
+    """Return the idempotency key of a request with the hash of what is requested; None without a key."""
+    return None if key is None else RequestKey(key, hash_of(path, body), ttl_s)
 
 
 def hash_of(path: str, body: Body | None) -> bytes:

@@ -83,7 +83,6 @@ __all__ = [
     "Unstorable",
     "VersionMismatch",
     "deleted",
-    "deleted_with_key",
     "in_one_line",
     "missing",
 ]
@@ -442,13 +441,6 @@ def deleted(kind: str, id_: object, hint: str = "", /, **fields: object) -> Gone
     """Return the error that a thing was deleted. The arguments are those of `missing`."""
     text = f"{_SPELT_KINDS.get(kind, kind.replace('_', ' ').capitalize())} {id_!r} was deleted."
     return Gone(f"{text} {hint}" if hint else text, kind=kind, id=id_, **fields)
-
-
-def deleted_with_key(kind: str, key: str) -> Gone:
-    """Return the error that a request is repeated whose result was deleted since."""
-    article = "an" if kind[0] in "aeiou" else "a"
-    text = f"Idempotency-Key {key!r} belongs to {article} {kind} that was deleted. Use a new key."
-    return Gone(text, kind=kind, id=None, key=key)
 
 
 def in_one_line(error: BaseException) -> str:

@@ -157,9 +157,7 @@ def build_api(settings: Settings) -> ApiServices:
     )
     catalog, configs = build_catalog(database, redis, settings), build_configs(database, settings)
     models = RankedModels(catalog)
-    orchestrations = Orchestrations(
-        work, models, settings.agent_directory, idempotency_ttl_s=settings.runs.idempotency_ttl_s
-    )
+    orchestrations = Orchestrations(work, models, settings.agent_directory)
     starter = OrchestrationStarter(orchestrations, configs)
     vault = Vault.of(settings.secrets.texts())
     ceilings = CeilingRules.of(settings)
@@ -179,7 +177,7 @@ def build_api(settings: Settings) -> ApiServices:
         hub=StreamHub(redis, ForeignMessages(metrics)),
         publisher=publisher,
         dispatcher=dispatcher,
-        submitter=Submitter(work, scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s),
+        submitter=Submitter(work, scheduled),
         scheduled=scheduled,
         work=work,
         canceller=Canceller(work),

@@ -39,6 +39,7 @@ __all__ = [
     "FinishStatus",
     "Finished",
     "PlannedEffect",
+    "RequestKey",
     "Submission",
     "TurnFacts",
     "TurnRole",
@@ -102,6 +103,19 @@ class CancelRequest:
 
 
 @dataclass(frozen=True, slots=True)
+class RequestKey:
+    """The Idempotency-Key of a request, and a hash of what is requested, which is compared if the key is used again.
+
+    Attributes:
+        ttl_s: How long the key is bound.
+    """
+
+    key: str
+    body_hash: bytes
+    ttl_s: float
+
+
+@dataclass(frozen=True, slots=True)
 class Submission:
     """A validated message for a thread. Without `thread_id` a thread of `agent_id` is created."""
 
@@ -120,9 +134,7 @@ class Submission:
     """If the fleet is busy, the tenant's runs of higher priority start first."""
     trigger_id: str | None = None
     """The trigger that fired it."""
-    idempotency_key: str | None = None
-    body_hash: bytes | None = None
-    """SHA-256 of the request's body; compared if the idempotency key is used again."""
+    request: RequestKey | None = None
     traceparent: str | None = None
     start_at: datetime | None = None
     """Not before this time."""

@@ -26,12 +26,12 @@ PATIENCE_S: Final = 5.0
 _PAUSE_S: Final = 0.2
 
 
-def doubtful(what: str, key: str | None, **named: str) -> OutcomeUnknown:
+def doubtful(what: str, key: object, **named: str) -> OutcomeUnknown:
     """Return the error of a request whose commit is not confirmed, and could not be found out.
 
     Args:
         what: What was to be made.
-        key: The request's Idempotency-Key.
+        key: The request's Idempotency-Key, if it has one.
         named: The ids that it has if it was made.
     """
     again = (

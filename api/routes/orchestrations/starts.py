@@ -20,9 +20,9 @@ from ...boundary import CLIENT_GONE, until_gone
 from ...json_body import StrictRoute
 from ...openapi import problems
 from ...params import OrchestrationIdPath, TimeoutQuery
+from ...repeats import RepeatableRequest, Repeats
 from ...state import ApiState, state_of
 from ...streaming.tree_delivery import TreeTarget
-from ...submitting import IdempotencyKey, hash_of
 
 __all__ = ["router"]
 
@@ -44,25 +44,15 @@ class _Request:
     caller: Caller
     request: Request
 
-    async def start(self, body: OrchestrationCreate, idempotency_key: str | None) -> Started:
+    async def start(self, body: OrchestrationCreate, repeats: Repeats) -> Started:
         """Start an orchestration under the tenant's configuration as it is now."""
-        return await self.state.services.orchestration_starter.start(
-            self.caller.tenant_id,
-            body,
-            idempotency_key=idempotency_key,
-            body_hash=None if idempotency_key is None else hash_of(self.request.url.path, body),
-        )
+        starter = self.state.services.orchestration_starter
+        return await starter.start(self.caller.tenant_id, body, request=repeats.bound_to(body))
 
-    async def continue_(
-        self, orchestration_id: str, body: OrchestrationContinue, idempotency_key: str | None
-    ) -> Started:
+    async def continue_(self, orchestration_id: str, body: OrchestrationContinue, repeats: Repeats) -> Started:
         """Give an ended master a follow-up task."""
         return await self.state.services.orchestrations.continue_(
-            self.caller.tenant_id,
-            orchestration_id,
-            body.task,
-            idempotency_key=idempotency_key,
-            body_hash=None if idempotency_key is None else hash_of(self.request.url.path, body),
+            self.caller.tenant_id, orchestration_id, body.task, request=repeats.bound_to(body)
         )
 
     async def answer(self, started: Started, status: int = 200) -> Response:
@@ -119,10 +109,10 @@ OrchestrationRequest = Annotated[_Request, Depends(_request)]
 
 @router.post("", status_code=201, response_model=OrchestrationView, responses=_ERRORS)
 async def start_orchestration(
-    body: OrchestrationCreate, request: OrchestrationRequest, idempotency_key: IdempotencyKey = None
+    body: OrchestrationCreate, request: OrchestrationRequest, repeats: RepeatableRequest
 ) -> Response:
     """Start a tree of agents: its master's run is queued. The tenant's stored configuration applies, as it is now."""
-    started = await request.start(body, idempotency_key)
+    started = await request.start(body, repeats)
     return await request.answer(started, 201)
 
 
@@ -130,11 +120,11 @@ async def start_orchestration(
 async def start_orchestration_and_wait(
     body: OrchestrationCreate,
     request: OrchestrationRequest,
-    idempotency_key: IdempotencyKey = None,
+    repeats: RepeatableRequest,
     timeout_s: TimeoutQuery = None,
 ) -> Response:
     """Start a tree of agents and get it once it has ended; 202 if that takes too long. It continues either way."""
-    started = await request.start(body, idempotency_key)
+    started = await request.start(body, repeats)
     return await request.answer_started_at_end(started, timeout_s)
 
 
@@ -153,10 +143,10 @@ async def continue_orchestration(
     orchestration_id: OrchestrationIdPath,
     body: OrchestrationContinue,
     request: OrchestrationRequest,
-    idempotency_key: IdempotencyKey = None,
+    repeats: RepeatableRequest,
 ) -> Response:
     """Give an ended master a follow-up task. It keeps its identity, its conversation and its children."""
-    continued = await request.continue_(orchestration_id, body, idempotency_key)
+    continued = await request.continue_(orchestration_id, body, repeats)
     return await request.answer(continued)
 
 
@@ -169,11 +159,11 @@ async def continue_orchestration_and_wait(
     orchestration_id: OrchestrationIdPath,
     body: OrchestrationContinue,
     request: OrchestrationRequest,
-    idempotency_key: IdempotencyKey = None,
+    repeats: RepeatableRequest,
     timeout_s: TimeoutQuery = None,
 ) -> Response:
     """Give an ended master a follow-up task and get the orchestration once it has ended; 202 if that takes too long."""
-    continued = await request.continue_(orchestration_id, body, idempotency_key)
+    continued = await request.continue_(orchestration_id, body, repeats)
     return await request.answer_started_at_end(continued, timeout_s)
 
 

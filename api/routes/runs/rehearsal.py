@@ -79,7 +79,7 @@ def _rehearsed(state: ApiState, ledger: RehearsalLedger) -> ApiState:
     """Return the state with what writes, rings and counts replaced."""
     services = state.services
     work = Work(ledger, _Worker(services.redis, services.clock))
-    submitter = Submitter(work, services.scheduled, idempotency_ttl_s=services.settings.runs.idempotency_ttl_s)
+    submitter = Submitter(work, services.scheduled)
     metrics = Metrics(CollectorRegistry())
     return replace(state, services=replace(services, database=ledger, submitter=submitter, metrics=metrics))
 

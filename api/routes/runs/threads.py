@@ -18,14 +18,16 @@ from nova_workers.contracts.http.wire import (
     ThreadView,
     TurnView,
 )
+from nova_workers.contracts.runs import RequestKey
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
-from nova_workers.domain.idempotency.sql import RequestKey, name_made, take_key
+from nova_workers.domain.idempotency.sql import name_made, once
 from nova_workers.domain.runs.sql import reads as run_reads
 from nova_workers.domain.threads.rules.past import turns_of
 from nova_workers.domain.threads.sql import lineage
 from nova_workers.domain.threads.sql import records as ledger
 from nova_workers.domain.threads.sql.forks import read_fork_tree
 from nova_workers.domain.threads.sql.importing import ImportedTurn, import_turns
+from nova_workers.ledger.database import Connection
 
 from ...auth import RunsCaller
 from ...json_body import StrictRoute
@@ -89,20 +91,26 @@ async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State, re
                 connection, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
             )
 
+    async def create(transaction: Connection) -> ThreadView:
+        thread = await ledger.create_thread(
+            transaction, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
+        )
+        await name_made(transaction, caller.tenant_id, key, thread.id)
+        if not turns:
+            return thread
+        embed = "embeddings" in body.effects
+        await import_turns(transaction, caller.tenant_id, thread.id, thread.agent_id, turns, embed=embed)
+        return await ledger.get_thread(transaction, caller.tenant_id, thread.id)
+
     async def write() -> tuple[ThreadView, bool]:
         async with services.database.transaction() as transaction:
-            earlier = await take_key(transaction, caller.tenant_id, key)
-            if earlier is not None:
-                return await ledger.get_thread(transaction, caller.tenant_id, earlier), True
-            thread = await ledger.create_thread(
-                transaction, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
+            return await once(
+                transaction,
+                caller.tenant_id,
+                key,
+                lambda: create(transaction),
+                lambda made_id: ledger.get_thread(transaction, caller.tenant_id, made_id),
             )
-            await name_made(transaction, caller.tenant_id, key, thread.id)
-            if not turns:
-                return thread, False
-            embed = "embeddings" in body.effects
-            await import_turns(transaction, caller.tenant_id, thread.id, thread.agent_id, turns, embed=embed)
-            return await ledger.get_thread(transaction, caller.tenant_id, thread.id), False
 
     return await repeats.once("the thread", write)
 

@@ -2,94 +2,102 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from typing import TypeVar
 
 from nova_workers.base.errors import IdempotencyMismatch
+from nova_workers.contracts.runs import RequestKey
 from nova_workers.ledger.database import Connection
 
-__all__ = ["RequestKey", "find_key", "name_made", "take_idempotency_key", "take_key"]
+__all__ = ["find_made", "name_made", "once"]
+
+T = TypeVar("T")
 
 # Takes over an expired key; returns no row for a valid one. Waits for a concurrent request with the same key.
-_TAKE_KEY = """
+_TAKE = """
 INSERT INTO idempotency_keys AS k (tenant_id, key, run_id, body_hash, expires_at)
-VALUES (:tenant_id, :key, :run_id, :body_hash, now() + :ttl)
+VALUES (:tenant_id, :key, :made_id, :body_hash, now() + :ttl)
 ON CONFLICT (tenant_id, key) DO UPDATE
    SET run_id = EXCLUDED.run_id, body_hash = EXCLUDED.body_hash, expires_at = EXCLUDED.expires_at
  WHERE k.expires_at <= now()
-RETURNING run_id
+RETURNING true
 """
 
-_BOUND_KEY = """
+_FIND = """
 SELECT body_hash, run_id FROM idempotency_keys WHERE tenant_id = :tenant_id AND key = :key AND expires_at > now()
 """
 
 _NAME_MADE = "UPDATE idempotency_keys SET run_id = :made_id WHERE tenant_id = :tenant_id AND key = :key"
 
 
-@dataclass(frozen=True, slots=True)
-class RequestKey:
-    """The Idempotency-Key of a request, and a hash of what is requested.
-
-    Attributes:
-        ttl_s: How long the key is bound.
-    """
-
-    key: str
-    body_hash: bytes
-    ttl_s: float
-
-
-async def take_key(connection: Connection, tenant_id: str, request: RequestKey | None, made_id: str = "") -> str | None:
-    """Bind a request's key, before anything is made; inside the transaction that makes it.
+async def once(
+    connection: Connection,
+    tenant_id: str,
+    request: RequestKey | None,
+    make: Callable[[], Awaitable[T]],
+    find: Callable[[str], Awaitable[T]],
+    *,
+    made_id: str = "",
+) -> tuple[T, bool]:
+    """Make what a request asks for, unless an earlier request with its key made it.
 
     Args:
-        connection: Inside a transaction.
+        connection: Inside the transaction in which `make` writes.
         tenant_id: Whose request.
-        request: Its key; without one there is nothing to bind.
-        made_id: The id of what it makes. If that is not known yet: see `name_made`.
+        request: Its key. Without one it is made.
+        make: Makes it. If its id was not chosen before, it calls `name_made`.
+        find: Returns what an earlier request made, by its id. It may have been deleted since.
+        made_id: The id that was chosen for it. Then a request whose commit was not confirmed finds what it made itself.
 
     Returns:
-        The id of what the first request with the key made; None for a first request.
+        It, and whether an earlier request made it.
 
     Raises:
-        IdempotencyMismatch: The first request was another.
+        IdempotencyMismatch: The key was used for another request.
     """
-    if request is None or await take_idempotency_key(
-        connection, tenant_id, request.key, body_hash=request.body_hash, run_id=made_id, ttl_s=request.ttl_s
-    ):
-        return None
-    found = await find_key(connection, tenant_id, request.key)
-    if found is None or found[0] != request.body_hash:
-        raise IdempotencyMismatch(
-            f"Idempotency-Key {request.key!r} was used for another request. Send that one again, or use a new key.",
-            key=request.key,
-        )
-    return found[1]
+    while request is not None and not await _take(connection, tenant_id, request, made_id):
+        earlier = await find_made(connection, tenant_id, request)
+        if earlier is not None:
+            return await find(earlier), earlier != made_id
+    return await make(), False
 
 
 async def name_made(connection: Connection, tenant_id: str, request: RequestKey | None, made_id: str) -> None:
-    """Name what a request made, in the transaction that took its key."""
+    """Bind a request's key to what it made, in its transaction."""
     if request is not None:
         await connection.execute(_NAME_MADE, tenant_id=tenant_id, key=request.key, made_id=made_id)
 
 
-async def take_idempotency_key(
-    connection: Connection, tenant_id: str, key: str, *, body_hash: bytes | None, run_id: str, ttl_s: float
-) -> bool:
-    """Bind a key to a run, or another thing. False if a valid key is bound to another."""
+async def find_made(connection: Connection, tenant_id: str, request: RequestKey) -> str | None:
+    """Return the id of what a request with this key made; None if there was none.
+
+    Raises:
+        IdempotencyMismatch: The key was used for another request.
+    """
+    row = await connection.fetchrow(_FIND, tenant_id=tenant_id, key=request.key)
+    if row is None:
+        return None
+    made_id: str = row["run_id"]
+    if row["body_hash"] != request.body_hash:
+        made = {"run_id" if made_id.startswith("run_") else "made_id": made_id}
+        raise IdempotencyMismatch(
+            f"Idempotency-Key {request.key!r} was used for another request, which made {made_id!r}. "
+            "Send that one again to get it, or use a new key.",
+            key=request.key,
+            **made,
+        )
+    return made_id
+
+
+async def _take(connection: Connection, tenant_id: str, request: RequestKey, made_id: str) -> bool:
+    """Bind a key, unless a valid one is bound already."""
     taken = await connection.fetchval(
-        _TAKE_KEY,
+        _TAKE,
         tenant_id=tenant_id,
-        key=key,
-        run_id=run_id,
-        body_hash=body_hash,
-        ttl=timedelta(seconds=ttl_s),
+        key=request.key,
+        made_id=made_id,
+        body_hash=request.body_hash,
+        ttl=timedelta(seconds=request.ttl_s),
     )
     return taken is not None
-
-
-async def find_key(connection: Connection, tenant_id: str, key: str) -> tuple[bytes | None, str] | None:
-    """Return the body's hash and the id that a valid key is bound to, whether or not there is a run of that id."""
-    row = await connection.fetchrow(_BOUND_KEY, tenant_id=tenant_id, key=key)
-    return None if row is None else (row["body_hash"], row["run_id"])

@@ -229,7 +229,7 @@ class Harness:
         self.canceller = Canceller(self.work)
         self.retrier = Retrier(self.work, redis)
         self.scheduled = Scheduled(self.work, self.publisher)
-        self.submitter = Submitter(self.work, self.scheduled, idempotency_ttl_s=settings.runs.idempotency_ttl_s)
+        self.submitter = Submitter(self.work, self.scheduled)
         self.waiting = Waiting(self.work)
         self.reconciler = Reconciler(
             self.work,
@@ -246,7 +246,6 @@ class Harness:
             self.work,
             self.models,
             settings.agent_directory,
-            idempotency_ttl_s=settings.runs.idempotency_ttl_s,
         )
         self.ticker = OrchestrationTicker(self.work, SystemClock())
         self.workers: list[Worker] = []

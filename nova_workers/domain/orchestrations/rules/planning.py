@@ -12,6 +12,7 @@ from nova_workers.base.vocabulary import PermissionMode, RunQueue, RunSource
 from nova_workers.contracts.agents import AgentSpec
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.orchestration import OrchestrationLimits, Origin, SpawnRequest
+from nova_workers.contracts.runs import RequestKey
 from nova_workers.domain.agents.sql.records import get_agent, get_directory
 from nova_workers.domain.orchestrations.rules.config.values import OrchestrationConfig
 from nova_workers.domain.orchestrations.rules.models.choice import ModelChooser
@@ -33,8 +34,7 @@ class NewOrchestration:
         agent_id: The agent whose trust, directories, permissions and daily budget bound the tree.
         limits: None takes those of the configuration.
         origin: The run whose agent starts it; a repeated call finds the first one's orchestration by its key.
-        idempotency_key: A request with a key that was used before returns the first one's orchestration.
-        body_hash: Hash of the request's body; compared if the key is used again.
+        request: A request with a key that was used before returns the first one's orchestration.
         is_external: Its master is a program outside of the fleet, which acts over HTTP.
     """
 
@@ -50,8 +50,7 @@ class NewOrchestration:
     source: RunSource = "api"
     origin: Origin | None = None
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    idempotency_key: str | None = None
-    body_hash: bytes | None = None
+    request: RequestKey | None = None
     is_external: bool = False
 
 

@@ -6,13 +6,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 
-from nova_workers.base.errors import AgentSpawnError, IdempotencyMismatch, NotFound, deleted, deleted_with_key
+from nova_workers.base.errors import AgentSpawnError, Gone, NotFound, deleted
 from nova_workers.base.ids import new_id
 from nova_workers.base.vocabulary import ENDED_AGENTS
 from nova_workers.contracts.http.orchestrations import OrchestrationView
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import AgentDescriptor
-from nova_workers.domain.idempotency.sql import RequestKey, find_key, take_idempotency_key, take_key
+from nova_workers.contracts.runs import RequestKey
+from nova_workers.domain.idempotency.sql import find_made, once
 from nova_workers.domain.orchestrations.rules.activation import activate, prompt_agent
 from nova_workers.domain.orchestrations.rules.finding import find_agent
 from nova_workers.domain.orchestrations.rules.models.choice import ModelChooser
@@ -41,10 +42,7 @@ class Orchestrations:
         work: Work,
         models: ModelChooser,
         directory_of: Callable[[str, str], Path],
-        *,
-        idempotency_ttl_s: float = 86_400.0,
     ) -> None:
-        self._idempotency_ttl_s = idempotency_ttl_s
         self._work = work
         self._models = models
         self._directory_of = directory_of
@@ -61,7 +59,7 @@ class Orchestrations:
             AgentSpawnError: The working directory is not one of the agent's.
             ModelNotAvailableError: See `ModelChooser.choose`.
             ProviderNotAvailableError: See `ModelChooser.choose`.
-            IdempotencyMismatch: The key was used before with another body.
+            IdempotencyMismatch: The key was used for another request.
             Gone: The agent was deleted, or what the key was used for.
         """
         tree = await self.plan(new)
@@ -72,35 +70,20 @@ class Orchestrations:
 
         async def write() -> Started:
             async with self._work.begin() as tx:
-                connection = tx.connection
-                key, before = new.idempotency_key, None
-                if key is not None and not await take_idempotency_key(
-                    connection,
+                started, _ = await once(
+                    tx.connection,
                     new.tenant_id,
-                    key,
-                    body_hash=new.body_hash,
-                    run_id=run_id,
-                    ttl_s=self._idempotency_ttl_s,
-                ):
-                    before = await _find_replay(connection, new.tenant_id, key, new.body_hash)
-                elif tree.start_key is not None:
-                    found = await spawning.find_started(connection, new.tenant_id, tree.start_key)
-                    before = None if found is None else Started(*found, replayed=True)
-                if before is not None:
-                    return before
-                inserted = await spawning.insert_tree(connection, tree, run_id=run_id)
-                if inserted is None:
-                    raise deleted("agent", new.agent_id)
-                orchestration_id, master_id, bell = inserted
-                tx.announce(await changed_now(connection, orchestration_id))
-                tx.ring([] if bell is None else [bell])
-                view = await get_orchestration(connection, new.tenant_id, orchestration_id)
-                return Started(orchestration_id, master_id, run_id, view=view)
+                    new.request,
+                    lambda: _insert(tx, tree, run_id),
+                    lambda made_id: _started_before(tx.connection, new.tenant_id, made_id),
+                    made_id=run_id,
+                )
+                return started
 
         return await write_once(
             write,
             lambda: self._find_begun(new.tenant_id, run_id, tree.start_key),
-            doubt=lambda: doubtful("the orchestration", new.idempotency_key),
+            doubt=lambda: doubtful("the orchestration", new.request),
         )
 
     async def _find_begun(self, tenant_id: str, run_id: str, start_key: str | None) -> Started | None:
@@ -114,15 +97,16 @@ class Orchestrations:
             tx.ring([] if ids is None or accepted is None else [accepted.doorbell])
         return None if ids is None else Started(*ids, run_id)
 
-    async def find_replay(self, tenant_id: str, idempotency_key: str, body_hash: bytes | None) -> Started | None:
+    async def find_replay(self, tenant_id: str, request: RequestKey) -> Started | None:
         """Return what a request with this key started before, if it did.
 
         Raises:
-            IdempotencyMismatch: It had another body.
+            IdempotencyMismatch: It was another request.
             Gone: What it started was deleted.
         """
         async with self._work.database.connection() as connection:
-            return await _find_replay(connection, tenant_id, idempotency_key, body_hash)
+            run_id = await find_made(connection, tenant_id, request)
+            return None if run_id is None else await _started_before(connection, tenant_id, run_id)
 
     async def find_started(self, tenant_id: str, start_key: str) -> Started | None:
         """Return what a call with this key started before, if it did. `start` looks again, in its transaction."""
@@ -136,8 +120,7 @@ class Orchestrations:
         orchestration_id: str,
         task: str,
         *,
-        idempotency_key: str | None = None,
-        body_hash: bytes | None = None,
+        request: RequestKey | None = None,
     ) -> Started:
         """Restart the ended master with a follow-up task. It keeps its identity and its conversation.
 
@@ -146,31 +129,28 @@ class Orchestrations:
         Raises:
             NotFound: No such orchestration.
             AgentSpawnError: The master has not ended.
-            IdempotencyMismatch: The key was used before with another body.
+            IdempotencyMismatch: The key was used for another request.
         """
         run_id = new_id("run")
 
         async def write() -> Started:
             async with self._work.begin() as tx:
                 tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
-                if idempotency_key is not None and not await take_idempotency_key(
+                started, _ = await once(
                     tx.connection,
                     tenant_id,
-                    idempotency_key,
-                    body_hash=body_hash,
-                    run_id=run_id,
-                    ttl_s=self._idempotency_ttl_s,
-                ):
-                    before = await _find_replay(tx.connection, tenant_id, idempotency_key, body_hash)
-                    if before is not None:
-                        return before
-                return await _continue(tx, tree, task, run_id)
+                    request,
+                    lambda: _continue(tx, tree, task, run_id),
+                    lambda made_id: _started_before(tx.connection, tenant_id, made_id),
+                    made_id=run_id,
+                )
+                return started
 
         name_outcome(f"/v1/orchestrations/{orchestration_id}", orchestration_id=orchestration_id, run_id=run_id)
         return await write_once(
             write,
             lambda: self._find_begun(tenant_id, run_id, None),
-            doubt=lambda: doubtful("the follow-up task", idempotency_key, run_id=run_id),
+            doubt=lambda: doubtful("the follow-up task", request, run_id=run_id),
         )
 
     async def prompt(
@@ -199,19 +179,22 @@ class Orchestrations:
         doubted: UnitOfWork | None = None
 
         async def write() -> tuple[OrchestrationView, bool]:
-            nonlocal doubted
             async with self._work.begin() as tx:
                 tree = await lock_tree(tx.connection, tenant_id, orchestration_id)
                 target = await find_agent(tx.connection, tree, agent)
-                earlier = await take_key(tx.connection, tenant_id, request, sent_id)
-                if earlier is None:
+
+                async def send() -> None:
+                    nonlocal doubted
                     await prompt_agent(tx, tree, target, text, send_key=sent_id)
                     tx.announce(await changed_now(tx.connection, orchestration_id))
                     doubted = tx
-                elif earlier == sent_id and doubted is not None:
-                    tx.take_over(doubted)
-                view = await get_orchestration(tx.connection, tenant_id, orchestration_id)
-                return view, earlier not in {None, sent_id}
+
+                async def find_sent(made_id: str) -> None:
+                    if made_id == sent_id and doubted is not None:
+                        tx.take_over(doubted)
+
+                _, is_replay = await once(tx.connection, tenant_id, request, send, find_sent, made_id=sent_id)
+                return await get_orchestration(tx.connection, tenant_id, orchestration_id), is_replay
 
         async def find() -> tuple[OrchestrationView | None, bool] | None:
             async with self._work.begin() as tx:
@@ -226,7 +209,7 @@ class Orchestrations:
         return await write_once(
             write,
             find,
-            doubt=lambda: doubtful("the message", request and request.key, orchestration_id=orchestration_id),
+            doubt=lambda: doubtful("the message", request, orchestration_id=orchestration_id),
         )
 
     async def kill(
@@ -250,6 +233,22 @@ class Orchestrations:
             return killed, await get_orchestration(tx.connection, tenant_id, orchestration_id)
 
 
+async def _insert(tx: UnitOfWork, tree: NewTree, run_id: str) -> Started:
+    """Insert an orchestration, unless there is one with its start key."""
+    if tree.start_key is not None:
+        found = await spawning.find_started(tx.connection, tree.tenant_id, tree.start_key)
+        if found is not None:
+            return Started(*found, replayed=True)
+    inserted = await spawning.insert_tree(tx.connection, tree, run_id=run_id)
+    if inserted is None:
+        raise deleted("agent", tree.agent_id)
+    orchestration_id, master_id, bell = inserted
+    tx.announce(await changed_now(tx.connection, orchestration_id))
+    tx.ring([] if bell is None else [bell])
+    view = await get_orchestration(tx.connection, tree.tenant_id, orchestration_id)
+    return Started(orchestration_id, master_id, run_id, view=view)
+
+
 async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) -> Started:
     master = await _agent(tx.connection, tree, tree.master_id)
     if master.state not in ENDED_AGENTS:
@@ -262,23 +261,15 @@ async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) ->
     return Started(tree.id, master.id, run_id, view=view)
 
 
-async def _find_replay(connection: Connection, tenant_id: str, key: str, body_hash: bytes | None) -> Started | None:
-    found = await find_key(connection, tenant_id, key)
-    if found is None:
-        return None
-    first_hash, run_id = found
-    if first_hash != body_hash:
-        raise IdempotencyMismatch(
-            f"Idempotency-Key {key!r} was used for run {run_id!r} with another body. "
-            "Send the same body to get the same orchestration, or use a new key.",
-            run_id=run_id,
-        )
+async def _started_before(connection: Connection, tenant_id: str, run_id: str) -> Started:
+    """Return what an earlier request started, or continued with this run."""
     ids = await orchestration_of_run(connection, tenant_id, run_id)
     if ids is None:
         external = await spawning.find_started(connection, tenant_id, _external_key(run_id))
         ids = None if external is None else external[:2]
     if ids is None:
-        raise deleted_with_key("orchestration", key)
+        text = f"The orchestration of run {run_id!r} was deleted. Use a new Idempotency-Key."
+        raise Gone(text, kind="orchestration", id=None)
     return Started(*ids, run_id, replayed=True)
 
 

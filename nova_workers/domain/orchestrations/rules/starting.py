@@ -6,6 +6,7 @@ from nova_workers.base.vocabulary import RunSource
 from nova_workers.contracts.http.orchestrations import OrchestrationCreate
 from nova_workers.contracts.http.started import Started
 from nova_workers.contracts.orchestration import Origin
+from nova_workers.contracts.runs import RequestKey
 from nova_workers.domain.orchestrations.rules.config.service import OrchestrationConfigs
 from nova_workers.domain.orchestrations.rules.planning import NewOrchestration, narrowed_limits
 from nova_workers.domain.orchestrations.rules.service import Orchestrations
@@ -26,8 +27,7 @@ class OrchestrationStarter:
         tenant_id: str,
         wanted: OrchestrationCreate,
         *,
-        idempotency_key: str | None = None,
-        body_hash: bytes | None = None,
+        request: RequestKey | None = None,
     ) -> Started:
         """Start an orchestration under the tenant's configuration as it is now.
 
@@ -36,13 +36,10 @@ class OrchestrationStarter:
             NovaError: See `Orchestrations.start`.
         """
         # As in `start_by_agent`.
-        before = None
-        if idempotency_key is not None:
-            before = await self._orchestrations.find_replay(tenant_id, idempotency_key, body_hash)
+        before = None if request is None else await self._orchestrations.find_replay(tenant_id, request)
         if before is not None:
             return before
-        new = await self._resolve(tenant_id, wanted, source="api", idempotency_key=idempotency_key, body_hash=body_hash)
-        return await self._orchestrations.start(new)
+        return await self._orchestrations.start(await self._resolve(tenant_id, wanted, source="api", request=request))
 
     async def start_by_agent(self, tenant_id: str, wanted: OrchestrationCreate, origin: Origin) -> Started:
         """Start an orchestration for an agent; a repeated call with the same key returns the first one's.
@@ -79,8 +76,7 @@ class OrchestrationStarter:
         *,
         source: RunSource,
         origin: Origin | None = None,
-        idempotency_key: str | None = None,
-        body_hash: bytes | None = None,
+        request: RequestKey | None = None,
     ) -> NewOrchestration:
         config, version = await self._configs.load(tenant_id)
         return NewOrchestration(
@@ -96,7 +92,6 @@ class OrchestrationStarter:
             source=source,
             origin=origin,
             metadata=wanted.metadata,
-            idempotency_key=idempotency_key,
-            body_hash=body_hash,
+            request=request,
             is_external=wanted.master == "external",
         )

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nova_workers.base.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy, deleted, deleted_with_key, missing
+from nova_workers.base.errors import Gone, NotFound, ThreadBusy, deleted, missing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.runs import Accepted, Submission
 from nova_workers.domain.agents.sql.former_ids import refuse_former_id
-from nova_workers.domain.idempotency.sql import find_key, take_idempotency_key
+from nova_workers.domain.idempotency.sql import once
 from nova_workers.domain.runs.rules.scheduled import Scheduled
 from nova_workers.domain.runs.sql import submit as ledger
 from nova_workers.ledger.database import Connection
@@ -25,10 +25,9 @@ _AFTER_S = 0.01
 class Submitter:
     """Accepts messages. A returned run is committed, so it survives a broker failure."""
 
-    def __init__(self, work: Work, scheduled: Scheduled, *, idempotency_ttl_s: float) -> None:
+    def __init__(self, work: Work, scheduled: Scheduled) -> None:
         self._work = work
         self._scheduled = scheduled
-        self._idempotency_ttl_s = idempotency_ttl_s
 
     async def submit(self, submission: Submission, *, run_id: str | None = None) -> Accepted:
         """Queue a message on its thread, or schedule it for later.
@@ -45,7 +44,7 @@ class Submitter:
             Gone: The thread, or its agent, was deleted.
             AgentRenamed: The agent has another id now.
             ThreadBusy: ``on_busy`` is ``reject`` and the thread has an open run.
-            IdempotencyMismatch: The key was used before with another body.
+            IdempotencyMismatch: The key was used for another request.
             Unavailable: The database does not answer. The error says whether the run may exist; repeating the
                 submission with the same idempotency key returns it.
         """
@@ -54,7 +53,7 @@ class Submitter:
         accepted = await write_once(
             lambda: self._write(submission, run_id),
             lambda: self._find(submission, run_id),
-            doubt=lambda: doubtful("the message", submission.idempotency_key, run_id=run_id),
+            doubt=lambda: doubtful("the message", submission.request, run_id=run_id),
         )
         if accepted.replayed:
             name_outcome(f"/v1/runs/{accepted.run_id}", run_id=accepted.run_id)
@@ -64,14 +63,14 @@ class Submitter:
         return accepted
 
     async def _write(self, submission: Submission, run_id: str) -> Accepted:
-        if submission.idempotency_key is None and submission.on_busy not in {"reject", "interrupt"}:
+        if submission.request is None and submission.on_busy not in {"reject", "interrupt"}:
             # The hot path: one statement, one round trip.
             async with self._work.begin_statement() as tx:
                 accepted = await self._insert_on(tx.connection, submission, run_id)
                 _follow(tx, accepted)
         else:
             async with self._work.begin() as tx:
-                accepted = await self._insert_guarded(tx.connection, submission, run_id)
+                accepted = await self._insert_once(tx.connection, submission, run_id)
                 _follow(tx, accepted)
         return accepted
 
@@ -83,19 +82,24 @@ class Submitter:
                 _follow(tx, accepted)
         return accepted
 
-    async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
-        key = submission.idempotency_key
-        if key is not None and not await take_idempotency_key(
+    async def _insert_once(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
+        async def find(made_id: str) -> Accepted:
+            earlier = await ledger.find_accepted(connection, submission.tenant_id, made_id)
+            if earlier is None:
+                raise deleted("run", made_id, "Use a new Idempotency-Key.")
+            return earlier
+
+        accepted, is_replay = await once(
             connection,
             submission.tenant_id,
-            key,
-            body_hash=submission.body_hash,
-            run_id=run_id,
-            ttl_s=self._idempotency_ttl_s,
-        ):
-            replay = await self._replay(connection, submission, key)
-            # Of this same submission: its first commit was not confirmed.
-            return replace(replay, replayed=False) if replay.run_id == run_id else replay
+            submission.request,
+            lambda: self._insert_guarded(connection, submission, run_id),
+            find,
+            made_id=run_id,
+        )
+        return replace(accepted, replayed=True) if is_replay else accepted
+
+    async def _insert_guarded(self, connection: Connection, submission: Submission, run_id: str) -> Accepted:
         interrupted: str | None = None
         if submission.thread_id is not None and submission.on_busy in {"reject", "interrupt"}:
             busy = await ledger.lock_thread(connection, submission.tenant_id, submission.thread_id)
@@ -120,18 +124,6 @@ class Submitter:
         if accepted is None:
             raise await self._refusal(connection, submission)
         return _with_interrupted(accepted, interrupted)
-
-    async def _replay(self, connection: Connection, submission: Submission, key: str) -> Accepted:
-        found = await ledger.find_idempotent(connection, submission.tenant_id, key)
-        if found is None:
-            other = await find_key(connection, submission.tenant_id, key)
-            if other is not None and other[0] != submission.body_hash:
-                raise _another_use(key, other[1])
-            raise deleted_with_key("run", key)
-        body_hash, accepted = found
-        if body_hash != submission.body_hash:
-            raise _another_use(key, accepted.run_id)
-        return accepted
 
     async def _refusal(self, connection: Connection, submission: Submission) -> NotFound | Gone:
         if submission.thread_id is None:
@@ -163,14 +155,6 @@ def _follow(tx: UnitOfWork, accepted: Accepted) -> None:
         tx.interrupt(accepted.interrupted_run_id)
     if accepted.start_at is None:
         tx.ring([accepted.doorbell])
-
-
-def _another_use(key: str, made_id: str) -> IdempotencyMismatch:
-    return IdempotencyMismatch(
-        f"Idempotency-Key {key!r} was used for {made_id!r} with another body. "
-        "Send the same body to get that, or use a new key.",
-        run_id=made_id,
-    )
 
 
 def _with_interrupted(accepted: Accepted, interrupted: str | None) -> Accepted:

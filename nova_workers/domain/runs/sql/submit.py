@@ -16,7 +16,6 @@ from nova_workers.ledger.inserts import insert_runs, insert_threads
 __all__ = [
     "agent_deleted_at",
     "find_accepted",
-    "find_idempotent",
     "insert_run",
     "insert_run_on_new_thread",
     "interrupt_active",
@@ -75,12 +74,6 @@ WITH agent AS (
 {_RUN}
 """
 
-_FIND_KEY = """
-SELECT k.body_hash, r.id, r.thread_id, r.agent_id, r.seq, r.queue, r.created_at
-  FROM idempotency_keys k JOIN runs r ON r.id = k.run_id
- WHERE k.tenant_id = :tenant_id AND k.key = :key
-"""
-
 _FIND_RUN = """
 SELECT id, thread_id, agent_id, seq, queue, created_at, status, start_at
   FROM runs
@@ -137,23 +130,6 @@ async def insert_run_on_new_thread(connection: Connection, submission: Submissio
         front=False,
     )
     return _accepted(row)
-
-
-async def find_idempotent(connection: Connection, tenant_id: str, key: str) -> tuple[bytes, Accepted] | None:
-    """Return the body's hash and the run that a key is bound to."""
-    row = await connection.fetchrow(_FIND_KEY, tenant_id=tenant_id, key=key)
-    if row is None:
-        return None
-    accepted = Accepted(
-        run_id=row["id"],
-        thread_id=row["thread_id"],
-        agent_id=row["agent_id"],
-        seq=row["seq"],
-        queue=row["queue"],
-        created_at=row["created_at"],
-        replayed=True,
-    )
-    return row["body_hash"], accepted
 
 
 async def find_accepted(connection: Connection, tenant_id: str, run_id: str) -> Accepted | None:

@@ -17,7 +17,8 @@ from nova_workers.contracts.http.tasks import (
     TaskSummary,
     TaskView,
 )
-from nova_workers.domain.idempotency.sql import RequestKey, name_made, take_key
+from nova_workers.contracts.runs import RequestKey
+from nova_workers.domain.idempotency.sql import name_made, once
 from nova_workers.domain.prompts.rules.task import describe_task, task_section
 from nova_workers.domain.tasks.rules.change import TaskChange, change_tasks, no_task
 from nova_workers.domain.tasks.rules.plan import TaskPlans, write_new
@@ -72,12 +73,13 @@ class Tasks:
             NovaError: See `create`.
         """
         async with change_tasks(self._work, tenant_id, actor) as change:
-            earlier = await take_key(change.connection, tenant_id, request)
-            if earlier is not None:
-                return await change.read(int(earlier)), True
-            task_id = await write_new(change, given)
-            await name_made(change.connection, tenant_id, request, str(task_id))
-            return await change.read(task_id), False
+
+            async def make() -> TaskView:
+                task_id = await write_new(change, given)
+                await name_made(change.connection, tenant_id, request, str(task_id))
+                return await change.read(task_id)
+
+            return await once(change.connection, tenant_id, request, make, lambda made_id: change.read(int(made_id)))
 
     async def get(self, tenant_id: str, task_id: int) -> TaskView:
         """Return a task.

@@ -16,8 +16,9 @@ from typing import Any
 from nova_workers.base.errors import Gone, InvalidInput, NotFound, missing
 from nova_workers.base.ids import new_id
 from nova_workers.contracts.http.triggers import Firing, TriggerCreate, TriggerPatch, TriggerPreview, TriggerView
+from nova_workers.contracts.runs import RequestKey
 from nova_workers.domain.agents.sql.records import get_agent
-from nova_workers.domain.idempotency.sql import RequestKey, name_made, take_key
+from nova_workers.domain.idempotency.sql import name_made, once
 from nova_workers.domain.threads.sql.records import get_thread
 from nova_workers.domain.triggers.rules.occurrences import check_jitter, jitter_of
 from nova_workers.domain.triggers.rules.schedules import Schedule, next_firings, parse_schedule
@@ -80,12 +81,15 @@ async def create_once(
         Gone: The trigger of the earlier request was deleted.
         NovaError: See `create_trigger`.
     """
-    earlier = await take_key(connection, tenant_id, request)
-    if earlier is not None:
-        return await ledger.get_trigger(connection, tenant_id, earlier), True
-    made = await create_trigger(connection, tenant_id, given, timezone=timezone, by=by)
-    await name_made(connection, tenant_id, request, made.id)
-    return made, False
+
+    async def create() -> TriggerView:
+        made = await create_trigger(connection, tenant_id, given, timezone=timezone, by=by)
+        await name_made(connection, tenant_id, request, made.id)
+        return made
+
+    return await once(
+        connection, tenant_id, request, create, lambda made_id: ledger.get_trigger(connection, tenant_id, made_id)
+    )
 
 
 async def patch_trigger(

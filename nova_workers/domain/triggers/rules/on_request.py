@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from nova_workers.base.errors import Conflict, Gone, LimitExceeded
 from nova_workers.base.ids import new_id
 from nova_workers.base.observability.metrics import Metrics
 from nova_workers.contracts.http.triggers import TriggerFiringView
-from nova_workers.domain.idempotency.sql import RequestKey, take_key
+from nova_workers.contracts.runs import RequestKey
+from nova_workers.domain.idempotency.sql import once
 from nova_workers.domain.orchestrations.sql.spawning import NewTree
 from nova_workers.domain.runs.sql.submit import find_accepted
 from nova_workers.domain.triggers.rules.orchestrating import TreePlanner
@@ -65,32 +65,33 @@ class TriggerFirer:
         trees = await self._plan(tenant_id, trigger_id)
         firing_id, run_id = new_id("fir"), new_id("run")
 
-        async def write() -> _Fired:
+        async def write() -> tuple[TriggerFiringView, bool]:
             async with self._work.begin() as tx:
-                earlier = await take_key(tx.connection, tenant_id, request, firing_id)
-                if earlier is not None:
-                    view = await get_firing(tx.connection, tenant_id, earlier)
-                    return _Fired(view, is_replay=earlier != firing_id)
-                return await _fire(tx, tenant_id, trigger_id, trees, firing_id=firing_id, run_id=run_id)
+                return await once(
+                    tx.connection,
+                    tenant_id,
+                    request,
+                    lambda: _fire(tx, tenant_id, trigger_id, trees, firing_id=firing_id, run_id=run_id),
+                    lambda made_id: get_firing(tx.connection, tenant_id, made_id),
+                    made_id=firing_id,
+                )
 
-        async def find() -> _Fired | None:
+        async def find() -> tuple[TriggerFiringView, bool] | None:
             async with self._work.begin_statement() as tx:
                 view = await find_firing(tx.connection, tenant_id, firing_id)
                 run = await find_accepted(tx.connection, tenant_id, run_id)
                 tx.ring([] if view is None or run is None else [run.doorbell])
-            return None if view is None else _Fired(view)
+            return None if view is None else (view, False)
 
-        fired = await write_once(
+        view, is_replay = await write_once(
             write,
             find,
-            doubt=lambda: doubtful(
-                f"the firing of trigger {trigger_id!r}", request and request.key, firing_id=firing_id
-            ),
+            doubt=lambda: doubtful(f"the firing of trigger {trigger_id!r}", request, firing_id=firing_id),
         )
-        if not fired.is_replay:
+        if not is_replay:
             self._metrics.trigger_firings.labels("fired", "").inc()
             self._metrics.runs_accepted.labels("background", "trigger").inc()
-        return fired.view, fired.is_replay
+        return view, is_replay
 
     async def _plan(self, tenant_id: str, trigger_id: str) -> dict[str, NewTree]:
         """Return the orchestration that the trigger starts, if it starts one."""
@@ -101,12 +102,6 @@ class TriggerFirer:
         return {trigger_id: await self._planner.plan(tenant_id, trigger.agent_id, trigger.prompt)}
 
 
-@dataclass(frozen=True, slots=True)
-class _Fired:
-    view: TriggerFiringView
-    is_replay: bool = False
-
-
 async def _fire(
     tx: UnitOfWork,
     tenant_id: str,
@@ -115,7 +110,7 @@ async def _fire(
     *,
     firing_id: str,
     run_id: str,
-) -> _Fired:
+) -> TriggerFiringView:
     connection = tx.connection
     trigger = await take_one(connection, tenant_id, trigger_id)
     await _check_fires(connection, trigger)
@@ -134,7 +129,7 @@ async def _fire(
     )
     if not await ledger.insert_firings(tx, [firing], trees):
         raise Conflict(f"Trigger {trigger_id!r} fired at the same moment. Try again.", trigger_id=trigger_id)
-    return _Fired(await get_firing(connection, tenant_id, firing_id))
+    return await get_firing(connection, tenant_id, firing_id)
 
 
 async def _check_fires(connection: Connection, trigger: DueTrigger) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nova_workers.base.errors import Gone, IdempotencyMismatch, NotFound, ThreadBusy
-from nova_workers.contracts.runs import Claim
+from nova_workers.contracts.runs import Claim, RequestKey
 from nova_workers.domain.runs.sql.claim import claim_next
 from nova_workers.domain.runs.sql.fleet import Switch, pause, resume
 from tests.requirements import proves
@@ -49,7 +49,7 @@ async def test_a_rejected_message_names_the_active_run_and_writes_nothing(harnes
     worker = harness.worker()
     first, slot = await harness.begin(worker, plan(["wait:a"]), "a")
     with pytest.raises(ThreadBusy, match=first.run_id) as refusal:
-        await harness.submit("me too", first.thread_id, on_busy="reject", idempotency_key="k", body_hash=b"1")
+        await harness.submit("me too", first.thread_id, on_busy="reject", **_keyed("k", "me too"))
     assert refusal.value.fields["active_run_id"] == first.run_id
     assert await harness.database.fetchval("SELECT count(*) FROM runs") == 1
     assert await harness.database.fetchval("SELECT count(*) FROM idempotency_keys") == 0
@@ -57,7 +57,7 @@ async def test_a_rejected_message_names_the_active_run_and_writes_nothing(harnes
     harness.engine.open("a")
     await slot
     # The same key is free: its first submission never happened.
-    accepted = await harness.submit("me too", first.thread_id, on_busy="reject", idempotency_key="k", body_hash=b"1")
+    accepted = await harness.submit("me too", first.thread_id, on_busy="reject", **_keyed("k", "me too"))
     assert not accepted.replayed
 
 
@@ -178,7 +178,7 @@ async def test_a_steering_message_on_an_idle_thread_is_an_ordinary_message(harne
 
 
 def _keyed(key: str, body: str) -> dict[str, Any]:
-    return {"idempotency_key": key, "body_hash": hashlib.sha256(body.encode()).digest()}
+    return {"request": RequestKey(key, hashlib.sha256(body.encode()).digest(), ttl_s=86_400.0)}
 
 
 @proves("submit.idempotent")
@@ -197,6 +197,13 @@ async def test_the_same_key_with_another_body_is_refused(harness: Harness):
     with pytest.raises(IdempotencyMismatch, match=first.run_id):
         await harness.submit("bye", **_keyed("k", "bye"))
     assert await harness.database.fetchval("SELECT count(*) FROM runs") == 1
+
+
+async def test_a_key_of_a_deleted_run_is_refused(harness: Harness):
+    first = await harness.submit("hello", **_keyed("k", "hello"))
+    await harness.database.execute("DELETE FROM runs")
+    with pytest.raises(Gone, match=f"^Run {first.run_id!r} was deleted. Use a new Idempotency-Key"):
+        await harness.submit("hello", **_keyed("k", "hello"))
 
 
 async def test_a_key_of_another_tenant_is_another_key(harness: Harness):
