@@ -87,7 +87,7 @@ def to_submission(
             f"start_at: {body.start_at.isoformat()} is more than {MAX_START_DAYS} days ahead. Make a trigger for it.",
             field="start_at",
         )
-    agent_id = None
+    agent_id, ephemeral = None, False
     if isinstance(body, StatelessRunCreate):
         if body.thread_id is not None and body.agent_id is not None:
             raise InvalidInput(
@@ -95,11 +95,18 @@ def to_submission(
             )
         thread_id = body.thread_id
         agent_id = (body.agent_id or _DEFAULT_AGENT) if thread_id is None else None
+        ephemeral = body.ephemeral
+        if ephemeral and thread_id is not None:
+            raise InvalidInput(
+                "ephemeral is for a new thread: one that exists keeps its kind. Leave out thread_id, or ephemeral.",
+                field="ephemeral",
+            )
     return Submission(
         tenant_id=tenant_id,
         content=content_of(message, max_chars=max_message_chars),
         thread_id=thread_id,
         agent_id=agent_id,
+        ephemeral=ephemeral,
         on_busy=body.on_busy,
         queue=body.queue,
         model=body.model,

@@ -9,7 +9,7 @@ from sqlmodel import Field
 from nova_workers.base.vocabulary import HeadMove
 
 from .base import Table
-from .columns import big, count, fk, id_ref, json, one_of, pk, string, time
+from .columns import big, boolean, count, fk, id_ref, json, one_of, pk, string, time
 
 __all__ = ["Thread", "ThreadHead"]
 
@@ -19,8 +19,16 @@ class Thread(Table, table=True):
 
     __tablename__ = "threads"
     __table_args__ = (
-        Index(None, "tenant_id", "id", postgresql_where=text("deleted_at IS NULL")),
-        Index(None, "tenant_id", "agent_id", "id", postgresql_where=text("deleted_at IS NULL")),
+        # Lists leave ephemeral threads out, of which there may be many times as many as of others.
+        Index("ix_threads__listed", "tenant_id", "ephemeral", "id", postgresql_where=text("deleted_at IS NULL")),
+        Index(
+            "ix_threads__listed_of_agent",
+            "tenant_id",
+            "agent_id",
+            "ephemeral",
+            "id",
+            postgresql_where=text("deleted_at IS NULL"),
+        ),
         Index(
             "uq_threads__tenant_id_label",
             "tenant_id",
@@ -46,6 +54,8 @@ class Thread(Table, table=True):
             "id",
             postgresql_where=text("forked_from_thread_id IS NOT NULL AND deleted_at IS NULL"),
         ),
+        # By creation: an index with `updated_at` would have to follow each update of every thread.
+        Index("ix_threads__ephemeral", "created_at", postgresql_where=text("ephemeral AND purge_at IS NULL")),
         Index("ix_threads__purge", "purge_at", postgresql_where=text("purge_at IS NOT NULL")),
         Index(
             "ix_threads__forked_from", "forked_from_turn_id", postgresql_where=text("forked_from_turn_id IS NOT NULL")
@@ -69,6 +79,7 @@ class Thread(Table, table=True):
     forked_from_thread_id: str | None = id_ref(null=True)
     forked_from_turn_id: str | None = id_ref(null=True)
     orchestration_id: str | None = id_ref(null=True, comment="The orchestration that one of its agents has it for")
+    ephemeral: bool = boolean(comment="In no list or search, without a title, purged a day after its last use")
     imported_at: datetime | None = time(null=True, comment="When its first turns were imported from elsewhere")
     meta: dict[str, Any] = json(default="'{}'")
     created_at: datetime = time(now=True)

@@ -239,6 +239,7 @@ REQUIREMENTS: Final[dict[str, str]] = {
     "search.at-once": "The words of a run are found at once, also while the embedding provider hangs.",
     "search.by-meaning": "The API searches by meaning with the local model, which runs only while it is used.",
     "search.parts": "Search finds parts of names, paths and codes, without accents, and Chinese and Japanese words.",
+    "threads.ephemeral": "An ephemeral thread is in no list or search, untitled, and purged a day after its last use.",
     "threads.imported": "A conversation is imported as history: words at once, no usage, no effects unless asked for.",
     "threads.imported-whole": "Messages that cannot be imported are refused together, with the index of the first one.",
     "unavailable.finds-out": "A submission whose commit is not confirmed is looked for, and answered with its run.",

@@ -221,7 +221,7 @@ ActorKind = Literal["key", "agent", "command"]
 
 EffectKind = Literal["delivery", "embeddings", "title"]
 """Post-run work, in the order of its chain."""
-EffectCondition = Literal["has_listener", "succeeded", "untitled"]
+EffectCondition = Literal["has_listener", "searchable", "untitled"]
 """Which ended runs an effect applies to: those whose end a webhook subscribes to; those that succeeded; those that
 succeeded in a thread with two turns and no title."""
 EffectStatus = Literal["pending", "running", "done", "failed"]

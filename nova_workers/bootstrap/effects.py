@@ -46,6 +46,6 @@ def declare_effects(
     )
     return (
         Effect("delivery", "has_listener", RunEndEffect(work, routes)),
-        Effect("embeddings", "succeeded", embeddings, prepares_all=True),
+        Effect("embeddings", "searchable", embeddings, prepares_all=True),
         Effect("title", "untitled", TitleEffect(work.database, engine, metrics=metrics)),
     )

@@ -123,6 +123,8 @@ class Submission:
     content: tuple[ContentBlock, ...]
     thread_id: str | None = None
     agent_id: str | None = None
+    ephemeral: bool = False
+    """Whether the new thread is ephemeral."""
     on_busy: OnBusy = "enqueue"
     queue: RunQueue = "interactive"
     source: RunSource = "api"

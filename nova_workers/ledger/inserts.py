@@ -156,7 +156,9 @@ def insert_runs(rows: str, /, **columns: Unpack[NewRun]) -> str:
     )
 
 
-def insert_threads(rows: str, /, *, id: str, agent_id: str, orchestration_id: str = "NULL") -> str:
+def insert_threads(
+    rows: str, /, *, id: str, agent_id: str, orchestration_id: str = "NULL", ephemeral: str = "false"
+) -> str:
     """Return a statement that inserts a thread for each row of `rows`, together with its first run.
 
     The first run has `seq` 1. Each row of `rows` must have a `tenant_id`.
@@ -167,6 +169,7 @@ def insert_threads(rows: str, /, *, id: str, agent_id: str, orchestration_id: st
         "agent_id": agent_id,
         "next_seq": "2",
         "orchestration_id": orchestration_id,
+        "ephemeral": ephemeral,
     }
     return _insert("threads", rows, columns)
 

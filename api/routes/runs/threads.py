@@ -85,16 +85,24 @@ async def create_thread(body: ThreadCreate, caller: RunsCaller, state: State, re
 
     # A long conversation takes some 0.1 s.
     key, turns = await asyncio.to_thread(check) if messages else (repeats.bound_to(body), [])
+
+    async def insert(connection: Connection) -> ThreadView:
+        return await ledger.create_thread(
+            connection,
+            caller.tenant_id,
+            body.agent_id,
+            title=body.title,
+            label=body.label,
+            metadata=body.metadata,
+            ephemeral=body.ephemeral,
+        )
+
     if key is None and not turns:
         async with services.database.connection() as connection:
-            return await ledger.create_thread(
-                connection, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
-            )
+            return await insert(connection)
 
     async def create(transaction: Connection) -> ThreadView:
-        thread = await ledger.create_thread(
-            transaction, caller.tenant_id, body.agent_id, title=body.title, label=body.label, metadata=body.metadata
-        )
+        thread = await insert(transaction)
         await name_made(transaction, caller.tenant_id, key, thread.id)
         if not turns:
             return thread

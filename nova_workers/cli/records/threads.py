@@ -227,6 +227,7 @@ def _show_facts(session: Session, thread: ThreadView) -> None:
             ("waiting for", thread.waiting_for or ""),
             ("forked from", origin),
             ("orchestration", thread.orchestration_id or ""),
+            ("ephemeral", "yes" if thread.ephemeral else ""),
             ("imported", "" if thread.imported_at is None else stamp(thread.imported_at)),
             ("metadata", json.dumps(thread.metadata) if thread.metadata else ""),
             ("created", stamp(thread.created_at)),

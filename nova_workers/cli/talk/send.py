@@ -45,6 +45,9 @@ async def send(
         str | None,
         typer.Option(metavar="TIME", help="Start then, such as 2030-05-01T09:00+02:00. Prints the run, as --no-wait."),
     ] = None,
+    ephemeral: Annotated[
+        bool, typer.Option("--ephemeral", help="The new thread is in no list, and purged a day after its last use.")
+    ] = False,
     reasoning: Annotated[bool, typer.Option("--reasoning", help="Show extended thinking.")] = False,
 ) -> None:
     """Send one message and stream the answer.
@@ -64,6 +67,7 @@ async def send(
         "queue": queue,
         "priority": priority,
         "start_at": at,
+        "ephemeral": ephemeral or None,
         "metadata": parse_metadata(metadata or []),
     }
     body = build(StatelessRunCreate, {name: value for name, value in given.items() if value is not None})

@@ -167,6 +167,7 @@ class PastMessage(Body):
     title=FREE,
     label=FREE,
     metadata=FREE,
+    ephemeral=FREE,
     messages=PARTS,
     effects=FREE,
 )
@@ -177,6 +178,8 @@ class ThreadCreate(Body):
     title: Name | None = None
     label: Name | None = None
     metadata: Metadata = Field(default_factory=dict[str, Any])
+    ephemeral: StrictBool = False
+    """Whether it is in no list or search, gets no title, and is purged 24 hours after its last use."""
     messages: Annotated[list[PastMessage], Field(max_length=MAX_PAST_MESSAGES)] = Field(
         default_factory=list[PastMessage]
     )
@@ -184,6 +187,12 @@ class ThreadCreate(Body):
     effects: Annotated[list[ImportEffect], Field(max_length=1)] = Field(default_factory=list[ImportEffect])
     """What follows the import. `embeddings`: search by meaning finds the messages too. By default nothing follows, and
     search finds them by their words."""
+
+    @model_validator(mode="after")
+    def _finds_what_is_kept(self) -> Self:
+        if self.ephemeral and self.effects:
+            raise ValueError("effects: no search finds an ephemeral thread; leave out effects, or ephemeral")
+        return self
 
 
 @authored(
@@ -231,6 +240,8 @@ class ThreadView(View):
     forked_from_turn_id: str | None
     orchestration_id: str | None
     """The orchestration that one of its agents has it for."""
+    ephemeral: bool = False
+    """Whether it is in no list or search, gets no title, and is purged 24 hours after its last use."""
     imported_at: datetime | None = None
     """When it was imported with its first messages; null for a thread that began here."""
     metadata: dict[str, Any]
@@ -282,12 +293,15 @@ class RunCreate(Body):
 @authored(
     thread_id=ADDRESSEE,
     agent_id=ADDRESSEE,
+    ephemeral=FREE,
 )
 class StatelessRunCreate(RunCreate):
     """A message for a thread, or for a new thread of an agent if `thread_id` is omitted."""
 
     thread_id: str | None = None
     agent_id: AgentId | None = None
+    ephemeral: StrictBool = False
+    """Whether the new thread is in no list or search, gets no title, and is purged 24 hours after its last use."""
 
 
 @authored(

@@ -43,6 +43,13 @@ def test_send_writes_the_answer_to_stdout_and_its_cost_to_stderr(nova: Nova) -> 
     assert "thread thr_" in done.err
 
 
+def test_a_message_to_an_ephemeral_thread(nova: Nova) -> None:
+    run = nova.good("send", "hello", "--ephemeral", "--no-wait", "--json").json
+    assert nova.good("threads", "show", run["thread_id"], "--json").json["thread"]["ephemeral"] is True
+    assert run["thread_id"] not in nova.good("threads", "list", "--json").out
+    assert "ephemeral" in nova("send", "hello", "--ephemeral", "--thread", run["thread_id"]).err
+
+
 def test_send_streams_tokens_during_the_run(nova: Nova, script: Script) -> None:
     with nova.child("send", script(SLOW, {"sleep_s": 20}, {"say": "end"})) as child:
         child.reads("one two")

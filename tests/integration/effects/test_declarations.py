@@ -29,6 +29,6 @@ def test_every_kind_of_effect_is_declared_once_and_deliveries_come_first(
     assert tuple(effect.kind for effect in effects) == get_args(EffectKind)
     assert [(effect.applies, type(effect.handler)) for effect in effects] == [
         ("has_listener", RunEndEffect),
-        ("succeeded", EmbeddingEffect),
+        ("searchable", EmbeddingEffect),
         ("untitled", TitleEffect),
     ]

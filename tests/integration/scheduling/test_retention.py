@@ -346,6 +346,41 @@ async def test_a_thread_of_an_open_task_or_of_a_trigger_is_not_touched(
         assert await count(database, "tasks", "thread_id IS NOT NULL") == 0
 
 
+@proves("threads.ephemeral")
+async def test_an_ephemeral_thread_is_purged_a_day_after_its_last_use(database: Database) -> None:
+    await add_agent(database, "ten_1")
+    (unused, runs), (used, _), (kept, _), (removed, _), (busy, _), (triggered, _) = [
+        await old_thread(database, 2) for _ in range(6)
+    ]
+    await database.execute("UPDATE threads SET ephemeral = id <> :kept", kept=kept[1])
+    await _fill(database, unused, runs)
+    await database.execute("UPDATE threads SET updated_at = now() - interval '23 hours' WHERE id = :id", id=used[1])
+    async with database.transaction() as transaction:
+        await delete_thread(transaction, *removed)
+    await age_thread(database, removed[1], 2)
+    await database.execute(
+        "INSERT INTO runs (id, tenant_id, thread_id, agent_id, seq, status, content)"
+        " VALUES ('run_open', 'ten_1', :thread_id, 'nova', 50, 'waiting', '[]')",
+        thread_id=busy[1],
+    )
+    await database.execute(
+        "INSERT INTO triggers (id, tenant_id, agent_id, kind, schedule, prompt, created_by, thread_id)"
+        " VALUES ('trg_1', 'ten_1', 'nova', 'cron', '* * * * *', 'x', 'person', :thread_id)",
+        thread_id=triggered[1],
+    )
+    usage = await count(database, "usage")
+    # Whatever the operator keeps of others.
+    done = await _retention(database, deleted_threads_days=0).tick()
+    assert (done["threads"], done["turns"]) == (2, 4)
+    assert set((await _rows(database, unused[1])).values()) == {0}
+    left = await database.fetchval("SELECT array_agg(id ORDER BY id) FROM threads WHERE deleted_at IS NULL")
+    assert left == sorted(thread[1] for thread in (used, kept, busy, triggered))
+    assert await count(database, "usage") == usage, "it is the accounting"
+    await database.execute("UPDATE runs SET status = 'canceled', finished_at = now() WHERE id = 'run_open'")
+    assert (await _retention(database).tick())["threads"] == 1
+    assert await count(database, "threads", "id = :id", id=busy[1]) == 0
+
+
 @proves("retention.tenants")
 async def test_a_policy_applies_to_one_agent_of_one_tenant(database: Database) -> None:
     await add_agent(database, "ten_1", retention=NONE)

@@ -121,7 +121,7 @@ class Worker:
             locks=self.locks,
             keeper=self.keeper,
             publisher=self.publisher,
-            effects=(PlannedEffect("embeddings", "succeeded"), PlannedEffect("title", "untitled")),
+            effects=(PlannedEffect("embeddings", "searchable"), PlannedEffect("title", "untitled")),
             clock=clock,
             metrics=self.metrics,
             tracing=tracing,

@@ -61,8 +61,9 @@ _USED = insert_usage(
 _APPLIES: Mapping[EffectCondition, str] = {
     # The runs of work orders have only references in their messages, and their orders have deliveries of their own.
     "has_listener": f"mine.source <> 'work_order' AND {HAS_SUBSCRIBED_WEBHOOK}",
-    "succeeded": "mine.status = 'succeeded' AND mine.source <> 'work_order'",
-    "untitled": "mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2",
+    "searchable": "mine.status = 'succeeded' AND mine.source <> 'work_order' AND NOT thread.ephemeral",
+    "untitled": "mine.status = 'succeeded' AND thread.title IS NULL AND thread.turn_count + 1 >= 2 "
+    "AND NOT thread.ephemeral",
 }
 """The conditions of effects, each decided in the statement that ends the run."""
 
@@ -88,7 +89,7 @@ _EFFECTS = insert_effects(
 # journal. A response that was cut before its first word has usage and no message: a call of the model, and no step.
 _FINISH = f"""
 WITH thread AS (
-    SELECT id, title, turn_count FROM threads WHERE id = :thread_id FOR UPDATE
+    SELECT id, title, turn_count, ephemeral FROM threads WHERE id = :thread_id FOR UPDATE
 ), mine AS (
     UPDATE runs r
        SET status = :status, stop_reason = :stop_reason, result_text = :result_text, error_kind = :error_kind,

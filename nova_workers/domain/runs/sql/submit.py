@@ -68,7 +68,7 @@ _INSERT_RUN_ON_NEW_THREAD = f"""
 WITH agent AS (
     SELECT id, tenant_id FROM agents WHERE tenant_id = :tenant_id AND id = :agent_id AND deleted_at IS NULL
 ), thread AS (
-    {insert_threads("agent", id=":thread_id", agent_id="id")}
+    {insert_threads("agent", id=":thread_id", agent_id="id", ephemeral=":ephemeral")}
     RETURNING id, tenant_id, agent_id, 1 AS seq
 )
 {_RUN}
@@ -127,6 +127,7 @@ async def insert_run_on_new_thread(connection: Connection, submission: Submissio
         **_values(submission, run_id),
         thread_id=new_id("thr"),
         agent_id=submission.agent_id,
+        ephemeral=submission.ephemeral,
         front=False,
     )
     return _accepted(row)

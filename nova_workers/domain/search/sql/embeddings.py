@@ -66,7 +66,7 @@ def _save_texts(turns: str) -> str:
 WITH wanted AS (
     SELECT t.id AS turn_id, t.tenant_id, t.agent_id, t.thread_id, t.run_id
       FROM {turns}
-      JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL
+      JOIN threads h ON h.id = t.thread_id AND h.deleted_at IS NULL AND NOT h.ephemeral
 ), candidates AS (
     SELECT m.id, w.tenant_id, w.agent_id, w.thread_id, m.role, m.content, m.created_at
       FROM wanted w
@@ -148,7 +148,7 @@ async def save_texts(connection: Connection, runs: Sequence[tuple[str, str]], *,
 
     Args:
         connection: One statement.
-        runs: Tenant and run ids. Runs of deleted threads are skipped.
+        runs: Tenant and run ids. Runs of deleted and of ephemeral threads are skipped.
         max_chars: Longer texts are truncated.
     """
     tag = await connection.execute(

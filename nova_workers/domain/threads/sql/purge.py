@@ -14,11 +14,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import timedelta
+from typing import Final
 
 from nova_workers.base.vocabulary import OPEN_RUNS, sql_list
 from nova_workers.ledger.database import Connection, Row
 
-__all__ = ["Slice", "delete_by_policy", "mark_deleted", "purge_next", "trim"]
+__all__ = ["EPHEMERAL_KEPT", "Slice", "delete_by_policy", "expire_ephemeral", "mark_deleted", "purge_next", "trim"]
+
+EPHEMERAL_KEPT: Final = timedelta(hours=24)
+"""From the last use of an ephemeral thread until it is purged."""
 
 _TURNS = 100
 _RUNS = 500
@@ -45,6 +49,21 @@ _DELETE = """
 UPDATE threads t SET deleted_at = now(), purge_at = now(), head_turn_id = NULL
  WHERE t.tenant_id = :tenant_id AND t.id = ANY(:thread_ids::text[]) AND t.deleted_at IS NULL AND t.active_run_id IS NULL
    AND t.updated_at < now() - make_interval(days => :days)
+"""
+
+# Deletes ephemeral threads that were not used for a day and have no open run, and marks them for the purge at once. A
+# message that is being accepted holds the thread's row; one that was accepted meanwhile has changed `updated_at`.
+_EXPIRE = f"""
+UPDATE threads SET deleted_at = COALESCE(deleted_at, now()), purge_at = now(), head_turn_id = NULL
+ WHERE id = ANY(ARRAY(SELECT t.id FROM threads t
+                       WHERE t.ephemeral AND t.purge_at IS NULL AND t.created_at < now() - :unused::interval
+                         AND t.updated_at < now() - :unused::interval AND t.active_run_id IS NULL
+                         AND NOT EXISTS (SELECT FROM runs r
+                                          WHERE r.thread_id = t.id AND r.status IN {sql_list(OPEN_RUNS)})
+                         AND NOT EXISTS (SELECT FROM triggers g WHERE g.thread_id = t.id AND g.deleted_at IS NULL)
+                       ORDER BY t.created_at
+                       LIMIT :limit
+                         FOR UPDATE OF t SKIP LOCKED))
 """
 
 _NEXT = """
@@ -179,6 +198,11 @@ async def mark_deleted(connection: Connection, *, days: int, limit: int) -> int:
 async def delete_by_policy(connection: Connection, tenant_id: str, thread_ids: Sequence[str], *, days: int) -> int:
     """Delete threads that were not used for `days`, and mark them for the purge. Returns how many."""
     return _count(await connection.execute(_DELETE, tenant_id=tenant_id, thread_ids=list(thread_ids), days=days))
+
+
+async def expire_ephemeral(connection: Connection, *, limit: int) -> int:
+    """Delete ephemeral threads not used for `EPHEMERAL_KEPT`, and mark them for the purge. Returns how many."""
+    return _count(await connection.execute(_EXPIRE, unused=EPHEMERAL_KEPT, limit=limit))
 
 
 async def purge_next(transaction: Connection) -> Slice:

@@ -33,14 +33,14 @@ To read it Postgres unpacks the message, which may have megabytes."""
 
 _COLUMNS = f"""
 t.id, t.agent_id, t.title, t.label, t.head_turn_id, t.active_run_id, t.turn_count, t.forked_from_thread_id,
-t.forked_from_turn_id, t.orchestration_id, t.imported_at, t.meta, t.created_at, t.updated_at,
+t.forked_from_turn_id, t.orchestration_id, t.ephemeral, t.imported_at, t.meta, t.created_at, t.updated_at,
 {OPENING} AS opening,
 ARRAY(SELECT w.kind FROM run_waits w WHERE w.run_id = t.active_run_id AND w.status = 'open' ORDER BY w.id) AS awaits
 """
 
 _CREATE = f"""
-INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, meta)
-SELECT :thread_id, a.tenant_id, a.id, :title, :label, :metadata
+INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, meta, ephemeral)
+SELECT :thread_id, a.tenant_id, a.id, :title, :label, :metadata, :ephemeral
   FROM agents a
  WHERE a.tenant_id = :tenant_id AND a.id = :agent_id AND a.deleted_at IS NULL
 RETURNING {_COLUMNS}
@@ -51,13 +51,14 @@ _GET = f"SELECT {_COLUMNS}, t.deleted_at FROM threads t WHERE t.tenant_id = :ten
 # One statement per set of filters, so that each is planned for the index that fits it.
 _LIST = f"""
 SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = :tenant_id AND t.deleted_at IS NULL AND (:before::text IS NULL OR t.id < :before)
+ WHERE t.tenant_id = :tenant_id AND t.deleted_at IS NULL AND t.ephemeral = false
+   AND (:before::text IS NULL OR t.id < :before)
  ORDER BY t.id DESC
  LIMIT :limit
 """
 _LIST_OF_AGENT = f"""
 SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = :tenant_id AND t.agent_id = :agent_id AND t.deleted_at IS NULL
+ WHERE t.tenant_id = :tenant_id AND t.agent_id = :agent_id AND t.deleted_at IS NULL AND t.ephemeral = false
    AND (:before::text IS NULL OR t.id < :before)
  ORDER BY t.id DESC
  LIMIT :limit
@@ -65,14 +66,15 @@ SELECT {_COLUMNS} FROM threads t
 _LIST_OF_FORKS = f"""
 SELECT {_COLUMNS} FROM threads t
  WHERE t.tenant_id = :tenant_id AND t.forked_from_thread_id = :forked_from AND t.deleted_at IS NULL
-   AND (:before::text IS NULL OR t.id < :before) AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
+   AND t.ephemeral = false AND (:before::text IS NULL OR t.id < :before)
+   AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
    AND (:label::text IS NULL OR t.label = :label)
  ORDER BY t.id DESC
  LIMIT :limit
 """
 _LIST_OF_LABEL = f"""
 SELECT {_COLUMNS} FROM threads t
- WHERE t.tenant_id = :tenant_id AND t.label = :label AND t.deleted_at IS NULL
+ WHERE t.tenant_id = :tenant_id AND t.label = :label AND t.deleted_at IS NULL AND t.ephemeral = false
    AND (:before::text IS NULL OR t.id < :before)
    AND (:agent_id::text IS NULL OR t.agent_id = :agent_id)
  LIMIT :limit
@@ -108,14 +110,15 @@ WITH RECURSIVE source AS (
     SELECT u.id, u.parent_turn_id, u.type, l.kept OR u.id = :turn_id
       FROM line l JOIN turns u ON u.id = l.parent_turn_id
 ), fork AS (
-    SELECT COALESCE(:turn_id, s.head_turn_id) AS turn_id, s.id AS thread_id, s.agent_id,
+    SELECT COALESCE(:turn_id, s.head_turn_id) AS turn_id, s.id AS thread_id, s.agent_id, s.ephemeral,
            (SELECT count(*) FROM line WHERE kept AND type = 'normal')::int AS turn_count
       FROM source s
      WHERE EXISTS (SELECT 1 FROM line WHERE kept)
 ), made AS (
     INSERT INTO threads AS t (id, tenant_id, agent_id, title, label, head_turn_id, turn_count,
-                              forked_from_thread_id, forked_from_turn_id)
-    SELECT :new_thread_id, :tenant_id, f.agent_id, :title, :label, f.turn_id, f.turn_count, f.thread_id, f.turn_id
+                              forked_from_thread_id, forked_from_turn_id, ephemeral)
+    SELECT :new_thread_id, :tenant_id, f.agent_id, :title, :label, f.turn_id, f.turn_count, f.thread_id, f.turn_id,
+           f.ephemeral
       FROM fork f
     RETURNING {_COLUMNS}
 ), moved AS (
@@ -134,6 +137,7 @@ async def create_thread(
     title: str | None = None,
     label: str | None = None,
     metadata: Mapping[str, Any] | None = None,
+    ephemeral: bool = False,
 ) -> ThreadView:
     """Make an empty thread.
 
@@ -151,6 +155,7 @@ async def create_thread(
             title=title,
             label=label,
             metadata=dict(metadata or {}),
+            ephemeral=ephemeral,
         )
     except asyncpg.UniqueViolationError as error:
         raise _label_taken(label) from error
@@ -185,7 +190,7 @@ async def list_threads(
     before: str | None = None,
     limit: int,
 ) -> list[ThreadView]:
-    """Return threads that are not deleted, newest first, from before the thread `before`.
+    """Return threads that are neither deleted nor ephemeral, newest first, from before the thread `before`.
 
     Args:
         forked_from: Only forks of this thread.
@@ -320,6 +325,7 @@ def _view(row: Row) -> ThreadView:
         forked_from_thread_id=row["forked_from_thread_id"],
         forked_from_turn_id=row["forked_from_turn_id"],
         orchestration_id=row["orchestration_id"],
+        ephemeral=row["ephemeral"],
         imported_at=row["imported_at"],
         metadata=row["meta"],
         created_at=row["created_at"],

@@ -129,7 +129,7 @@ class Retention:
         if self._settings.deleted_threads_days:
             duties.append(self._mark)
         # What the policy of an agent says, the operator's settings do not take back.
-        return [*duties, *self._also, partial(self._walk, tick), partial(self._purge, tick)]
+        return [*duties, *self._also, self._expire, partial(self._walk, tick), partial(self._purge, tick)]
 
     async def _aged(self, tick: _Tick, what: Aged, days: int) -> bool:
         async with self._database.connection() as connection:
@@ -147,6 +147,10 @@ class Retention:
         days = self._settings.deleted_threads_days
         async with self._database.connection() as connection:
             return await thread_purge.mark_deleted(connection, days=days, limit=_ROWS) == _ROWS
+
+    async def _expire(self) -> bool:
+        async with self._database.connection() as connection:
+            return await thread_purge.expire_ephemeral(connection, limit=_ROWS) == _ROWS
 
     async def _purge(self, tick: _Tick) -> bool:
         async with self._database.transaction() as transaction:

@@ -106,7 +106,8 @@ SELECT t.id, t.created_at,
                           AND k.status IN {sql_list(OPEN_TASKS)})
        AND NOT EXISTS (SELECT FROM triggers g WHERE g.thread_id = t.id AND g.deleted_at IS NULL) AS due
   FROM (SELECT * FROM threads
-         WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND deleted_at IS NULL AND id > :after_thread_id
+         WHERE tenant_id = :tenant_id AND agent_id = :agent_id AND deleted_at IS NULL AND ephemeral = false
+           AND id > :after_thread_id
          ORDER BY id
          LIMIT :limit) t
  WHERE t.created_at < now() - make_interval(days => :after_days)

@@ -62,7 +62,7 @@ async def test_a_run_shows_its_steps_calls_usage_and_messages_that_joined(api: A
     steering = await api.run(thread_id, "faster", on_busy="steer")
     await turn.commit("Looking.", _call("Read", 0, path="a.txt"))
     turn.seq += 1  # the message that joined
-    await turn.finish("Found it.", effects=(PlannedEffect("embeddings", "succeeded"),))
+    await turn.finish("Found it.", effects=(PlannedEffect("embeddings", "searchable"),))
     timeline = await _timeline(api, run_id)
     assert (timeline.status, timeline.step_count, timeline.call_count) == ("succeeded", 2, 1)
     first, last = timeline.steps

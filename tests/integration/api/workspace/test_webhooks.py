@@ -33,7 +33,7 @@ __all__ = ["delivery_settings", "receiving"]
 HOOK = "https://hooks.example.com/nova"
 EFFECTS = (
     PlannedEffect("delivery", "has_listener"),
-    PlannedEffect("embeddings", "succeeded"),
+    PlannedEffect("embeddings", "searchable"),
     PlannedEffect("title", "untitled"),
 )
 
