@@ -27,7 +27,8 @@ _PROCESSES = "/proc"
 _CANNOT_TAKE_ITS_PLACE = frozenset({errno.EBUSY, errno.EXDEV})
 """A file that is mounted by itself, such as into a container."""
 _MAX_DEPTH = 256
-"""Of directories in each other. Programs that walk deeper trees, and delete them, exceed the limit of their stack."""
+"""The most directories within each other. Programs that walk deeper trees, and delete them, exceed the limit of their
+stack."""
 _KEPT_ATTRIBUTES = ("user.", "system.posix_acl", "security.selinux")
 # Opening a named pipe waits for its other end, without this.
 _NO_WAIT = os.O_NONBLOCK | os.O_NOFOLLOW | os.O_CLOEXEC

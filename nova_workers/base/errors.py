@@ -444,5 +444,5 @@ def deleted(kind: str, id_: object, hint: str = "", /, **fields: object) -> Gone
 
 
 def in_one_line(error: BaseException) -> str:
-    """Return what an error says, on one line, or what it is if it says nothing."""
+    """Return the message of an error on one line, or its type if it has none."""
     return " ".join(str(error).split()) or type(error).__name__

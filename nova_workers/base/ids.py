@@ -21,7 +21,8 @@ _PAIRS: Final = tuple(first + second for first in _DIGITS for second in _DIGITS)
 _RANDOM_DIGITS: Final = 16
 _DRAWN_AT_ONCE: Final = 256
 _DIGIT_OF_BYTE: Final = _DIGITS.encode("ascii") * 8
-"""For `bytes.translate`: each digit stands for 8 of the 256 bytes, so a random byte is a uniformly random digit."""
+"""The table of `bytes.translate`: each digit stands for 8 of the 256 bytes, so a random byte is a uniformly random
+digit."""
 _FOLLOWING: Final = dict(pairwise(_DIGITS))
 
 IdKind = Literal[

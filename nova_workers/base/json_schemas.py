@@ -33,7 +33,7 @@ _MAX_DEPTH: Final = 64
 _MAX_NODES: Final = 10_000
 _MAX_PATTERNS: Final = 100
 _MAX_PATTERN_CHARS: Final = 4_000
-"""Of all patterns of a schema: compiling 100 near the limit of size takes 0.2 s."""
+"""The limit of all patterns of a schema: compiling 100 near the limit of size takes 0.2 s."""
 _PATTERN_WEIGHT: Final = 100
 _WORK_HERE: Final = 2_000_000
 """Weight of a schema times bytes of a value: 50 ms of CPU at worst."""
@@ -217,7 +217,7 @@ def _references(value: object) -> Iterator[str]:
 
 
 def _ends(schema: Mapping[str, Any], ref: str) -> bool:
-    """Whether a reference leads to a part of the schema, also if that is a reference again."""
+    """Return whether a reference leads to a part of the schema, also if that is a reference again."""
     seen: set[str] = set()
     while ref not in seen:
         seen.add(ref)

@@ -28,7 +28,7 @@ def release() -> str:
 
 
 def part_name(name: str) -> str:
-    """Return what a module of `api`, `beat` or `models` is called here, for import strings.
+    """Return the name that a module of `api`, `beat` or `models` has here, for import strings.
 
     Args:
         name: As in the repository, such as ``api.app``.

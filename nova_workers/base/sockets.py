@@ -18,5 +18,5 @@ TCP_OPTIONS: Final = {
     }.items()
     if hasattr(socket, name)
 }
-"""With these the kernel closes a connection whose other end is silent: after 10 s if it was sent something, else after
-half a minute. Where the platform knows them, and together with SO_KEEPALIVE."""
+"""The options by which the kernel closes a connection whose other end is silent: after 10 s if it was sent something,
+else after half a minute. Where the platform knows them, and together with SO_KEEPALIVE."""

@@ -35,7 +35,7 @@ ACCEPTED_FORMS: Final[Mapping[str, str]] = {
     r"^https?://[^\s/]\S*$": "give an address that begins with http:// or https://, without blanks",
     r"^https?://[^/\s]+$": "give http:// or https:// and a host, without a path or a slash at the end",
 }
-"""For each pattern of a field: how to write a value that fits."""
+"""The form of a value that fits, for each pattern of a field."""
 
 _PREFIXES = ("Value error, ", "Assertion failed, ")
 
@@ -46,7 +46,7 @@ def place_of(item: Mapping[str, Any]) -> str:
 
 
 def problem_of(item: Mapping[str, Any], model: object = None) -> str:
-    """Return what is wrong, in words, without the place.
+    """Return the problem in words, without its place.
 
     Args:
         item: One of `pydantic.ValidationError.errors()`.

@@ -283,7 +283,7 @@ class AgentSpec(_Value):
 
 
 TRUST_ORDER: tuple[TrustLevel, ...] = ("sandbox", "controlled", "unrestricted")
-"""From the least to the most."""
+"""The levels from the least to the most."""
 
 PoolName = Annotated[str, StringConstraints(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
 """The name of a pool of workers."""

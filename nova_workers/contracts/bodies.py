@@ -50,7 +50,7 @@ Name = Annotated[OneLine, StringConstraints(min_length=1, max_length=200)]
 
 
 def is_one_line(text: str) -> bool:
-    """Whether a text is what `OneLine` takes."""
+    """Return whether a text is what `OneLine` takes."""
     return re.fullmatch(_ONE_LINE, text) is not None and not text.endswith("\n")
 
 

@@ -42,4 +42,4 @@ DEFAULT_AGENTS: Mapping[str, AgentSpec] = {
         capabilities=_granted("agent-management", *_EVERYDAY),
     ),
 }
-"""By id. A test checks their capabilities against the registry."""
+"""The agents by id. A test checks their capabilities against the registry."""

@@ -21,7 +21,7 @@ __all__ = [
 
 
 AUDIT_HEAD = "head"
-"""In the payload of a delivery of the audit log: the head of the chain over its records."""
+"""The key of the chain's head in the payload of a delivery of the audit log."""
 
 INBOX = "user"
 """The target of deliveries to the person. Any other target is a webhook's id, or the name of a channel."""

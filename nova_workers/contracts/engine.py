@@ -183,7 +183,8 @@ class EngineOptions:
     agents: Mapping[str, SubagentConfig] = field(default_factory=dict[str, SubagentConfig])
     max_tokens: int | None = None
     temperature: float | None = None
-    """From 0 to 1. With an engine or a model that does not support it, the turn fails before its first call."""
+    """A number from 0 to 1. With an engine or a model that does not support it, the turn fails before its first
+    call."""
     thinking_budget_tokens: int | None = None
     timeout_s: float | None = None
     """Limit of the turn's wall time, tools included; the turn then stops with ``timeout`` and the limit ``time``."""
@@ -222,7 +223,7 @@ class EngineOptions:
     """An opaque id of the turn's conversation. Failures of a model are counted by it: one conversation that always
     fails is no evidence against the model. None: the turn is a conversation of its own."""
     run_id: str | None = None
-    """For traces and provider metadata only."""
+    """The run's id, for traces and provider metadata only."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +283,7 @@ class CompactionRecord:
     duration_ms: int
     trigger: CompactionTrigger
     through_step: int | None = None
-    """For a compaction during a turn: the last of the turn's own steps that the summary replaces."""
+    """After a compaction during a turn, the last of the turn's own steps that the summary replaces."""
 
 
 @dataclass(frozen=True, slots=True)

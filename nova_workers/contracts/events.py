@@ -391,7 +391,7 @@ class EventCursor(BaseModel):
     attempt: int = Field(default=0, ge=0, le=2**31)
     seq: int = Field(default=0, ge=0, le=2**53)
     number: int = Field(default=0, ge=0, le=2**31)
-    """Above 0 for an event that was replayed from the ledger after the event ``<attempt>-<seq>``."""
+    """A number above 0 for an event that was replayed from the ledger after the event ``<attempt>-<seq>``."""
 
     @classmethod
     def parse(cls, text: str) -> "EventCursor":

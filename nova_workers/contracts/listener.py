@@ -34,19 +34,19 @@ class TurnListener:
     """Receives the progress of one turn. This class's methods do nothing, allow every call and continue the turn."""
 
     def on_thinking(self) -> None:
-        """The turn starts waiting for the model: at its start, and after tool results. Plain."""
+        """Called when the turn starts waiting for the model: at its start, and after tool results. Plain."""
 
     def on_provider_wait(self, outage: Outage, why: str, pause_s: float) -> None:
-        """The turn pauses, because the model provider cannot be used; then it is asked again. Plain."""
+        """Called when the turn pauses, because the model provider cannot be used; then it is asked again. Plain."""
 
     def on_token(self, text: str) -> None:
-        """A piece of the answer's text arrived. Plain; called for every token."""
+        """Called for every piece of the answer's text. Plain."""
 
     def on_reasoning(self, text: str) -> None:
-        """A piece of extended thinking arrived. Plain; called for every token."""
+        """Called for every piece of extended thinking. Plain."""
 
     def on_restart(self) -> None:
-        """The response broke off and is requested again: text and reasoning since the last step are void. Plain.
+        """Called when a broken response is requested again: text and reasoning since the last step are void. Plain.
 
         Called only if `can_restart` returned True.
         """
@@ -70,22 +70,22 @@ class TurnListener:
         """
 
     def on_tool_use(self, call: ToolCall, summary: str) -> None:
-        """A call begins; `summary` describes it in one line for people. Plain.
+        """Called when a call begins; `summary` describes it in one line for people. Plain.
 
         For a call that the provider ran itself, this is called once the response is complete.
         """
 
     def on_tool_progress(self, call: ToolCall, summary: str) -> None:
-        """A running call reports progress in `summary`. Plain; at most a few times a second for each call."""
+        """Called when a running call reports progress in `summary`, at most a few times a second for each. Plain."""
 
     def on_tool_use_summary(self, summary: str) -> None:
-        """A call ended; `summary` describes its result in one line. Plain."""
+        """Called when a call ended; `summary` describes its result in one line. Plain."""
 
     def on_event(self, event: EngineEvent) -> None:
-        """A structured event, for callers that record the execution history. Plain."""
+        """Called with each structured event, for callers that record the execution history. Plain."""
 
     async def on_content_refused(self, left_out: tuple[LeftOut, ...]) -> None:
-        """The provider refused content of the conversation. Awaited; may raise `RunLost`.
+        """Called when the provider refused content of the conversation. Awaited; may raise `RunLost`.
 
         The turn continues with notes instead. Store that decision: later turns should not send the content again.
 
@@ -94,29 +94,29 @@ class TurnListener:
         """
 
     def on_option_left_out(self, option: str, note: str) -> None:
-        """The model takes no such option of the turn's, which goes on without it. Plain; once for each option."""
+        """Called once for each option of the turn that the model does not take; the turn goes on without it. Plain."""
 
     async def on_tool_servers(self, away: tuple[ToolServerAway, ...]) -> None:
-        """The tool servers of other processes were tried; the turn goes without those that are away. Awaited.
+        """Called when tool servers of other processes were tried; the turn goes without those that are away. Awaited.
 
         Called once for each attempt of a turn that has such servers, also if none is away.
         """
 
     async def on_tool_calls(self, step: StepRecord) -> None:
-        """A response calls tools, none of which has begun. Awaited; may raise `RunLost`.
+        """Called when a response calls tools, none of which has begun. Awaited; may raise `RunLost`.
 
         The step has the assistant message and its calls as pending. Commit it, so that after a crash the ledger shows
         which calls may have been in flight.
         """
 
     async def on_tool_result(self, call: ToolCall, summary: str) -> None:
-        """A call has its result: completed, failed or interrupted. Awaited; may raise `RunLost`.
+        """Called when a call has its result: completed, failed or interrupted. Awaited; may raise `RunLost`.
 
         Commit it, so that a crash during the step's other calls does not repeat this one.
         """
 
     async def on_step(self, step: StepRecord) -> StepVerdict:
-        """A step is complete. Awaited; may raise `RunLost`.
+        """Called when a step is complete. Awaited; may raise `RunLost`.
 
         A turn that stops or fails within a step reports the partial step as final: the text so far, and every call with
         a result; calls that were stopped have the status ``interrupted``.
@@ -148,10 +148,10 @@ class TurnListener:
         return (await self.authorize_tool(tool_name, {})).allowed
 
     def on_provider_call(self, tool_name: str) -> None:
-        """The provider ran a call of such a tool. Plain, before the step is committed."""
+        """Called when the provider ran a call of such a tool, before the step is committed. Plain."""
 
     async def confirm_run(self) -> None:
-        """A call that may run begins right after this. Awaited; raises `RunLost` if the run may be another worker's.
+        """Called right before a call that may run begins. Awaited; raises `RunLost` if the run may be another worker's.
 
         Not called for a call that began while the response still streamed: its tool is read-only.
         """

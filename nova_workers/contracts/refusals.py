@@ -91,7 +91,6 @@ def with_notes(messages: Sequence[Message], refused: Mapping[str, str]) -> tuple
     """Return messages with a note instead of each refused block.
 
     Args:
-        messages: The messages.
         refused: Notes by the key of what they replace.
     """
     if not refused:

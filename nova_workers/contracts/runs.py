@@ -83,7 +83,7 @@ class WorkerPool:
 COMMON_POOL = WorkerPool()
 
 SHARED_LOSSES: Final = 2
-"""With so many losses since its last committed step a run is suspect: what ended its workers may have been the run. It
+"""The losses since its last committed step that make a run suspect: what ended its workers may have been the run. It
 executes in a process of its own from then on, so that a further loss is its own and harms no other run."""
 
 
@@ -141,7 +141,7 @@ class Submission:
     start_at: datetime | None = None
     """Not before this time."""
     collect_ms: int | None = None
-    """With ``collect``: how long messages of the thread are collected."""
+    """The time that ``collect`` collects messages of the thread."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +218,7 @@ class Claim:
     traceparent: str | None
     created_at: datetime
     claim_latency_s: float
-    """From the latest time at which the run was queued to the claim."""
+    """The time from when the run was queued last to the claim."""
     elapsed_s: float = 0.0
     """From the run's first start to this claim, without its waits and holds."""
     held: HoldDetail | None = None
@@ -226,7 +226,7 @@ class Claim:
     held_since: datetime | None = None
     """When that began; None if an attempt ended otherwise since then."""
     event: EventContext | None = None
-    """As it was stored at the first claim; None of a turn that an earlier release began."""
+    """The event that was stored at the first claim; None of a turn that an earlier release began."""
     channel: str | None = None
     """Where the answer goes: ``channel`` of the run's metadata; at most 64 characters."""
     recipient: str | None = None

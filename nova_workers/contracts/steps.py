@@ -107,7 +107,7 @@ class ToolAuthorization:
     allowed: bool
     reason: str | None = None
     deferral: JsonObject | None = None
-    """For a call that is not allowed yet: what it waits for. The turn then stops for it, if it can."""
+    """The wait of a call that is not allowed yet. The turn then stops for it, if it can."""
 
 
 def not_permitted(reason: str | None) -> str:

@@ -72,7 +72,6 @@ class CallBound:
     """What one model call uses at most.
 
     Attributes:
-        model: Its model.
         input_tokens: What it reads at most.
         output_tokens: What it produces at most.
         least_output_tokens: With a lower limit the call is not worth making.

@@ -225,7 +225,7 @@ _ADVICE: Final[dict[OutageReason, str]] = {
 
 
 def advice_for(outage: OutageReason) -> str:
-    """Return what an operator can do."""
+    """Return the advice for an operator."""
     return _ADVICE[outage]
 
 
@@ -270,7 +270,7 @@ class HoldDetail(BaseModel):
 
 
 def detail_of(outage: Outage, message: str, *, tries: int = 1) -> HoldDetail:
-    """Return what is stored and shown of an outage.
+    """Return the detail of an outage that is stored and shown.
 
     Args:
         message: The failure, without secrets.

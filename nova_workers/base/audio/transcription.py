@@ -17,7 +17,7 @@ __all__ = ["Transcriber", "find_transcriber"]
 
 _CHILD: Final = Path(__file__).with_name("whisper_child.py")
 _PACKAGES: Final = ("faster_whisper", "whisper")
-"""In order of preference: the first needs a quarter of the other's time and memory for the same model."""
+"""The packages in order of preference: the first needs a quarter of the other's time and memory for the same model."""
 _WHISPER_CPP: Final = ("whisper-cli", "whisper-cpp")
 _SERVER: Final = "nova_workers.base.audio.transcription_server"
 """Imported by name where a server is configured: the API, which knows the tool only, needs no client of HTTP."""

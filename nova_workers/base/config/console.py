@@ -29,6 +29,6 @@ class ConsoleSettings(Section):
     trusted_proxies: Proxies | None = None
     """Proxies whose X-Forwarded-For the console believes. Unset: those of the API, as where one proxy serves both."""
     failed_sign_ins_per_minute: Count = 10
-    """By address and process: a person who mistypes a key needs a few."""
+    """The limit of an address in a process: a person who mistypes a key needs a few."""
     timeout_s: Seconds = 20.0
     """Longest silence of the API in a request of a page: a person does not wait longer."""

@@ -13,4 +13,4 @@ class FlowerSettings(Section):
     """Flower, the view of Celery's tasks."""
 
     password: Annotated[SecretStr, Field(min_length=12)] | None = None
-    """Of its user ``nova``. Unset: a file under NOVA_HOME, made once."""
+    """The password of its user ``nova``. Unset: one in a file under NOVA_HOME, made once."""

@@ -28,7 +28,7 @@ __all__ = [
 _LONGEST_S = 1e9
 """Thirty years: what is longer does not fit into the intervals of Postgres and the timers of the kernel."""
 _MOST = 2**31 - 1
-"""Of a 32-bit column."""
+"""The largest value of a 32-bit column."""
 
 Seconds = Annotated[float, Field(gt=0, le=_LONGEST_S)]
 SecondsOrNone = Annotated[float, Field(ge=0, le=_LONGEST_S)]

@@ -39,7 +39,7 @@ class ModelPriceSetting(Section):
     cache_write: Annotated[float, Field(ge=0)] | None = None
     """None: five quarters of `input`."""
     web_search: Annotated[float, Field(ge=0)] = 10.0
-    """For a thousand searches by the provider."""
+    """The price of a thousand searches by the provider."""
 
 
 class ModelSettings(Section):
@@ -55,23 +55,23 @@ class ModelSettings(Section):
     fallbacks: tuple[str, ...] = ()
     """Models to use instead, in this order, if the wanted one is unavailable. Aliases or ids."""
     rate_limits: dict[str, ModelRateLimit] = Field(default_factory=dict[str, ModelRateLimit])
-    """By alias or id; ``*`` is for all other models. A call over the limit waits."""
+    """The limits by alias or id; ``*`` is for all other models. A call over the limit waits."""
     prices: dict[str, ModelPriceSetting] = Field(default_factory=dict[str, ModelPriceSetting])
-    """By alias or id; overrides the built-in list."""
+    """The prices by alias or id; they override the built-in list."""
     max_retries: Annotated[int, Field(ge=0)] = 5
     """Retries after the first attempt at a response; about 15 s of pauses."""
     breaker_failures: Annotated[int, Field(ge=2)] = 2
     """Different conversations that a model fails one after the other, in the whole fleet, after which it is not called
     for a while. One alone may be what the provider cannot answer."""
     breaker_open_s: Seconds = 2.0
-    """Until another call tries. Doubles with each failed try, up to ten times."""
+    """The pause until another call tries. Doubles with each failed try, up to ten times."""
     aliases: dict[str, str] = Field(default_factory=dict[str, str])
     """Overrides of the built-in alias map (haiku, sonnet, opus → the newest of each in the SDK)."""
     max_tokens: Count = 8192
     context_windows: dict[str, Count] = Field(default_factory=dict[str, Count])
     """Context windows by alias or id; overrides the built-in list."""
     context_window_tokens: Count = 200_000
-    """For models that neither `context_windows` nor the built-in list names."""
+    """The window of models that neither `context_windows` nor the built-in list names."""
     max_context_tokens: Count = 200_000
     """Most of a model's window that a conversation may fill. Models take up to 1,000,000, but each call then costs five
     times as much; raise it where that is worth it."""

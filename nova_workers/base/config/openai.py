@@ -40,9 +40,9 @@ class OpenAIProviderSetting(Section):
     structured_output: Literal["json_schema", "json_object", "none"] = "json_schema"
     """What the server enforces of a structured answer. The answer is checked in each case."""
     max_tokens_field: Literal["max_tokens", "max_completion_tokens"] = "max_tokens"
-    """Of chat completions. OpenAI's reasoning models take only the second."""
+    """The field of chat completions that bounds an answer. OpenAI's reasoning models take only the second."""
     reasoning_field: str | None = None
-    """Of chat completions: the field with the model's reasoning. None: ``reasoning_content`` or ``reasoning``."""
+    """The field of chat completions with the model's reasoning. None: ``reasoning_content`` or ``reasoning``."""
     return_reasoning: bool = True
     """Whether a turn's reasoning goes back with its tool results; of chat completions."""
     extra_body: dict[str, Any] = Field(default_factory=dict[str, Any])

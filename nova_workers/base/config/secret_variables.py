@@ -46,7 +46,7 @@ def masked_variables(settings: Settings, sections: Collection[str]) -> dict[str,
 
 
 def secret_values(settings: Settings) -> dict[str, str]:
-    """Return what a customer or a log may never show of the settings, by name: keys, passwords, and those in URLs."""
+    """Return the keys and passwords of the settings by name, also those in URLs: no customer or log may see them."""
     found: dict[str, str] = {}
     for name, value in _held_secrets(settings, _PREFIX):
         found[name] = (urlsplit(value).password or "") if "://" in value else value

@@ -80,7 +80,7 @@ class ApiSettings(Section):
     port: Annotated[int, Field(ge=0, le=65535)] = 8700
     max_body_bytes: Count = 4 * 1024 * 1024
     max_import_bytes: Count = 16 * 1024 * 1024
-    """Of `POST /v1/threads` with messages: 10,000 of them at 1,600 bytes."""
+    """The limit of `POST /v1/threads` with messages: 10,000 of them at 1,600 bytes."""
     max_message_chars: Count = 1_000_000
     """About 250,000 tokens: above any context window in service, so that the model refuses, and not the API."""
     max_streams_per_key: Count = 256
@@ -104,14 +104,14 @@ class ApiSettings(Section):
     failed_keys_per_minute: Count = 30
     """Keys that are not valid, by address and process; then an address gets no further query for an unknown key."""
     max_connections: Annotated[int, Field(ge=10)] = 4_096
-    """Of one process; less where it may not open as many files."""
+    """The limit of a process; lower where it may not open as many files."""
     max_connections_per_address: Count = 2_048
-    """Of one process. Half of all, so that one address leaves room for others; proxies that are trusted have no such
-    limit."""
+    """The limit of a process: half of all, so that one address leaves room for others; proxies that are trusted have no
+    such limit."""
     head_timeout_s: Seconds = 10.0
     """For the head of a request to arrive, from the start of the connection or of the head."""
     body_timeout_s: Seconds = 60.0
-    """For a body to arrive: 70 KB/s for the largest."""
+    """The time for a body to arrive: 70 KB/s for the largest."""
     idle_timeout_s: Seconds = 75.0
     """A connection without a request ends after this long: longer than clients and proxies keep one for their next
     request, which is 5 to 60 s. A request that meets the end of its connection is lost."""
@@ -122,7 +122,7 @@ class ApiSettings(Section):
     archives: Count = 4
     """Exports and imports at once, one of a tenant. Each holds a connection to the database beside `database_pool`."""
     archive_timeout_s: Seconds = 3_600.0
-    """For one export or import."""
+    """The limit of an export or import."""
 
 
 _Pool = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]{0,62}$")]
@@ -324,7 +324,7 @@ class RetentionSettings(Section):
     audit_days: Days = 365
     """Records of the audit log: audits of a year look back that far."""
     deleted_threads_days: Days = 30
-    """From the deletion of a thread until its rows are purged."""
+    """The time from the deletion of a thread until its rows are purged."""
 
 
 class ToolSettings(Section):

@@ -37,7 +37,7 @@ class TelegramSettings(Section):
     """The chat for notifications, files, notes and questions of runs that no conversation started, such as those of
     triggers; unset: they stay in the inbox. A person's private chat has the id of the person."""
     base_url: _WebUrl = "https://api.telegram.org"
-    """Of the Bot API: another one for a server of your own."""
+    """The address of the Bot API: another one for a server of your own."""
     webhook_url: _WebUrl | None = None
     """The public address that a proxy passes on to the channel; unset: the channel polls."""
     webhook_host: Host = "127.0.0.1"

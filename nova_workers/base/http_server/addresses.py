@@ -16,7 +16,7 @@ _IPV6_PREFIX = 64
 """What one client has of IPv6: a limit for each of its 2^64 addresses would be none."""
 _MAX_TEXT_CHARS = 64
 _RESOLVE_EVERY_S: Final = 10.0
-"""As long as the people of a new console may count as one address."""
+"""The names are resolved this often, so the people of a new console may count as one address."""
 
 _log = structlog.get_logger(__name__)
 
@@ -29,7 +29,7 @@ def client_address(scope: Scope) -> str | None:
 
 @lru_cache(maxsize=4096)
 def address_group(host: str) -> str:
-    """Return what limits count together: an IPv4 address, or a network of IPv6.
+    """Return the group that limits count as one: an IPv4 address, or a network of IPv6.
 
     A host that is no address (a proxy may send any text) counts as itself.
     """

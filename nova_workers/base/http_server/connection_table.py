@@ -19,7 +19,7 @@ from nova_workers.base.http_server.errors import TooManyConnections
 __all__ = ["PROVE", "ConnectionTable", "OpenConnection", "prove_connection"]
 
 PROVE: Final = "nova.prove_connection"
-"""In the scope of a request: what marks its connection as proven."""
+"""The key of the function, in the scope of a request, that marks its connection as proven."""
 
 _MANY_CLIENTS: Final = ""
 """The group of what carries requests of many clients: a trusted proxy, or a Unix socket. It has no share."""

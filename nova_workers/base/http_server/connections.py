@@ -27,10 +27,10 @@ __all__ = ["ConnectionLimits", "GuardedProtocol"]
 _log = structlog.get_logger(__name__)
 
 _MAX_HEAD_BYTES: Final = 32_768
-"""Of the target and all headers: twice what common proxies pass on."""
+"""The limit of the target and all headers: twice what common proxies pass on."""
 _MAX_PIPELINED: Final = 16
 _LINGER_S: Final = 1.0
-"""For a client that was refused while it sends to read the answer."""
+"""The time that a client which was refused while it sends has to read the answer."""
 _OTHER_FILES: Final = 256
 """Descriptors for all but connections: the database, Redis, logs, files of the reference page."""
 

@@ -23,7 +23,7 @@ __all__ = [
 ]
 
 MAX_IMAGE_PIXELS = 8_000
-"""On each side."""
+"""The most pixels of each side."""
 MAX_IMAGE_CHARS = 5 * 1024 * 1024
 """Of base64, as the provider counts."""
 _MAX_DOCUMENT_CHARS = 24 * 1024 * 1024

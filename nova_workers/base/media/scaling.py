@@ -19,8 +19,8 @@ from nova_workers.base.media.checks import MAX_IMAGE_CHARS, image_size
 __all__ = ["MOST_PIXELS", "with_scaled_images"]
 
 MOST_PIXELS: Final = 2_000
-"""On each side. The Messages API takes 8,000, but 2,000 in a request with more than 20 images, and any conversation may
-come to that. Models read at most about 1,600."""
+"""The most pixels of each side. The Messages API takes 8,000, but 2,000 in a request with more than 20 images, and any
+conversation may come to that. Models read at most about 1,600."""
 _MOST_GIVEN_CHARS: Final = 48 * 1024 * 1024
 _COMMAND: Final = (sys.executable, "-I", "-B", str(Path(__file__).with_name("scaling_child.py")))
 _CHILD: Final = Bounds(20.0, MAX_IMAGE_CHARS)

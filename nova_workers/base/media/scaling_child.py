@@ -18,7 +18,7 @@ __all__: list[str] = []
 _MAX_MEMORY_BYTES: Final = 3 << 29
 _MAX_CPU_S: Final = 15
 _MAX_PIXELS: Final = 150_000_000
-"""Of the decoded image: 600 MB."""
+"""The most pixels of a decoded image: 600 MB."""
 _FORMATS: Final = ("PNG", "JPEG", "GIF", "WEBP")
 _QUALITIES: Final = (88, 75, 50)
 

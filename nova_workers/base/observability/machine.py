@@ -103,7 +103,7 @@ def nearest(path: Path) -> Path:
 
 
 def mounts() -> list[Mount]:
-    """Return what is mounted, as this process sees it; nothing where the kernel does not say."""
+    """Return the mounted file systems, as this process sees them; nothing where the kernel does not say."""
     try:
         lines = _MOUNTS.read_text(encoding="utf-8", errors="replace").splitlines()
     except OSError:
@@ -116,7 +116,7 @@ def lost_with(
     mounted: Sequence[Mount] | None = None,
     environ: Mapping[str, str] = os.environ,
 ) -> str | None:
-    """Return what the files below a folder end with, in words; None if they are on a disk or a volume.
+    """Return the container or memory with which the files below a folder end, in words; None on a disk or a volume.
 
     Args:
         path: The folder, which may not exist yet.

@@ -30,13 +30,13 @@ from nova_workers.base.vocabulary import EFFECT_KINDS, OPEN_RUNS, RUN_QUEUES, Ou
 __all__ = ["Metrics", "MetricsServer"]
 
 _FAST_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30)
-"""From a claim on an idle fleet (milliseconds) to a lease that had to expire (30 s)."""
+"""The buckets: from a claim on an idle fleet (milliseconds) to a lease that had to expire (30 s)."""
 
 _WAIT_S: Final = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 1800)
 """Time queued: from an idle fleet to a backlog."""
 
 _RUN_S: Final = (0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 300, 900, 1800, 3600, 7200)
-"""From a scripted turn to an agent that works for hours."""
+"""The buckets: from a scripted turn to an agent that works for hours."""
 
 _MOST_MODELS: Final = 200
 _OTHER_MODELS: Final = "other"

@@ -11,7 +11,7 @@ __all__ = ["recording_provider"]
 
 
 def recording_provider(settings: TelemetryConfig, process: str, exporter: SpanExporter | None) -> TracerProvider:
-    """Return what makes spans and sends them to the collector in the settings, or to an exporter as they end."""
+    """Return a provider that sends spans to the collector of the settings, or to an exporter as they end."""
     resource = Resource.create({"service.name": settings.service_name, "nova.process": process})
     provider = TracerProvider(resource=resource, shutdown_on_exit=False)
     if exporter is not None:

@@ -332,7 +332,7 @@ def find_secrets(text: str) -> Iterator[FoundSecret]:
 
 
 def _is_random(text: str) -> bool:
-    """Whether a token looks random: letters in both cases and digits, mixed, and no few characters repeated."""
+    """Return whether a token looks random: letters in both cases and digits, mixed, and no few characters repeated."""
     letters = sum(map(str.isalpha, text))
     lower, upper = sum(map(str.islower, text)), sum(map(str.isupper, text))
     digits = len(text) - letters
@@ -354,7 +354,7 @@ def _assigned(text: str) -> Iterator[FoundSecret]:
 
 
 def _is_value(value: str, *, password: bool, quoted: bool, sign: str) -> bool:
-    """Whether what is assigned to a name of a secret is one, and not code, a type, a rule or a word."""
+    """Return whether what is assigned to a name of a secret is one, and not code, a type, a rule or a word."""
     if _CODE_VALUE.match(value.lower()) and not (quoted and _is_mixed(value)):
         return False
     in_words = sign.isalpha()
@@ -379,7 +379,7 @@ def _is_key(value: str, quoted: bool, in_words: bool) -> bool:
 
 
 def _is_mixed(value: str) -> bool:
-    """Whether digits and letters alternate as they do in keys, and not as in names with a number."""
+    """Return whether digits and letters alternate as they do in keys, and not as in names with a number."""
     return len(value) >= 12 and _entropy(value) >= 2.8 and _changes(value) >= 4
 
 

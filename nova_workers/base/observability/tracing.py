@@ -158,7 +158,7 @@ def unrecorded() -> Generator[None]:
 
 
 def is_unrecorded() -> bool:
-    """Whether this is the block of `unrecorded`."""
+    """Return whether this is the block of `unrecorded`."""
     return trace.get_current_span().get_span_context().trace_id == _UNRECORDED_TRACE_ID
 
 

@@ -60,7 +60,7 @@ class _Inflater:
 
 
 def unpacker(encoding: str) -> Unpack | None:
-    """Return what unpacks a body with this Content-Encoding; None if it is not packed.
+    """Return the function that unpacks a body with this Content-Encoding; None if it is not packed.
 
     Raises:
         OutboundFailed: The body is packed in a way that was not asked for.

@@ -77,7 +77,7 @@ class _BoundedStream(httpx2.AsyncByteStream):
 
     @property
     def elapsed(self) -> timedelta | None:
-        """As the stream of the client has it."""
+        """The time that the stream of the client states."""
         return getattr(self._inner, "elapsed", None)
 
     async def __aiter__(self) -> AsyncGenerator[bytes]:

@@ -33,10 +33,10 @@ _log = structlog.get_logger(__name__)
 _HEAD_BYTES: Final = 32_768
 _HEAD_S: Final = 10.0
 _IDLE_S: Final = 600.0
-"""For a connection on which nothing moves in either direction."""
+"""The life of a connection on which nothing moves in either direction."""
 _PIECE_BYTES: Final = 65_536
 _MOST_CONNECTIONS: Final = 128
-"""Of one command."""
+"""The limit of one command."""
 _CONNECTS_PER_S: Final = 50.0
 """Of one command, after the first `_CONNECTS_AT_ONCE`: each costs the worker's loop up to 1 ms."""
 _CONNECTS_AT_ONCE: Final = 100

@@ -93,7 +93,7 @@ class Outbound:
         self._ssl = verify
 
     def transport(self) -> httpx2.AsyncBaseTransport:
-        """Return what carries requests under the guard, for a client that speaks a protocol of its own.
+        """Return the transport that carries requests under the guard, for a client that speaks a protocol of its own.
 
         Of the rules only those on addresses hold then: the client bounds times and sizes, and follows no redirect.
         The first call may block for 40 ms, to read the certificates of all authorities.

@@ -49,7 +49,7 @@ class SearchHit(View):
     message_id: str
     turn_id: str
     depth: int
-    """Of the turn."""
+    """The depth of the turn."""
     thread_id: str
     thread_title: str | None
     agent_id: str

@@ -37,7 +37,7 @@ class KeyView(View):
     last_used_at: datetime | None
     """Exact to a minute; null before the first use."""
     last_used_address: str | None
-    """Of the client that used it then."""
+    """The address of the client that used it then."""
 
 
 class KeyCreated(KeyView):

@@ -22,7 +22,7 @@ class LeaseRequest(Body):
     token: Annotated[str, StringConstraints(min_length=1, max_length=200)] | None = None
     """The token of the acquisition, to renew or release it. Without it, the request acquires the lease."""
     state: dict[str, Any] | None = None
-    """With a token: what the next holder continues from. Null keeps the state as it is."""
+    """The state that the next holder continues from; it needs a token. Null keeps the state as it is."""
 
     @model_validator(mode="after")
     def _needs_a_token(self) -> Self:

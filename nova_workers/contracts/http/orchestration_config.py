@@ -63,7 +63,7 @@ class RankedScoreView(View):
 
     category: TaskCategory
     score: float
-    """From 0 to 1: what the choice compares."""
+    """A number from 0 to 1, which the choice compares."""
     source: RankingSource
     """`ledger`: ended runs, and with few of them also what follows. `judgement`: the judge's answer. `static`: the
     affinity."""

@@ -256,7 +256,7 @@ class Firing(View):
     """One time at which a trigger fires."""
 
     at: datetime
-    """In UTC."""
+    """The time in UTC."""
     local: str
     """The same in the trigger's time zone, in RFC 3339."""
 

@@ -79,7 +79,7 @@ class WebhookView(View):
     """Consecutive failed attempts."""
     failing_since: datetime | None
     previous_expires_at: datetime | None
-    """Until when a replaced secret still signs."""
+    """The time until which a replaced secret still signs."""
     created_at: datetime
     updated_at: datetime
 

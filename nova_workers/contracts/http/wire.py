@@ -250,9 +250,9 @@ class ThreadView(View):
 
 
 NO_WORKER_ALIVE = "no worker is alive"
-"""In `RunView.waiting_for` of a queued run that no worker can take."""
+"""The text of `RunView.waiting_for` of a queued run that no worker can take."""
 REDIS_UNAVAILABLE = "Redis does not answer"
-"""In `RunView.waiting_for` of a queued run whose doorbell reaches no worker."""
+"""The text of `RunView.waiting_for` of a queued run whose doorbell reaches no worker."""
 
 
 @authored(
@@ -281,7 +281,7 @@ class RunCreate(Body):
     start_at: Moment | None = None
     """Earliest start, at most 366 days ahead: the run joins the thread's queue then."""
     collect_ms: Annotated[int, Field(strict=True, ge=1, le=MAX_COLLECT_MS)] = DEFAULT_COLLECT_MS
-    """With ``on_busy: collect``: how long the thread's messages are collected, from the first one, into one turn."""
+    """The time that ``on_busy: collect`` collects the thread's messages into one turn, from the first one."""
 
     @model_validator(mode="after")
     def _starts_in_one_way(self) -> Self:
@@ -392,7 +392,7 @@ class RunView(View):
     """Which of its own limits ended the turn: model calls (`turns`), `tokens` or `cost`."""
     text: str | None = None
     output: Any = None
-    """For an agent with an output schema: the answer as a JSON value that matches it."""
+    """The answer of an agent with an output schema, as a JSON value that matches it."""
     error: RunError | None = None
     usage: UsageView | None = None
     created_at: datetime

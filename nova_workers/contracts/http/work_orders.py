@@ -15,7 +15,7 @@ class WorkOrderView(View):
     trace_id: str
     state: OrderState
     stop_reason: WorkStopReason
-    """As its result has it."""
+    """The stop reason of its result."""
     needs_human: bool
     scope: str
     policy_id: str
@@ -25,7 +25,7 @@ class WorkOrderView(View):
     created_at: datetime
     ended_at: datetime | None
     review_due_at: datetime | None
-    """Of an order in review: until when a person can decide."""
+    """The time until which a person can decide on an order in review."""
 
 
 class OrderReview(Body):
@@ -34,7 +34,7 @@ class OrderReview(Body):
     verdict: ReviewVerdict
     """`approve` returns the proposals as they are, `edit` returns `payload`, `reject` returns none."""
     payload: dict[str, Any] | None = None
-    """With `edit`: the payload of the artifact, of the kind that the policy produces."""
+    """The payload of the edited artifact, of the kind that the policy produces; needed for `edit`."""
 
 
 class WorkOrderTrailEntry(View):

@@ -62,7 +62,7 @@ class AgentMessageSent(_Event):
     correlation_id: str | None = None
     text: str = ""
     percent: float | None = None
-    """Of a report of progress."""
+    """The share that a report of progress states."""
 
 
 class OrchestrationEnd(_Event):

@@ -23,7 +23,7 @@ class TreeSpending:
 
     @classmethod
     def of(cls, usage: TokenUsage) -> TreeSpending:
-        """Return what model calls used. An unknown cost is counted as none, as in the sums of the ledger."""
+        """Return the spending of model calls. An unknown cost is counted as none, as in the sums of the ledger."""
         return cls(usage.total_tokens, usage.cost_usd or 0.0)
 
     def __add__(self, other: TreeSpending) -> TreeSpending:

@@ -52,7 +52,7 @@ def derive_key_hash(order: AiWorkOrderV1, secret: str) -> str:
 
 
 def is_key_hash_of(canonical: bytes, secret: str, key_hash: str) -> bool:
-    """Whether a key hash, with or without its prefix, belongs to a canonical form under a secret."""
+    """Return whether a key hash, with or without its prefix, belongs to a canonical form under a secret."""
     derived = key_hash_of(canonical, secret)
     return hmac.compare_digest(derived.removeprefix(KEY_PREFIX).encode(), key_hash.removeprefix(KEY_PREFIX).encode())
 

@@ -101,12 +101,12 @@ class PolicyRole(WireValue):
     name: PolicyId
     kind: RoleKind
     models: Annotated[list[ModelChoice], Field(min_length=1, max_length=20)]
-    """In order of preference: the first that the fleet has is called, the next if its provider fails."""
+    """The models in order of preference: the first that the fleet has is called, the next if its provider fails."""
     prompt: PromptTemplate
     candidates: Annotated[int, Field(ge=1, le=8)] = 1
-    """Of a role that crafts: how many proposals it makes in a round."""
+    """The proposals that a role which crafts makes in a round."""
     max_output_tokens: Annotated[int, Field(ge=16, le=100_000)] = 2_000
-    """Of one model call."""
+    """The limit of a model call."""
 
 
 @authored(
@@ -135,7 +135,7 @@ class PolicySatisfaction(WireValue):
     """When the rounds end before their cap."""
 
     min_confidence: _Confidence = 0.0
-    """Of the best proposal."""
+    """The least confidence of the best proposal."""
     min_approvals: Annotated[int, Field(ge=0, le=20)] | None = None
     """Reviews that approve; null is all of them."""
 
@@ -166,7 +166,7 @@ class PolicyPresentation(WireValue):
 
     modes: Annotated[list[PresentationMode], Field(min_length=1, max_length=3)]
     default: PresentationMode
-    """For orders that do not ask for one of `modes`."""
+    """The mode of orders that do not ask for one of `modes`."""
     max_alternatives: Annotated[int, Field(ge=1, le=20)] = 3
 
     @model_validator(mode="after")
@@ -216,7 +216,7 @@ class PolicyDocument(WireValue):
     """Changes with every change of the document; results of other versions are not returned again."""
     description: Annotated[str, Field(max_length=2_000)] = ""
     tier: Annotated[str, Field(max_length=64)] | None = None
-    """For people. Nothing depends on it."""
+    """A label for people. Nothing depends on it."""
     required_capabilities: Annotated[list[Identifier], Field(max_length=50)] = Field(default_factory=list[str])
     """Models without one of these are not called."""
     preferred_provider: Identifier | None = None
@@ -266,7 +266,7 @@ class PolicyDocument(WireValue):
         return [model for model in role.models if needed.issubset(model.capabilities or ())]
 
     def reads(self, field: str) -> bool:
-        """Whether a prompt of it contains a prompt field."""
+        """Return whether a prompt of it contains a prompt field."""
         texts = (text for role in self.roles for text in (role.prompt.system, role.prompt.user))
         return any(field in _PLACEHOLDER.findall(text) for text in texts)
 

@@ -109,9 +109,9 @@ class ResultExtensions(OpenValue):
     message: str | None = None
     """For the customer, where an internal stop reason was mapped to ``needs_human``."""
     waiting: OrderWait | None = None
-    """With ``in_progress``: what the order waits for."""
+    """The reason for which an order with ``in_progress`` waits."""
     problems: list[OrderProblem] | None = None
-    """With ``invalid_request``: every field that is wrong."""
+    """Every field that is wrong, with ``invalid_request``."""
 
 
 class AiWorkResultV1(WireValue):

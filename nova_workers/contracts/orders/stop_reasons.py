@@ -29,7 +29,7 @@ class CustomerStop(NamedTuple):
 
 
 def customer_stop(reason: StopReasonV1) -> CustomerStop:
-    """Return what a customer sees of a stop reason."""
+    """Return a stop reason as a customer sees it."""
     message = _MAPPED.get(reason)
     return CustomerStop(reason) if message is None else CustomerStop("needs_human", message)
 

@@ -19,7 +19,8 @@ def _refuse_null(value: object) -> object:
 
 
 GIVEN = BeforeValidator(_refuse_null)
-"""Of an optional field: it may be left out, but not be null, since null and nothing would have different keys."""
+"""The validator of an optional field: it may be left out, but not be null, since null and nothing would have different
+keys."""
 
 
 class WireValue(BaseModel):

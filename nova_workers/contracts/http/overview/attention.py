@@ -41,7 +41,7 @@ class AttentionView(View):
     """What needs a person. A group is null if the key lacks its scope."""
 
     questions: AttentionGroup | None = None
-    """Of agents. Scope `runs`, like approvals, orchestrations and orders."""
+    """The questions of agents. Scope `runs`, like approvals, orchestrations and orders."""
     approvals: AttentionGroup | None = None
     """Tool calls that wait for permission."""
     orchestrations: AttentionGroup | None = None

@@ -11,7 +11,7 @@ from nova_workers.contracts.bodies import View
 __all__ = ["NO_HASH", "AuditChainView", "AuditEventView"]
 
 NO_HASH: Final = 64 * "0"
-"""To which the first record of a chain is chained."""
+"""The hash to which the first record of a chain is chained."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
@@ -24,11 +24,11 @@ class AuditEventView(View):
     at: datetime
     actor_kind: ActorKind
     actor_id: str
-    """Of the key or the agent; of a command its name."""
+    """The id of the key or the agent, or the name of the command."""
     actor_name: str | None
     """The key's name at that time; of an agent or a command its id."""
     address: str | None
-    """Of the client whose request it was; of a command the name of its machine."""
+    """The address of the client whose request it was, or the name of a command's machine."""
     trace_id: str | None
     """Of the request, as in the fleet's logs and traces."""
     run_id: str | None
@@ -68,7 +68,7 @@ class AuditChainView(View):
     seq: int
     """Number of the last record that was sealed; 0 for none."""
     hash: str
-    """Of that record. One that is kept elsewhere proves that no record up to it was changed."""
+    """The hash of that record. One that is kept elsewhere proves that no record up to it was changed."""
     sealed_at: datetime | None
     anchor_seq: int
     """Number of the last record that retention deleted; 0 for none."""

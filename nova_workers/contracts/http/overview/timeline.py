@@ -96,7 +96,7 @@ class TimelineStep(View):
 
     index: int
     attempt: int | None
-    """In which the model responded."""
+    """The attempt in which the model responded."""
     started_at: datetime | None
     """When the previous step, or the claim of the attempt, left off: an estimate of the begin of the model call."""
     responded_at: datetime
@@ -106,7 +106,7 @@ class TimelineStep(View):
     text: CutText
     calls: list[TimelineCall]
     usage: UsageView | None
-    """Of this step. Null while it is open."""
+    """The usage of this step. Null while it is open."""
     steered: list[SteeringMessage] = Field(default_factory=list[SteeringMessage])
 
 
@@ -123,7 +123,7 @@ class TimelineWait(View):
     tool_name: str | None
     """The tool that needs approval."""
     answer: dict[str, Any] | None
-    """For a person's answer: `text`, `approve` and `by`."""
+    """A person's answer: `text`, `approve` and `by`."""
     child_run_id: str | None
     created_at: datetime
     due_at: datetime | None
@@ -198,7 +198,7 @@ class RunTimeline(View):
     limit_reached: Limit | None
     error: RunError | None
     usage: UsageView | None
-    """Of all steps so far."""
+    """The usage of all steps so far."""
     content_left_out: list[str] = Field(default_factory=list[str])
     """The notes that the model gets in place of content that its provider refused."""
     tools_left_out: list[str] = Field(default_factory=list[str])
@@ -215,7 +215,7 @@ class RunTimeline(View):
     finished_at: datetime | None
     steps: list[TimelineStep]
     next_cursor: str | None = None
-    """Of the steps; null on their last page."""
+    """The cursor of the steps; null on their last page."""
     attempts: list[AttemptView]
     waits: list[TimelineWait]
     compactions: list[TimelineCompaction]
