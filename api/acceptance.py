@@ -151,7 +151,6 @@ async def answer_at_end(
         state: The application's state.
         caller: The authenticated caller.
         request: The request; waiting stops when its client disconnects.
-        run_id: The run.
         timeout_s: Longest wait, bounded by the setting.
         headers: Headers of the response.
 

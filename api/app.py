@@ -83,7 +83,7 @@ _log = structlog.get_logger(__name__)
 _NO_TENANT = "ten_none"
 _WATCH_EVERY_S = 2.0
 _FIRST_CONNECTIONS = 2
-"""To Redis: a message rings, and subscribes to its run."""
+"""The connections to Redis at the start: a message rings, and subscribes to its run."""
 _EXPOSED_HEADERS = (
     "ETag",
     "Idempotent-Replayed",
@@ -220,7 +220,7 @@ def build_app(settings: Settings) -> FastAPI:
 
 
 def _cross_origin(origins: Sequence[str]) -> list[Middleware]:
-    """Return what lets scripts of web pages of these origins call the API. Keys are headers, so no cookie is sent."""
+    """Return the middleware that lets web pages of these origins call the API. Keys are headers: no cookie is sent."""
     if not origins:
         return []
     return [
@@ -235,7 +235,7 @@ def _cross_origin(origins: Sequence[str]) -> list[Middleware]:
 
 
 def _believing(proxies: TrustedProxies) -> list[Middleware]:
-    """Return what takes a client's address from X-Forwarded-For, of these proxies only."""
+    """Return the middleware that takes a client's address from X-Forwarded-For, of these proxies only."""
     return [Middleware(ForwardedClients, proxies=proxies)] if proxies else []
 
 

@@ -48,7 +48,7 @@ class Caller:
     """Where the request came from; None for a Unix socket."""
 
     def may(self, scope: Scope) -> bool:
-        """Whether the key has a scope."""
+        """Return whether the key has a scope."""
         return scope in self.scopes
 
     @property

@@ -32,7 +32,7 @@ class DirectRoute(StrictRoute):
     """A route whose endpoint returns a response. Its dependencies are coroutine functions and have no side effects."""
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
-        """As for `APIRoute`.
+        """Make the route as `APIRoute` does.
 
         Raises:
             TypeError: The endpoint, or a dependency, is of a kind that only FastAPI serves.
@@ -157,7 +157,7 @@ def _in_headers(request: Request, name: str) -> str | None:
 
 
 async def _from_the_start(request: StrictRequest) -> Receive:
-    """Return what receives a request whose body was read already."""
+    """Return the function that receives a request whose body was read already."""
     body: Message = {"type": "http.request", "body": await request.body(), "more_body": False}
     first = [body]
 

@@ -66,7 +66,7 @@ RETRY_AFTER_S = 2
 _QUOTE_CHARS = 80
 _MAX_ERRORS = 50
 _MAX_TEXT_CHARS = 500
-"""Of a message or a field's path: a caller chooses names of fields, too."""
+"""The limit of a message or a field's path: a caller chooses names of fields, too."""
 
 
 class MalformedRequest(Rejected):

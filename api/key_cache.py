@@ -26,7 +26,7 @@ class KeyCache:
         self._known: OrderedDict[bytes, tuple[float, AuthenticatedKey]] = OrderedDict()
 
     def has_seen(self, digest: bytes) -> bool:
-        """Whether the key with this hash was valid when it was last read."""
+        """Return whether the key with this hash was valid when it was last read."""
         return digest in self._known
 
     async def find(self, digest: bytes) -> AuthenticatedKey | None:

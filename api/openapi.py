@@ -133,7 +133,7 @@ def _add_schemas(schemas: dict[str, Any]) -> None:
 
 
 def _has_another_form(response: Mapping[str, Any]) -> bool:
-    """Whether a route documents errors of a form of its own: the results of work orders."""
+    """Return whether a route documents errors of a form of its own: the results of work orders."""
     schemas = [content.get("schema", {}) for content in response.get("content", {}).values()]
     return any("$ref" not in schema or schema == ORDER_RESULT for schema in schemas)
 

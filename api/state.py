@@ -60,4 +60,5 @@ async def _load_capabilities(state: State) -> None:
 
 
 CAPABILITIES: Any = Depends(_load_capabilities)
-"""Of a route that writes or describes agents: they are imported before its first request, beside other requests."""
+"""The dependency of a route that writes or describes agents: they are imported before its first request, beside other
+requests."""

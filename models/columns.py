@@ -51,14 +51,14 @@ def pk() -> Any:
 
 
 def id_ref(*, null: bool = False, comment: str | None = None, primary: bool = False) -> Any:
-    """An id without a foreign key: on hot tables a key share lock on the parent costs more than it guards."""
+    """Make an id without a foreign key: on hot tables a key share lock on the parent costs more than it guards."""
     return Field(default=None, sa_column=Column(Id, nullable=null, comment=comment, primary_key=primary))
 
 
 def fk(
     target: str, *, null: bool = False, cascade: bool = True, comment: str | None = None, primary: bool = False
 ) -> Any:
-    """An id with a foreign key."""
+    """Make an id with a foreign key."""
     key = ForeignKey(target, ondelete="CASCADE" if cascade else None)
     return Field(default=None, sa_column=Column(Id, key, nullable=null, comment=comment, primary_key=primary))
 
@@ -73,7 +73,7 @@ def string(*, null: bool = False, default: str | None = None, comment: str | Non
 
 
 def words(*, default: str = "{}", comment: str | None = None) -> Any:
-    """A list of short texts (``text[]``)."""
+    """Make a list of short texts (``text[]``)."""
     return Field(sa_column=Column(ARRAY(Text), nullable=False, server_default=text(f"'{default}'"), comment=comment))
 
 
@@ -85,7 +85,7 @@ def json(*, null: bool = False, default: str | None = None, comment: str | None 
 
 
 def time(*, null: bool = False, now: bool = False, comment: str | None = None) -> Any:
-    """``timestamptz``, UTC. `now` makes the server's clock the default."""
+    """Make a time (``timestamptz``), UTC. `now` makes the server's clock the default."""
     return Field(
         default=None,
         sa_column=Column(
@@ -95,7 +95,7 @@ def time(*, null: bool = False, now: bool = False, comment: str | None = None) -
 
 
 def count(*, null: bool = False, default: int | None = 0, comment: str | None = None, primary: bool = False) -> Any:
-    """A 32-bit integer."""
+    """Make a 32-bit integer."""
     server = None if default is None else text(str(default))
     return Field(
         default=default,
@@ -104,25 +104,25 @@ def count(*, null: bool = False, default: int | None = 0, comment: str | None = 
 
 
 def big(*, null: bool = False, default: int | None = 0, comment: str | None = None) -> Any:
-    """A 64-bit integer."""
+    """Make a 64-bit integer."""
     server = None if default is None else text(str(default))
     return Field(default=default, sa_column=Column(BigInteger, nullable=null, server_default=server, comment=comment))
 
 
 def number(*, null: bool = False, comment: str | None = None) -> Any:
-    """A double."""
+    """Make a double."""
     return Field(default=None, sa_column=Column(Float, nullable=null, comment=comment))
 
 
 def money(*, null: bool = True, default: int | None = None, comment: str | None = None) -> Any:
-    """US dollars, exact to a hundred-millionth: token prices have many places."""
+    """Make an amount of US dollars, exact to a hundred-millionth: token prices have many places."""
     server = None if default is None else text(str(default))
     column = Column(Numeric(18, 8), nullable=null, server_default=server, comment=comment)
     return Field(default=default, sa_column=column)
 
 
 def boolean(*, default: bool = False, comment: str | None = None) -> Any:
-    """A boolean that is never null."""
+    """Make a boolean that is never null."""
     server = text("true" if default else "false")
     return Field(default=default, sa_column=Column(Boolean, nullable=False, server_default=server, comment=comment))
 

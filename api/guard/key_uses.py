@@ -16,7 +16,7 @@ __all__ = ["KeyUses"]
 _EVERY_S = 60.0
 """People ask whether a key is still in use, which needs no seconds. A crash loses the uses of this time."""
 _LAST_S = 2.0
-"""For the last write of a process that stops."""
+"""The time for the last write of a process that stops."""
 
 _log = structlog.get_logger(__name__)
 

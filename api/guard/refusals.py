@@ -28,7 +28,7 @@ _WINDOW_S = 60.0
 _MOST = 60
 """Different requests of a key that are recorded one by one within a window; the rest of them are counted together."""
 _LAST_S = 2.0
-"""For the last write of a process that stops."""
+"""The time for the last write of a process that stops."""
 _MAX_PATH_CHARS = 200
 _ALL_OTHERS = "*"
 
@@ -55,7 +55,6 @@ class Refusals:
 
         Args:
             caller: Who made it.
-            method: Its method.
             path: Its path, percent-encoded.
             query: Its query, of which the hash is kept only.
 

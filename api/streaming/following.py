@@ -104,7 +104,7 @@ class RunFollower:
         return "over" if ending == "done" else cast(Ending, ending)
 
     def expect_end(self, run_id: str, *, had_events: bool, after_attempt: int = 0) -> ExpectedEnd:
-        """Return what waits until a run has ended or asks a person. Driven by its events, without polling.
+        """Return the wait until a run has ended or asks a person. It is driven by events, without polling.
 
         Args:
             run_id: The run. It need not exist yet: then none of its events is missed.

@@ -91,7 +91,7 @@ class TreeFollower:
         return "over" if ending == "done" else ending
 
     async def has_more(self, target: TreeTarget) -> bool:
-        """Whether there are events after the target's cursor: in the stream, or in the ledger if the stream is gone."""
+        """Return whether the stream, or the ledger if the stream is gone, has events after the target's cursor."""
         try:
             async with self._hub.follow_tree(target.orchestration_id) as feed:
                 if await feed.first() is not None:

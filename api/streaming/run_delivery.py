@@ -93,7 +93,7 @@ class RunDelivery:
         return bool(events) and is_final(events[-1])
 
     def has_sent_waits(self, attempt: int) -> bool:
-        """Whether the waits of an attempt were sent from the ledger."""
+        """Return whether the waits of an attempt were sent from the ledger."""
         return self._waited >= attempt
 
     async def finish_from_ledger(self) -> None:
@@ -167,7 +167,7 @@ class RunDelivery:
 
 
 def _replaces_text(event: LiveEvent) -> bool:
-    """Whether an event replaces or voids all text of the open step."""
+    """Return whether an event replaces or voids all text of the open step."""
     match event.event:
         case {"type": "stream_start"} | {"type": "stream_end", "final": False}:
             return True
@@ -178,7 +178,7 @@ def _replaces_text(event: LiveEvent) -> bool:
 
 
 def _follows_commit(event: LiveEvent) -> bool:
-    """Whether the ledger may have the text of the open step since an event."""
+    """Return whether the ledger may have the text of the open step since an event."""
     match event.event:
         case {"type": "step"} | {"type": "stream_end"}:
             return True

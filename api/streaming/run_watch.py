@@ -45,7 +45,7 @@ class RunWatch:
         self._find = find
         self._every_s = every_s
         self._watchers: dict[str, set[_Watcher]] = {}
-        """By run."""
+        """The watchers by run."""
         self._over: set[str] = set()
         self._suspended: dict[str, SuspendedRun] = {}
         self._closing = False

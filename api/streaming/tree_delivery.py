@@ -77,12 +77,12 @@ class TreeLedger:
             return await tree_head(connection, target.tenant_id, target.orchestration_id)
 
     async def questions(self, orchestration_id: str) -> list[TreeRecord]:
-        """Return what agents ask a person, except questions so new that their events may still be on their way."""
+        """Return the questions of agents to a person, except those whose events may still be on their way."""
         async with self._database.connection() as connection:
             return await open_questions(connection, orchestration_id, older_than_s=LOOK_EVERY_S)
 
     async def recorded(self, orchestration_id: str) -> list[TreeItem]:
-        """Return what the ledger has of an orchestration, oldest first, with ids made of times."""
+        """Return the items of an orchestration in the ledger, oldest first, with ids made of times."""
         async with self._database.connection() as connection:
             records = await recorded_news(connection, orchestration_id)
         items: list[TreeItem] = []
@@ -197,7 +197,7 @@ class TreeDelivery:
         return self._sent.model_copy(update={"number": self._sent.number + 1})
 
     async def _was_published(self, finished_at: datetime) -> bool:
-        """Whether the stream has the end of an orchestration that ended then. Clocks of servers may differ a little."""
+        """Return whether the stream has the end of an orchestration that ended then. Clocks of servers may differ."""
         after = TreeCursor(ms=int(finished_at.timestamp() * 1000) - _CLOCKS_DIFFER_MS)
         try:
             while items := await self._feed.read(after):
@@ -227,7 +227,7 @@ def _question(record: JsonObject) -> _Question:
 
 
 def _is_over(event: JsonObject, *, before: bool) -> bool:
-    """Whether the orchestration has ended, by an event: a continuation begins with the master's PENDING."""
+    """Return whether the orchestration has ended, by an event: a continuation begins with the master's PENDING."""
     if event["type"] == "orchestration_end":
         return True
     return before and not (event["type"] == "agent_state" and event["depth"] == 0 and event["state"] == "PENDING")

@@ -30,7 +30,6 @@ def create_index(
 
     Args:
         name: The index.
-        table: The table.
         columns: Columns, or expressions with a label.
         where: The condition of a partial index.
         include: Columns that it holds beside its keys.

@@ -92,7 +92,7 @@ class AuditRule:
     tenant: str = "tenant_id"
 
     def argument(self) -> str:
-        """Return what the trigger's function gets."""
+        """Return the argument of the trigger's function."""
         names = ("kind", "id", "marks", "bookkeeping", "documents", "unless", "tenant")
         return json.dumps({name: getattr(self, name) for name in names}, sort_keys=True)
 

@@ -52,7 +52,7 @@ async def ensure_login(owner_url: str, url: str) -> None:
 
 
 def scram_verifier(password: str, salt: bytes) -> str:
-    """Return what Postgres stores of a password (RFC 5803), so that its log of statements never has the password."""
+    """Return the form of a password that Postgres stores (RFC 5803), so that its log never has the password."""
     salted = hashlib.pbkdf2_hmac("sha256", password.encode(), salt, _ITERATIONS)
     stored = hashlib.sha256(hmac.digest(salted, b"Client Key", "sha256")).digest()
     server = hmac.digest(salted, b"Server Key", "sha256")

@@ -31,7 +31,7 @@ DEFAULT_RIGHTS = (
     f"ALTER DEFAULT PRIVILEGES IN SCHEMA public GRANT SELECT, INSERT, UPDATE, DELETE ON TABLES "
     f"TO {FLEET_ROLE}, {TENANT_ROLE}"
 )
-"""For the tables that later migrations of the same user make."""
+"""The default rights for the tables that later migrations of the same user make."""
 
 # Roles are of the whole server: another database of it may have made them, or make them at this moment.
 _MAKE_ROLE = """

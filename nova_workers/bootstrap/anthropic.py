@@ -25,9 +25,9 @@ _KEY_VARIABLES = ("ANTHROPIC_API_KEY", "ANTHROPIC_AUTH_TOKEN")
 _URL_VARIABLE = "ANTHROPIC_BASE_URL"
 _HEADERS_VARIABLE = "ANTHROPIC_CUSTOM_HEADERS"
 _PROFILE_VARIABLES = ("ANTHROPIC_PROFILE", "ANTHROPIC_CONFIG_DIR", "ANTHROPIC_FEDERATION_RULE_ID")
-"""With which the SDK looks for credentials in files."""
+"""The variables with which the SDK looks for credentials in files."""
 _PROFILE_FILES = (".config", "anthropic")
-"""In the home directory: where it looks without these variables."""
+"""The folder in the home directory where it looks without these variables."""
 
 
 def anthropic_engine(parts: EngineParts, *, module: str) -> Engine:
@@ -67,7 +67,7 @@ def profiles_of(model: ModelSettings) -> tuple[Profile, ...]:
 
 
 def _probe(model: ModelSettings, key: str | None) -> Probe | None:
-    """Return what tries the keys as turns use them; None where only the SDK can.
+    """Return the probe that tries the keys as turns use them; None where only the SDK can.
 
     Args:
         model: The settings.

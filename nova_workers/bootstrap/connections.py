@@ -22,7 +22,7 @@ ConnectionName = Literal["nova-api", "nova-worker"]
 _RESERVED_SHARE = 4
 """A quarter of the API's pool is for what sees all tenants: the check of keys, health, operators."""
 _LOOK_TIMEOUT_S = 2.0
-"""For Postgres to answer whether other workers live. While it does not, others look at this one too."""
+"""The time for Postgres to answer whether other workers live. While it does not, others look at this one too."""
 
 
 @dataclass

@@ -20,7 +20,7 @@ __all__ = ["build_catalog", "build_configs", "build_discovery", "build_model_cho
 
 
 def build_configs(database: Database, settings: Settings) -> OrchestrationConfigs:
-    """Return what reads and writes configurations of orchestrations."""
+    """Return the service of configurations of orchestrations."""
     return OrchestrationConfigs(
         database,
         settings.tools,

@@ -36,6 +36,6 @@ def build_orchestrator(
 
 
 def build_starter(work: Work, models: ModelChooser, settings: Settings) -> OrchestrationStarter:
-    """Return what starts orchestrations in a worker."""
+    """Return the service that starts orchestrations in a worker."""
     orchestrations = Orchestrations(work, models, settings.agent_directory)
     return OrchestrationStarter(orchestrations, build_configs(work.database, settings))

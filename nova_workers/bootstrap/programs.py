@@ -31,7 +31,7 @@ PROGRAMS: Mapping[str, _Program] = {
     "codex": _Program(Codex(), "OPENAI_BASE_URL", "openai"),
     "gemini": _Program(Gemini(), "GOOGLE_GEMINI_BASE_URL", "google"),
 }
-"""By the engine's name."""
+"""The programs by their engine's name."""
 
 
 def program_settings(settings: Settings, name: str) -> ProgramSettings:
@@ -53,7 +53,7 @@ def program_settings(settings: Settings, name: str) -> ProgramSettings:
 
 
 def program_models(settings: Settings, name: str) -> ProgramModels:
-    """Return what is known of a program's models."""
+    """Return the known models of a program."""
     own = _section(settings, name)
     # What the contract's aliases mean with Anthropic's models says nothing here.
     named = {alias: model for alias, model in settings.model.aliases.items() if alias not in ALIASES}

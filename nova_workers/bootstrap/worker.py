@@ -337,7 +337,7 @@ def build_worker(settings: Settings, metrics: Metrics | None = None, *, is_singl
 
 
 def _modules_of_turns(settings: Settings, engines: Mapping[str, Engine]) -> list[str]:
-    """Return what turns of this process import after its start, which a suspect's turn is likely to need too."""
+    """Return the modules that turns import after this process started: a suspect's turn probably needs them too."""
     deferred = [
         engine
         for name, engine in engines.items()

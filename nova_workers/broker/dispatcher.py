@@ -142,7 +142,7 @@ def _arguments(ring: Ring) -> dict[str, str]:
 
 
 def _is_refusal(error: RedisError) -> bool:
-    """Whether the broker serves, but not this queue: its key has another type, or an ACL denies it.
+    """Return whether the broker serves, but not this queue: its key has another type, or an ACL denies it.
 
     Messages for other queues neither wait nor are repeated then. The reply of a server that does not serve now is a
     `ServerNotReady`, which is no `ResponseError`.

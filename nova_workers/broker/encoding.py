@@ -45,7 +45,7 @@ class DoorbellEncoder:
         )
 
     def _build_constant(self, task: str, queue: str) -> tuple[dict[str, Any], dict[str, Any]]:
-        """Return what is equal in the headers and in the properties of all doorbells for a task and a queue."""
+        """Return the headers and the properties that all doorbells for a task and a queue share."""
         headers = {
             "lang": "py",
             "task": task,

@@ -145,7 +145,7 @@ def first_error(error: ValidationError) -> str:
 
 
 def _is_plain(raw: bytes) -> bool:
-    """Whether what orjson reads is what kombu's parser reads: all of our messages, in a tenth of the time.
+    """Return whether orjson reads it as kombu's parser does: all of our messages, in a tenth of the time.
 
     Python's parser fails at deeper nesting and at longer numbers than fit here, and reads escaped names.
     """

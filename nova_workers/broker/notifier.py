@@ -27,7 +27,6 @@ class Notifier:
         """Publish a message. Best effort: a Redis failure is logged, not raised.
 
         Args:
-            channel: The channel.
             payload: The message.
             logged: Fields of the log line that reports a lost message.
         """

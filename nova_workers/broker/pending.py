@@ -12,7 +12,7 @@ __all__ = ["PendingRings", "Piece", "Ring"]
 
 _MOST_SINGLE: Final = 2_000
 _MOST_LISTED: Final = 20_000
-"""Of long lists. More are left to the reconciler."""
+"""The most messages of a list that are read. More are left to the reconciler."""
 _PIECE: Final = 100
 """The loop is held while a piece is encoded and written: about 0.8 ms."""
 _LIFE_S: Final = 30.0

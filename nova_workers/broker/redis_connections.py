@@ -32,9 +32,9 @@ __all__ = ["REPLY_PARSER", "ServerNotReady", "connect", "open_connections"]
 
 _CONNECTIONS = 32
 _WAIT_S = 5.0
-"""For a free connection of the pool."""
+"""The time to wait for a free connection of the pool."""
 _REPLY_S = 2.0
-"""For a reply. Callers wait for at most three of these: a command is repeated twice."""
+"""The time to wait for a reply. Callers wait for at most three of these: a command is repeated twice."""
 _CONNECT_S = 2.0
 _PING_AFTER_S = 10.0
 """A connection that was idle this long is tried with a PING before a command."""
@@ -68,7 +68,7 @@ def _attentive(parser: Any) -> Any:
 
 
 REPLY_PARSER: Final = _attentive(SyncParser)
-"""For clients that are not asyncio's: kombu's."""
+"""The parser of clients that are not asyncio's: kombu's."""
 _REPLY_PARSER: Final = _attentive(AsyncParser)
 
 

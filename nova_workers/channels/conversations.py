@@ -104,7 +104,7 @@ class Conversations:
             return submitted.id
 
     async def open_waits(self, run_id: str) -> list[WaitView]:
-        """Return what a run asks a person, oldest first."""
+        """Return the questions of a run to a person, oldest first."""
         run = await self._client.runs.get(run_id)
         return [wait for wait in run.waits if wait.request.kind in ANSWERABLE]
 
@@ -125,7 +125,6 @@ class Conversations:
         that its agent is known.
 
         Args:
-            conversation: The conversation.
             agent_id: Its agent from now on; None keeps the one that it has.
 
         Raises:

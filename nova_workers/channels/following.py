@@ -53,7 +53,6 @@ class RunFollower:
             conversations: Of the channel.
             deliverer: Of the channel.
             origin: The update whose message the run has.
-            run_id: The run.
             shown: Ids of replies that a former process has shown: its questions may have been answered since.
         """
         self._client = client

@@ -121,7 +121,7 @@ class InboxFeed:
                 return found
 
     async def reply(self, origin: Origin) -> Reply | None:
-        """Return what is to be delivered for an item that was recorded; None if there is nothing any more."""
+        """Return the reply to deliver for an item that was recorded; None if there is none any more."""
         try:
             return await self._reply(origin, await self._client.deliveries.get(origin.id))
         except (NotFound, Gone):

@@ -42,7 +42,7 @@ __all__ = ["Relay"]
 _log = structlog.get_logger(__name__)
 
 _PATIENCE = Retry(attempts=10, base_s=0.5, max_s=30.0)
-"""For replies: about two minutes. The API is waited for without an end, with the same pauses."""
+"""The patience with replies: about two minutes. The API is waited for without an end, with the same pauses."""
 
 
 class _Record(Protocol):
@@ -209,7 +209,7 @@ class Relay:
 
 
 class _Unrecorded:
-    """Of a channel that keeps its updates until they are answered."""
+    """The journal of a channel that keeps its updates until they are answered."""
 
     def __init__(self, channel: InboundChannel) -> None:
         self._channel = channel

@@ -31,7 +31,7 @@ def notice(origin: Origin, text: str, options: tuple[str, ...] = (), command: Co
 
 
 def question_reply(origin: Origin, wait: WaitView) -> Reply:
-    """Return what a run asks a person."""
+    """Return the question of a run to a person."""
     request = wait.request
     kind: ReplyType = "question"
     text, options, only_options = "", (), False

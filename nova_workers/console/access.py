@@ -16,7 +16,7 @@ _PAGE = 200
 
 
 async def if_allowed(call: Awaitable[T], otherwise: D) -> T | D:
-    """Return what a call of the API returns, or `otherwise` if the key lacks the scope for it."""
+    """Return the result of a call of the API, or `otherwise` if the key lacks the scope for it."""
     try:
         return await call
     except Forbidden:

@@ -33,7 +33,7 @@ from nova_workers.console.state import ConsoleState
 __all__ = ["build_console"]
 
 _MAX_BODY_BYTES = 40 * 1024 * 1024
-"""Of a request with its files. The API's own bounds are usually lower, and its messages say which."""
+"""The limit of a request with its files. The API's own bounds are usually lower, and its messages say which."""
 
 _RETRY = Retry(attempts=3)
 """A person sees a page that says what is wrong sooner than a program does."""

@@ -53,7 +53,10 @@ class Form:
 
 
 async def read_form(request: Request, *, max_fields: int = 1_000) -> Form:
-    """Return what a browser sent, without files: call ``await request.form()`` before, where a form may have some."""
+    """Return the fields that a browser sent.
+
+    Where a form may have files, which are not among them, call ``await request.form()`` before.
+    """
     sent = await request.form(max_files=0, max_fields=max_fields)
     lists: dict[str, tuple[str, ...]] = {}
     for name, value in sent.multi_items():

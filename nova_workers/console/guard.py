@@ -41,7 +41,7 @@ HEADERS = {
     "cross-origin-resource-policy": "same-origin",
     "permissions-policy": "camera=(), geolocation=(), microphone=()",
 }
-"""Of every answer."""
+"""The headers of every answer."""
 
 _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 _PUBLIC = ("/login", "/healthz", "/static/", "/favicon.ico")
@@ -99,7 +99,7 @@ class Guard:
         return RedirectResponse(sign_in_address(path, scope["query_string"].decode("latin-1")), status_code=303)
 
     def _is_from_here(self, headers: Headers, scheme: str) -> bool:
-        """Whether a browser says that our own page sent this; a request without both headers is refused, too."""
+        """Return whether a browser says that our own page sent this; a request without both headers is refused, too."""
         if headers.get("sec-fetch-site") == "same-origin":
             return True
         origin = headers.get("origin")
@@ -120,5 +120,5 @@ def sign_in_address(path: str, query: str = "") -> str:
 
 
 def is_own_path(path: str) -> bool:
-    """Whether a path is on this console, and not an address elsewhere, as ``//other.example`` is for browsers."""
+    """Return whether a path is on this console, and not elsewhere, as ``//other.example`` is for browsers."""
     return re.fullmatch(r"/(?![/\\])[^\x00-\x1f\x7f]*", path) is not None

@@ -36,7 +36,7 @@ class NavEntry:
     id_prefix: str | None = None
 
     def is_current(self, path: str) -> bool:
-        """Whether a path is this page, or one below it."""
+        """Return whether a path is this page, or one below it."""
         return path == self.path or (self.path != "/" and path.startswith(f"{self.path}/"))
 
 

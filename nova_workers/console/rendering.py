@@ -90,13 +90,13 @@ def render(request: Request, template: str, *, status: int = 200, **context: obj
 
 
 def fragment(request: Request, template: str, macro: str, /, *values: object, **named: object) -> Markup:
-    """Return what a macro of a template makes of some values: a part of a page, for `live.stream`."""
+    """Return the markup that a template's macro makes of values: a part of a page, for `live.stream`."""
     module = state_of(request).templates.get_template(template).module
     return Markup(getattr(module, macro)(*values, **named))  # noqa: S704 - templates escape what they print
 
 
 def is_fragment(request: Request) -> bool:
-    """Whether the page's own script asks, to renew a part of the page."""
+    """Return whether the page's own script asks, to renew a part of the page."""
     return "nova-fragment" in request.headers
 
 
@@ -124,6 +124,6 @@ def see_other(
 
 
 def is_secure(request: Request) -> bool:
-    """Whether the person's browser uses https, to this process or to the proxy before it."""
+    """Return whether the person's browser uses https, to this process or to the proxy before it."""
     public_url = state_of(request).settings.public_url
     return (public_url or request.url.scheme).startswith("https")

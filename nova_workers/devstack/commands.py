@@ -66,7 +66,7 @@ def console_command(*, host: str, port: int, log_level: str = "warning") -> list
 
 
 def console_is_installed() -> bool:
-    """Whether the packages of the extra `console` are here."""
+    """Return whether the packages of the extra `console` are here."""
     return all(find_spec(name) is not None for name in _CONSOLE_PACKAGES)
 
 

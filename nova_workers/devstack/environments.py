@@ -62,7 +62,7 @@ _MASK: Final = "**********"
 
 
 def system_environment(environ: Mapping[str, str]) -> dict[str, str]:
-    """Return what any program needs: paths, language, time zone. For servers, which read no settings of ours."""
+    """Return the variables that any program needs (paths, language, time zone), for servers, which read no settings."""
     return {name: value for name, value in environ.items() if name in _SYSTEM or name.startswith(_SYSTEM_PREFIXES)}
 
 

@@ -145,7 +145,7 @@ async def _migrate(database_url: str, owner: SecretStr | None) -> None:
 
 
 def _driver_environment() -> dict[str, str]:
-    """Return what a migration needs: the system's variables, and those that the driver of Postgres reads by itself."""
+    """Return the variables that a migration needs: the system's, and those that the driver of Postgres reads."""
     return system_environment(os.environ) | {
         name: value for name, value in os.environ.items() if name.startswith("PG") or name == "NOVA_HOME"
     }

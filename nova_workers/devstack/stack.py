@@ -69,7 +69,7 @@ class _Address:
 class _Servers:
     database_url: str
     owner_url: str | None
-    """Of the owner of the tables in the embedded database."""
+    """The URL for the owner of the tables in the embedded database."""
     redis_url: str
     model: ProcessSpec | None
     """The local stand-in, if there is no provider. It starts with the fleet, which needs it at the first run."""

@@ -64,9 +64,6 @@ def deny_values(
 
     Args:
         call: Its number.
-        argument: Which argument.
-        values: The values.
-        verdict: The verdict.
         mask: The bits that count.
         spared: An argument and its value with which there is no verdict.
     """

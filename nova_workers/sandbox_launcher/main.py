@@ -173,7 +173,7 @@ def _candidates(program: str, path: str) -> list[str]:
 
 
 def _move_temporary_files(walls: Walls, environment: dict[bytes, bytes]) -> None:
-    """Without mounts there is no /tmp of the command's own: its temporary files are in its working directory."""
+    """Put temporary files into the working directory: without mounts the command has no /tmp of its own."""
     writable = [operation.target for operation in walls.operations if operation.kind == "bind"]
     if not is_below(os.fsdecode(environment.get(_TEMPORARY, b"")), writable):
         environment[_TEMPORARY] = os.fsencode(walls.cwd)

@@ -23,7 +23,7 @@ _NUMBERS = {
 }
 _MOST = 64
 _PROCESSES = 4096
-"""Of one user: a bomb of processes ends before the machine does, and builds with many do not."""
+"""The limit of a user: a bomb of processes ends before the machine does, and builds with many do not."""
 _KINDS = {
     # Counts what is writable, and not the gigabytes of addresses that engines of scripts only reserve.
     "memory": resource.RLIMIT_DATA,

@@ -24,7 +24,7 @@ _OF_THE_MACHINE = tuple(
     f"/proc/{name}"
     for name in ("cpuinfo", "filesystems", "loadavg", "meminfo", "stat", "uptime", "version", "sys/kernel", "sys/vm")
 )
-"""Without processes: which of them a command could see is not for Landlock to say."""
+"""The right to all but processes: which of them a command could see is not for Landlock to say."""
 _DEVICES = tuple(f"/dev/{name}" for name in ("null", "zero", "full", "random", "urandom"))
 _OF_THE_KERNEL = ("/proc", "/sys")
 

@@ -38,7 +38,7 @@ class CommandCgroups:
 
     @classmethod
     def find(cls, configured: Path | None, bounds: CommandBounds) -> CommandCgroups:
-        """Return what makes cgroups on this machine.
+        """Return the maker of cgroups on this machine.
 
         Args:
             configured: The directory that the operator names; it has no processes.

@@ -28,7 +28,7 @@ _SWITCHES = (
 
 
 def missing_features() -> tuple[str, ...]:
-    """Return what is missing; empty where the machine has everything that the sandbox can use."""
+    """Return the missing features; empty where the machine has everything that the sandbox can use."""
     missing: list[str] = []
     if shutil.which("bwrap") is None:
         missing.append("bubblewrap")

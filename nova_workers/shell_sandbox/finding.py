@@ -61,7 +61,7 @@ def find_sandbox(
 
 
 def _cgroups(configured: Path | None, bounds: CommandBounds) -> tuple[CommandCgroups | None, tuple[str, ...]]:
-    """Return what makes cgroups, and the features that are missing here."""
+    """Return the maker of cgroups, and the features that are missing here."""
     try:
         return CommandCgroups.find(configured, bounds), missing_features()
     except ConfigurationError as error:

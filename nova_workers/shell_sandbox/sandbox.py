@@ -149,7 +149,6 @@ class ShellSandbox:
         may use the proxy.
 
         Args:
-            command: The command.
             enclosure: Nothing outside of it is bound.
             cwd: The working directory.
             writable: Directories of the agent that the command can write to.
@@ -257,7 +256,7 @@ class ShellSandbox:
         return inside
 
     def _passable(self, target: Path) -> list[str]:
-        """Return what makes the directories above a target passable for another user, where hiding made new ones."""
+        """Return the arguments that let another user pass the directories above a target, where they are new."""
         hidden = [Path(folder) for folder in self._hidden()]
         new = [
             path for path in target.parents if any(path != folder and path.is_relative_to(folder) for folder in hidden)

@@ -46,7 +46,7 @@ class Readiness(BaseModel):
 
     ready: bool
     checks: dict[str, str]
-    """By check: ``ok``, or what is wrong and how to fix it."""
+    """The result of each check: ``ok``, or what is wrong and how to fix it."""
 
 
 @router.get("/healthz", name="get_liveness")

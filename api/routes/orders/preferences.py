@@ -36,7 +36,7 @@ class Preferences(NamedTuple):
 
 
 def read_preferences(headers: Sequence[str]) -> Preferences:
-    """Return what the values of all `Prefer` headers of a request prefer.
+    """Return the preferences in the values of all `Prefer` headers of a request.
 
     Of a preference that is there twice the first counts. What is malformed or unknown is ignored, as RFC 7240 requires.
     """

@@ -27,7 +27,7 @@ def native_tools(parts: EngineParts) -> NativeTools:
 
 
 def fetcher(settings: Settings) -> WebPages:
-    """Return what fetches pages for agents."""
+    """Return the client that fetches pages for agents."""
     tools = settings.tools
     rules = OutboundRules(
         ports=tools.fetch_ports,

@@ -51,7 +51,7 @@ def keyboard(reply: Reply) -> InlineKeyboardMarkup | None:
 
 
 def read_press(data: str | None) -> Press | None:
-    """Return what a button means; None if it is none of ours."""
+    """Return the meaning of a button; None if it is none of ours."""
     match (data or "").split(":"):
         case ["g", agent_id] if agent_id:
             return Press(agent_id=agent_id)

@@ -54,7 +54,7 @@ def send_voice(chat: Chat, file: File, caption: str | None) -> SendVoice:
 
 
 def media_of(file: File, caption: str | None) -> list[InputMediaPhoto | InputMediaAudio | InputMediaDocument]:
-    """Return what a message may show for a file, the best first: pictures are shown, music is played."""
+    """Return the media that may show a file in a message, the best first: pictures are shown, music is played."""
     upload = _upload(file)
     document = InputMediaDocument(media=upload, caption=caption)
     if file.media_type in _PHOTOS and file.size_bytes <= _MAX_PHOTO_BYTES:

@@ -61,7 +61,7 @@ class MediaReader:
         return _attachment(media_type, await self._fetch(document.file_id, document.file_size))
 
     async def transcript(self, message: Message) -> str | None:
-        """Return what is said in the recording of a message.
+        """Return the words in the recording of a message.
 
         Raises:
             InvalidInput: There is no transcription, or it failed; the message is for its sender.

@@ -41,7 +41,8 @@ __all__ = ["serve_telegram"]
 _log = structlog.get_logger(__name__)
 
 _PATIENCE = Retry(attempts=10_000, base_s=0.5, max_s=30.0)
-"""For replies: about three days. An update of Telegram's is gone by then, so nothing else would bring it again."""
+"""The patience with replies: about three days. An update of Telegram's is gone by then, so nothing else would bring it
+again."""
 _AGAIN_S = 15.0
 _COMMANDS = [
     BotCommand(command="new", description="Begin a new conversation"),

@@ -78,7 +78,7 @@ class _Feed:
         self._follower: asyncio.Task[None] | None = None
 
     async def renewed(self) -> list[Change]:
-        """Return what changed since the last call."""
+        """Return the changes since the last call."""
         self._wake.clear()
         changes: list[Change] = []
         loaded = None

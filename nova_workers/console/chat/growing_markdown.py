@@ -45,7 +45,7 @@ class GrowingMarkdown:
         self._fence = False
 
     def grow(self, text: str) -> Growth | None:
-        """Return what changed since the last call; None if nothing did."""
+        """Return the growth since the last call; None if nothing changed."""
         if text == self._text:
             return None
         anew = not text.startswith(self._text)
@@ -80,7 +80,7 @@ def _split(text: str) -> tuple[list[str], str]:
 
 
 def _is_open_fence(block: str) -> bool:
-    """Whether a block is a fence at the margin whose first line is whole and whose end is not written yet."""
+    """Return whether a block is a fence at the margin whose first line is whole and whose end is not written yet."""
     return block.startswith(_FENCES) and "\n" in block and _end_of_fence(block) is None
 
 

@@ -17,7 +17,7 @@ class Renderer(Protocol):
     """Makes HTML of values with a macro of the chat's templates."""
 
     def __call__(self, macro: str, /, *values: object) -> Markup:
-        """Return what the macro makes of the values."""
+        """Return the markup that the macro makes of the values."""
         ...
 
 
@@ -36,7 +36,7 @@ class Tail:
         self._shown: dict[str, str] = {}
 
     def changes(self, live: LiveRun, *, responses: int, known_calls: Collection[str]) -> list[Change]:
-        """Return what changed.
+        """Return the changes.
 
         Args:
             live: The run's stream.

@@ -132,7 +132,7 @@ class Conversation:
 
     @property
     def usage(self) -> UsageView:
-        """Of the thread's own newest runs; the cost is None where none of them has a known price."""
+        """The usage of the thread's own newest runs; the cost is None where none of them has a known price."""
         used = [run.usage for run in self.runs if run.usage is not None]
         costs = [usage.cost_usd for usage in used if usage.cost_usd is not None]
         return UsageView(
@@ -160,7 +160,6 @@ async def load_conversation(
 
     Args:
         client: A client of the thread's tenant.
-        thread_id: The thread.
         to_depth: The depth of the last turn; None is the newest.
         after: Only turns below this depth's turn.
         seen: The newest page as it was loaded before, with an `after` that was not greater: its messages are not read

@@ -16,7 +16,7 @@ _MAX_DRAWN = 60
 _WIDTH, _ROW, _BOX_WIDTH, _BOX_HEIGHT, _A_ROW, _MARGIN = 640.0, 84.0, 144.0, 40.0, 4, 26.0
 _NAME_CHARS = 19
 _APART = 7.0
-"""Between the arrows of two agents that wait for each other."""
+"""The space between the arrows of two agents that wait for each other."""
 
 _SVG = Markup(
     '<svg class="wait-graph" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'

@@ -65,7 +65,7 @@ def _rotated(result: SecretRotation) -> Done:
 
 
 def _missing(name: str | None, value: str) -> dict[str, str]:
-    """Return what is wrong with a name, which goes into the address of the API's request, and with an empty value."""
+    """Return the problems with a name, which goes into the address of the API's request, and with an empty value."""
     errors = {} if value else {"value": "Enter the value."}
     if name is None or not re.fullmatch(SECRET_NAME_PATTERN, name):
         errors["name"] = f"The name is {name or ''!r}; {ACCEPTED_FORMS[SECRET_NAME_PATTERN]}."

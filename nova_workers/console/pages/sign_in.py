@@ -21,7 +21,7 @@ __all__ = ["PAGE"]
 
 _YEAR_S = 31_536_000
 _MAX_SIGN_IN_BYTES = 16 * 1024
-"""Of a request that anyone may send."""
+"""The limit of a request that anyone may send."""
 
 
 _NO_LINK = "This login link was used already, or is older than 15 minutes. Make another with `nova console --login`."
@@ -114,7 +114,7 @@ async def _signed_in(request: Request, key: str, back: str) -> Response:
 
 
 def _group(request: Request) -> str:
-    """Return what the limit counts together. What connects to a Unix socket is one."""
+    """Return the group that the limit counts as one. All clients of a Unix socket are one."""
     return address_group(client_address(request.scope) or "")
 
 

@@ -32,7 +32,7 @@ __all__ = ["PAGE"]
 
 _COLUMNS: tuple[TaskStatus, ...] = ("draft", "active", "done", "canceled")
 _CARDS = 25
-"""Of a column of the board; its list has all."""
+"""The most cards of a column of the board; its list has all."""
 
 
 async def show_board(request: Request) -> Response:

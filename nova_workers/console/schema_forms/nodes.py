@@ -164,7 +164,7 @@ def _with_variants(bare: Node, value: Mapping[str, object]) -> Node:
 
 
 def _is_odd(shape: Shape, value: object) -> bool:
-    """Whether a value cannot be shown in the shape's own field without loss: it is edited as JSON."""
+    """Return whether a value cannot be shown in the shape's own field without loss: it is edited as JSON."""
     if value is None:
         return False
     match shape.kind:

@@ -152,7 +152,7 @@ class _Reader:
 
 
 def _is_left_out(shape: Shape, value: object) -> bool:
-    """Whether a property's value says no more than its absence."""
+    """Return whether a property's value says no more than its absence."""
     if isinstance(value, _Missing):
         return True
     if shape.required:

@@ -27,7 +27,7 @@ _VERSION = "18"
 _SUPERUSER = "postgres"
 _LOGIN = "nova_app"
 _ACCOUNTS = ("postgres", "daemon")
-"""Of which one runs Postgres where the fleet is started as root: `initdb` needs an account with a name."""
+"""The accounts of which one runs Postgres where the fleet is started as root: `initdb` needs an account with a name."""
 _NOT_NEEDED = (
     asyncpg.DuplicateDatabaseError,
     asyncpg.DuplicateObjectError,

@@ -164,7 +164,7 @@ async def _clash(client: NovaClient, agent_id: str, draft: Draft, *, merge: bool
 
 
 def _read_draft(form: Form, choices: Choices) -> Draft:
-    """Return what the form says, after a button for its rows was pressed."""
+    """Return the draft in the form, after a button for its rows was pressed."""
     action = form.given("do")
     if action and action != SHOW_PROMPT:
         form = edited(form, action)

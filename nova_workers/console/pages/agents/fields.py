@@ -78,7 +78,7 @@ class Section:
 
 
 async def load_choices(client: NovaClient) -> Choices:
-    """Return what the form offers."""
+    """Return the choices that the form offers."""
     capabilities, skills = await asyncio.gather(client.capabilities(), if_allowed(_skills(client), ()))
     return Choices(tuple(capabilities), skills)
 

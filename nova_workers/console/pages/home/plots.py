@@ -18,7 +18,7 @@ PERIODS: Final[Mapping[str, tuple[str, BucketSize]]] = {
     "day": ("Last day", "hour"),
     "month": ("Last 30 days", "day"),
 }
-"""By the word of the address: the title, and the buckets."""
+"""The title and the buckets, by the word of the address."""
 _MOST_KEYS = 5
 """Agents or models with a colour of their own: those with the most; the others are one."""
 _OTHERS = "others"
@@ -35,7 +35,7 @@ class Plot(NamedTuple):
 
 
 def plots_of_all(activity: ActivityView) -> list[Plot]:
-    """Return what happened in all, from activity without a grouping."""
+    """Return the plots of all that happened, from activity without a grouping."""
     buckets, labels, unit = activity.buckets, _labels(activity), f"by {activity.bucket}"
 
     def bars(title: str, shown: Callable[[float], str | Markup], name: str, *parts: tuple[str, str, _Value]) -> Plot:
@@ -69,7 +69,7 @@ def plots_of_all(activity: ActivityView) -> list[Plot]:
 
 
 def plots_by_key(activity: ActivityView, periods: Sequence[ActivityBucket]) -> list[Plot]:
-    """Return what happened by agent or model.
+    """Return the plots of each agent or model.
 
     Args:
         activity: With a grouping: only buckets in which something happened.
