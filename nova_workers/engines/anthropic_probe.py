@@ -17,15 +17,13 @@ import httpx2
 from nova_workers.base.errors import EngineFailure
 from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.probing import why_not_reached
-from nova_workers.engines.resilience import AttemptFailed
-from nova_workers.engines.verdicts import OUT_OF_ORDER, Verdict, of_status
+from nova_workers.engines.verdicts import OUT_OF_ORDER, UNKNOWN, of_status
 
 __all__ = ["AnthropicProbe", "Profile"]
 
 _URL: Final = "https://api.anthropic.com"
 _VERSION: Final = "2026-10-21"
 """Of the API, as the SDK sends it (tested)."""
-_UNKNOWN: Final = Verdict("unknown", retryable=False, cause="request")
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,9 +82,8 @@ class _NotListed(Exception):
 def _failure_of(error: Exception) -> EngineFailure:
     match error:
         case _NotListed():
-            verdict = of_status(error.status_code)
+            return of_status(error.status_code).failure(str(error))
         case httpx2.RequestError():
-            verdict = OUT_OF_ORDER
+            return OUT_OF_ORDER.failure(str(error))
         case _:
-            verdict = _UNKNOWN
-    return AttemptFailed(str(error), kind=verdict.kind, retryable=verdict.retryable, cause=verdict.cause)
+            return UNKNOWN.failure(str(error))

@@ -1,13 +1,20 @@
-"""What the errors of a provider mean, for every engine that asks one over the wire."""
+"""What the errors of providers mean, for every engine: verdicts, and the tables that lead to them.
+
+A provider's table is data in the room of its engine. `VerdictTable.of` is the only reader.
+"""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final, NamedTuple
+
+import httpx2
 
 from nova_workers.base.errors import EngineErrorKind, EngineFailure
 from nova_workers.engines.resilience import AttemptFailed, Cause
 
 __all__ = [
+    "ABOUT_MEDIA",
     "BY_STATUS",
     "FORBIDDEN",
     "INVALID",
@@ -20,11 +27,14 @@ __all__ = [
     "REFUSED",
     "REFUSING",
     "TOO_LARGE",
+    "UNKNOWN",
     "UNPAID",
     "Verdict",
+    "VerdictTable",
     "found_in_reading",
-    "is_data_defect",
+    "of_exception",
     "of_status",
+    "pattern",
 ]
 
 
@@ -34,6 +44,12 @@ class Verdict(NamedTuple):
     kind: EngineErrorKind
     retryable: bool
     cause: Cause
+
+    def failure(self, message: str, retry_after_s: float | None = None) -> AttemptFailed:
+        """Return the failure of an attempt with this verdict."""
+        return AttemptFailed(
+            message, kind=self.kind, retryable=self.retryable, cause=self.cause, retry_after_s=retry_after_s
+        )
 
 
 NO_KEY = Verdict("auth_failure", retryable=False, cause="no_key")
@@ -54,6 +70,8 @@ NO_MODEL = Verdict("model_error", retryable=False, cause="model")
 """There is no such model."""
 INVALID = Verdict("model_error", retryable=False, cause="request")
 """The request is malformed."""
+UNKNOWN = Verdict("unknown", retryable=False, cause="request")
+"""The error is none of the provider's."""
 
 BY_STATUS: Final[Mapping[int, Verdict]] = {
     401: REFUSED,
@@ -78,6 +96,9 @@ NOT_TAKEN: Final = re.compile(
 )
 """How providers say that a model does not take an option."""
 
+ABOUT_MEDIA: Final = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
+"""How Anthropic's messages name images and documents."""
+
 _NOT_WRITABLE = "not JSON compliant"
 """The encoder's message for a request with NaN or infinity."""
 
@@ -87,14 +108,81 @@ def of_status(status: int) -> Verdict:
     return BY_STATUS.get(status) or (INVALID if status in REFUSING else OUT_OF_ORDER)
 
 
+def pattern(text: str) -> re.Pattern[str]:
+    """Return a pattern of words in messages, in any case."""
+    return re.compile(text, re.IGNORECASE)
+
+
+Words = tuple[tuple[re.Pattern[str], Verdict], ...]
+"""Verdicts by words of a text. The first match counts."""
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictTable:
+    """What the errors of one provider mean. The first field counts that knows an error.
+
+    Attributes:
+        first: By words of messages that say more than a code or a status.
+        codes: By codes and types of errors.
+        status: Where a message contains the HTTP status, which then counts; None: it is known apart from the message.
+        code_words: By words of the last code, of errors without a status.
+        words: By words of a message and its codes, likewise.
+        narrowed: Verdicts that these words of a message change, and into which.
+        media: How messages name images and documents.
+    """
+
+    first: Words = ()
+    codes: Mapping[str, Verdict] = field(default_factory=dict[str, Verdict])
+    status: re.Pattern[str] | None = None
+    code_words: Words = ()
+    words: Words = ()
+    narrowed: tuple[tuple[Verdict, re.Pattern[str], Verdict], ...] = ()
+    media: re.Pattern[str] = ABOUT_MEDIA
+
+    def of(self, message: str, *, codes: Sequence[str] = (), status: int | None = None) -> Verdict | None:
+        """Return what an error means; None if that is unknown.
+
+        Args:
+            message: The provider's.
+            codes: Its codes, the most specific first.
+            status: Of HTTP.
+        """
+        found = _of_words(self.first, message) or next((self.codes[code] for code in codes if code in self.codes), None)
+        if found is None and status is None and self.status is not None and (match := self.status.search(message)):
+            status = int(match[1])
+        if found is None and status is not None:
+            found = of_status(status)
+        if found is None and codes:
+            found = _of_words(self.code_words, codes[-1])
+        found = found or _of_words(self.words, " ".join((*codes, message)))
+        return next((to for verdict, words, to in self.narrowed if found == verdict and words.search(message)), found)
+
+
+def _of_words(table: Iterable[tuple[re.Pattern[str], Verdict]], text: str) -> Verdict | None:
+    return next((verdict for words, verdict in table if words.search(text)), None)
+
+
 def found_in_reading(failure: EngineFailure) -> EngineFailure:
     """Return the failure for a truncated stream or an invalid response, which we detected ourselves."""
     if isinstance(failure, AttemptFailed) or failure.kind != "model_error" or not failure.retryable:
         return failure
-    return AttemptFailed(failure.message, kind=failure.kind, retryable=True, cause=OUT_OF_ORDER.cause)
+    return OUT_OF_ORDER.failure(failure.message)
 
 
-def is_data_defect(error: Exception) -> bool:
+def of_exception(error: Exception) -> Verdict:
+    """Return what an exception means that was raised below an SDK, or in reading what it returned."""
+    match error:
+        case httpx2.TransportError():
+            # A connection that breaks within a stream raises the transport's own error.
+            return OUT_OF_ORDER
+        case ValueError() | LookupError() | RuntimeError() | OverflowError() | AttributeError() | TypeError():
+            # The stream violates the protocol: broken JSON, events out of order, or values of another type.
+            return INVALID if _is_data_defect(error) else OUT_OF_ORDER
+        case _:
+            return UNKNOWN
+
+
+def _is_data_defect(error: Exception) -> bool:
     """Return whether a request cannot be encoded, or a response nests too deep to be parsed: retries cannot help."""
     if isinstance(error, UnicodeEncodeError | RecursionError | OverflowError):
         return True

@@ -2,14 +2,13 @@
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import anthropic
 import httpx2
 
 from nova_workers.base.errors import EngineFailure
 from nova_workers.engines import bounds
-from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.turn import BlockPlace, ContentRefused
 from nova_workers.engines.verdicts import (
     BY_STATUS,
@@ -26,36 +25,42 @@ from nova_workers.engines.verdicts import (
     TOO_LARGE,
     UNPAID,
     Verdict,
+    VerdictTable,
     found_in_reading,
-    is_data_defect,
-    of_status,
+    of_exception,
+    pattern,
 )
 
 __all__ = ["failure_of", "refused_option"]
 
-
-_BY_TYPE: dict[str, Verdict] = {
-    # ``error.type`` of the body. It is more specific than the status: an error within a stream has status 200.
-    "authentication_error": REFUSED,
-    "permission_error": FORBIDDEN,
-    "billing_error": UNPAID,
-    "rate_limit_error": RATE_LIMITED,
-    "request_too_large": OVERFLOW,
-    "overloaded_error": OUT_OF_ORDER,
-    "api_error": OUT_OF_ORDER,
-    "timeout_error": OUT_OF_ORDER,
-    "invalid_request_error": INVALID,
-    "not_found_error": NO_MODEL,
-}
-_OVERFLOW_WORDS = ("prompt is too long", "context window", "context limit", "exceed context", "too many tokens")
-"""The provider has no code for requests over the context window: they are invalid requests with these messages."""
+_VERDICTS: Final = VerdictTable(
+    # ``error.type`` of the body.
+    codes={
+        "authentication_error": REFUSED,
+        "permission_error": FORBIDDEN,
+        "billing_error": UNPAID,
+        "rate_limit_error": RATE_LIMITED,
+        "request_too_large": OVERFLOW,
+        "overloaded_error": OUT_OF_ORDER,
+        "api_error": OUT_OF_ORDER,
+        "timeout_error": OUT_OF_ORDER,
+        "invalid_request_error": INVALID,
+        "not_found_error": NO_MODEL,
+    },
+    # The provider has no code for requests over the context window: they are invalid requests with these messages.
+    narrowed=(
+        (
+            INVALID,
+            pattern("prompt is too long|context window|context limit|exceed context|too many tokens"),
+            OVERFLOW,
+        ),
+    ),
+)
 
 _REFUSED_BLOCK = re.compile(r"messages\.(\d+)\.content\.(\d+)(?:\.tool_result\.content\.(\d+))?")
 """The provider's path of a block in an error message, e.g. ``messages.2.content.0.image.source.base64.data: …``."""
 _NOT_CONTENT = re.compile(r"\s*(tools?|system|model|max_tokens|temperature|thinking|output_config|tool_choice|betas)\b")
 """Other parts of a request, whose paths or names a message begins with."""
-_ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.IGNORECASE)
-
 
 _OPTIONS = ("temperature", "thinking")
 """Options without which a model answers, too."""
@@ -70,17 +75,11 @@ def failure_of(error: Exception) -> EngineFailure:
     if isinstance(error, EngineFailure):
         return found_in_reading(error)
     verdict = _judge(error)
-    if isinstance(error, anthropic.APIStatusError) and (verdict is INVALID or error.status_code == TOO_LARGE):
+    if isinstance(error, anthropic.APIStatusError) and (verdict == INVALID or error.status_code == TOO_LARGE):
         refused = _refused(error)
         if refused is not None:
             return refused
-    return AttemptFailed(
-        _say(error),
-        kind=verdict.kind,
-        retryable=verdict.retryable,
-        cause=verdict.cause,
-        retry_after_s=_retry_after_s(error),
-    )
+    return verdict.failure(_say(error), _retry_after_s(error))
 
 
 def _refused(error: anthropic.APIStatusError) -> ContentRefused | None:
@@ -95,7 +94,7 @@ def _refused(error: anthropic.APIStatusError) -> ContentRefused | None:
     # An error within a stream has the status of the stream.
     if _NOT_CONTENT.match(says) or error.status_code not in (*REFUSING, 200):
         return None
-    return ContentRefused(said, named=_ABOUT_MEDIA.search(says) is not None)
+    return ContentRefused(said, named=_VERDICTS.media.search(says) is not None)
 
 
 def refused_option(error: Exception, request: Mapping[str, Any]) -> str | None:
@@ -113,16 +112,12 @@ def _judge(error: Exception) -> Verdict:
     match error:
         case anthropic.APIStatusError():
             return _judge_status(error)
-        case anthropic.APIConnectionError() | anthropic.APIResponseValidationError() | httpx2.TransportError():
-            # A connection that breaks within a stream raises the transport's own error.
+        case anthropic.APIConnectionError() | anthropic.APIResponseValidationError():
             return OUT_OF_ORDER
         case anthropic.CredentialsError() | TypeError() if _is_about_the_key(error):
             return NO_KEY
-        case ValueError() | LookupError() | RuntimeError() | OverflowError() | AttributeError() | TypeError():
-            # Otherwise the stream violates the protocol: broken JSON, events out of order, or values of another type.
-            return INVALID if is_data_defect(error) else OUT_OF_ORDER
         case _:
-            return Verdict("unknown", retryable=False, cause="request")
+            return of_exception(error)
 
 
 def _is_about_the_key(error: Exception) -> bool:
@@ -132,12 +127,9 @@ def _is_about_the_key(error: Exception) -> bool:
 
 def _judge_status(error: anthropic.APIStatusError) -> Verdict:
     kind: str | None = error.type
-    status = error.status_code
-    verdict = BY_STATUS.get(status) or (_BY_TYPE.get(kind) if kind else None) or of_status(status)
-    says = (error.api_message or error.message).lower()
-    if verdict is INVALID and any(words in says for words in _OVERFLOW_WORDS):
-        return OVERFLOW
-    return verdict
+    # A status that says more than whose fault it is precedes the type. An error within a stream has status 200.
+    codes = (kind,) if kind and error.status_code not in BY_STATUS else ()
+    return _VERDICTS.of(error.api_message or error.message, codes=codes, status=error.status_code) or OUT_OF_ORDER
 
 
 def _retry_after_s(error: Exception) -> float | None:

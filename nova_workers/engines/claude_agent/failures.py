@@ -1,42 +1,24 @@
 """Maps errors that the program reports to the engine contract's failures."""
 
-import re
+from typing import Final
 
-from nova_workers.base.errors import EngineErrorKind, EngineFailure
+from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import ContentBlock, JsonObject, text_of
 from nova_workers.engines import bounds
-from nova_workers.engines.resilience import AttemptFailed, Cause
+from nova_workers.engines.programs.failures import reported
 from nova_workers.engines.turn import ContentRefused
-from nova_workers.engines.verdicts import REFUSING, TOO_LARGE
+from nova_workers.engines.verdicts import OUT_OF_ORDER, OVERFLOW, RATE_LIMITED, REFUSED, VerdictTable, pattern
 
 __all__ = ["failure_of", "is_media_refusal", "media_refusal_of", "program_ended"]
 
-_Verdict = tuple[EngineErrorKind, bool, Cause]
-
-_BY_STATUS: dict[int, _Verdict] = {
-    400: ("model_error", False, "request"),
-    401: ("auth_failure", False, "key"),
-    402: ("auth_failure", False, "quota"),
-    403: ("auth_failure", False, "key_for_model"),
-    404: ("model_error", False, "model"),
-    408: ("model_error", True, "transport"),
-    413: ("context_overflow", False, "request"),
-    429: ("rate_limit", True, "rate_limit"),
-}
-_OUT_OF_ORDER: _Verdict = ("model_error", True, "transport")
-_BY_WORDS: tuple[tuple[re.Pattern[str], _Verdict], ...] = (
-    (
-        re.compile(r"prompt is too long|context (window|limit)|too many tokens", re.I),
-        ("context_overflow", False, "request"),
+_VERDICTS: Final = VerdictTable(
+    first=((pattern(r"prompt is too long|context (window|limit)|too many tokens"), OVERFLOW),),
+    words=(
+        (pattern(r"not logged in|invalid api key|/login|authenticat"), REFUSED),
+        (pattern(r"rate.?limit"), RATE_LIMITED),
+        (pattern(r"overloaded|api error|connection|timed? ?out|stream"), OUT_OF_ORDER),
     ),
-    (re.compile(r"not logged in|invalid api key|/login|authenticat", re.I), ("auth_failure", False, "key")),
-    (re.compile(r"rate.?limit", re.I), ("rate_limit", True, "rate_limit")),
-    (re.compile(r"overloaded|api error|connection|timed? ?out|stream", re.I), _OUT_OF_ORDER),
 )
-"""Patterns for errors without a status. The first match counts."""
-
-
-_ABOUT_MEDIA = re.compile(r"\b(images?|pdfs?|documents?|media|base64)\b", re.I)
 _MEDIA_ERRORS = {"media_removed": None, "pdf_too_large": "document", "pdf_password_protected": "document"}
 """The program's names of the errors after which it omits a block from its own requests, and the kind of the block if
 the name states it."""
@@ -44,20 +26,8 @@ the name states it."""
 
 def failure_of(result: JsonObject) -> EngineFailure:
     """Return the failure in a result message: an `AttemptFailed` if it is the provider's."""
-    reported = _message_of(result)
-    status = result.get("api_error_status")
-    verdict = _judge(status if isinstance(status, int) else None, reported)
-    message = _reported(reported)
-    if verdict is None:
-        return EngineFailure(message, kind="unknown", retryable=False)
-    kind, retryable, cause = verdict
-    if status == TOO_LARGE:
-        return ContentRefused(message, named=False, too_large=True)
-    about_media = _ABOUT_MEDIA.search(reported) is not None
-    if cause == "request" and kind == "model_error" and (about_media or status in REFUSING):
-        # The program numbers messages differently, so the place is unknown.
-        return ContentRefused(message, named=about_media)
-    return AttemptFailed(message, kind=kind, retryable=retryable, cause=cause)
+    message, status = _message_of(result), result.get("api_error_status")
+    return reported(message, _reported(message), _VERDICTS, status=status if isinstance(status, int) else None)
 
 
 def is_media_refusal(message: JsonObject) -> bool:
@@ -82,11 +52,11 @@ def media_refusal_of(message: JsonObject) -> ContentRefused:
 
 def program_ended(complaints: str) -> EngineFailure:
     """Return the failure of a program that ended without a result; it is no verdict on a key or the model."""
-    kind, retryable, _ = _judge(None, complaints) or ("unknown", True, None)
+    verdict = _VERDICTS.of(complaints)
     return EngineFailure(
         f"The Claude Code program ended before the turn did. It said: {complaints or 'nothing'}",
-        kind=kind,
-        retryable=retryable,
+        kind="unknown" if verdict is None else verdict.kind,
+        retryable=verdict is None or verdict.retryable,
     )
 
 
@@ -98,12 +68,3 @@ def _message_of(result: JsonObject) -> str:
     errors = [str(error) for error in result.get("errors") or () if error]
     text = result.get("result")
     return "; ".join(errors) or (text.strip() if isinstance(text, str) else "") or str(result.get("subtype"))
-
-
-def _judge(status: int | None, reported: str) -> _Verdict | None:
-    for pattern, verdict in _BY_WORDS[:1]:
-        if pattern.search(reported):
-            return verdict
-    if status is not None:
-        return _BY_STATUS.get(status, _BY_STATUS[400] if status == 422 else _OUT_OF_ORDER)
-    return next((verdict for pattern, verdict in _BY_WORDS if pattern.search(reported)), None)

@@ -17,7 +17,7 @@ from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
-from nova_workers.engines.codex.failures import verdict
+from nova_workers.engines.codex.failures import VERDICTS
 from nova_workers.engines.codex.installed import HARMLESS, Installed, read_installed, stamp_of
 from nova_workers.engines.codex.settings import KEY_VARIABLE, settings_file
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Frame, Reasoning, Text
@@ -27,7 +27,6 @@ from nova_workers.engines.programs.tool_server import SERVER
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.strict_schemas import is_strict
 from nova_workers.engines.tool_schemas import OPENAI_COMPATIBLE
-from nova_workers.engines.verdicts import Verdict
 
 __all__ = ["Codex"]
 
@@ -49,6 +48,7 @@ class Codex:
     package = "@openai/codex"
     key_variable = "OPENAI_API_KEY"
     limits = OPENAI_COMPATIBLE
+    verdicts = VERDICTS
     keeps_order = False
 
     def __init__(self) -> None:
@@ -118,10 +118,6 @@ class Codex:
             yield Announced()
         elif server != _ALL_SERVERS or tool not in HARMLESS:
             yield Forbidden(f"mcp_tool_call of {server}: {tool}")
-
-    def verdict(self, message: str) -> Verdict | None:
-        """See `Vendor.verdict`."""
-        return verdict(message)
 
 
 def _usage(counts: JsonObject) -> TokenUsage:

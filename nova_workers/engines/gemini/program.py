@@ -12,14 +12,13 @@ from typing import Any, Final
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
-from nova_workers.engines.gemini.failures import verdict
+from nova_workers.engines.gemini.failures import VERDICTS
 from nova_workers.engines.programs.frames import Announced, Failed, Finished, Forbidden, Frame, Text
 from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.programs.tool_server import SERVER, relay_command
 from nova_workers.engines.programs.vendor import ProgramSettings, Request
 from nova_workers.engines.tool_schemas import GEMINI
-from nova_workers.engines.verdicts import Verdict
 
 __all__ = ["Gemini"]
 
@@ -59,6 +58,7 @@ class Gemini:
     package = "@google/gemini-cli"
     key_variable = _KEY_VARIABLE
     limits = GEMINI
+    verdicts = VERDICTS
     keeps_order = True
 
     def enforces(self, schema: Mapping[str, Any]) -> bool:
@@ -117,10 +117,6 @@ class Gemini:
             case _:
                 # Its start, the prompt, and warnings.
                 return
-
-    def verdict(self, message: str) -> Verdict | None:
-        """See `Vendor.verdict`."""
-        return verdict(message)
 
 
 def _usage(stats: JsonObject) -> TokenUsage:

@@ -8,7 +8,7 @@ from openai import AsyncOpenAI, DefaultAsyncHttpxClient
 
 from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.openai.provider import OPENAI_URL, OpenAIProvider
-from nova_workers.engines.resilience import AttemptFailed
+from nova_workers.engines.verdicts import NO_KEY
 
 __all__ = ["Clients"]
 
@@ -76,11 +76,8 @@ class Clients:
         """
         access = self._by_profile[profile]
         if access.client is None:
-            raise AttemptFailed(
-                "There is no key for OpenAI. Set OPENAI_API_KEY, or an api_key in NOVA_OPENAI__PROVIDERS.",
-                kind="auth_failure",
-                retryable=False,
-                cause="no_key",
+            raise NO_KEY.failure(
+                "There is no key for OpenAI. Set OPENAI_API_KEY, or an api_key in NOVA_OPENAI__PROVIDERS."
             )
         return access.client
 

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from typing import Any
+from typing import Any, Final
 
 import httpx2
 import openai
@@ -10,7 +10,6 @@ import openai
 from nova_workers.base.errors import EngineFailure
 from nova_workers.engines import bounds
 from nova_workers.engines.openai.untyped import word
-from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import (
     INVALID,
@@ -24,41 +23,45 @@ from nova_workers.engines.verdicts import (
     TOO_LARGE,
     UNPAID,
     Verdict,
+    VerdictTable,
     found_in_reading,
-    is_data_defect,
-    of_status,
+    of_exception,
+    pattern,
 )
 
 __all__ = ["broken", "failure_of", "refusal", "refused_option", "stream_failure"]
 
-
-_UNKNOWN = Verdict("unknown", retryable=False, cause="request")
-
-_BY_CODE: dict[str, Verdict] = {
-    # ``error.code`` or ``error.type`` of the body. It is more specific than the status.
-    "insufficient_quota": UNPAID,
-    "billing_hard_limit_reached": UNPAID,
-    "billing_not_active": UNPAID,
-    "access_terminated": REFUSED,
-    "invalid_api_key": REFUSED,
-    "model_not_found": NO_MODEL,
-    "context_length_exceeded": OVERFLOW,
-    "rate_limit_exceeded": RATE_LIMITED,
-    "server_error": OUT_OF_ORDER,
-    "server_is_overloaded": OUT_OF_ORDER,
-    "slow_down": OUT_OF_ORDER,
-    "vector_store_timeout": OUT_OF_ORDER,
-}
-_OVERFLOW_WORDS = re.compile(
+_OVERFLOW_WORDS = pattern(
     r"context (?:length|window|size|limit)|maximum (?:context|input) length|prompt is too long|too many tokens"
-    r"|range of input length|input (?:is )?too long|exceeds the available context",
-    re.IGNORECASE,
+    r"|range of input length|input (?:is )?too long|exceeds the available context"
 )
 """How servers say in words that a conversation is too long; few have the code."""
-_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
-"""How OpenAI says, with the status of a rate limit, that one request has more tokens than a minute may have."""
-_ABOUT_MEDIA = re.compile(
-    r"\b(images?|image_url|pdfs?|input_file|documents?|media|base64|multimodal|vision)\b", re.IGNORECASE
+_VERDICTS: Final = VerdictTable(
+    # ``error.code`` or ``error.type`` of the body. It is more specific than the status.
+    codes={
+        "insufficient_quota": UNPAID,
+        "billing_hard_limit_reached": UNPAID,
+        "billing_not_active": UNPAID,
+        "access_terminated": REFUSED,
+        "invalid_api_key": REFUSED,
+        "model_not_found": NO_MODEL,
+        "context_length_exceeded": OVERFLOW,
+        "rate_limit_exceeded": RATE_LIMITED,
+        "server_error": OUT_OF_ORDER,
+        "server_is_overloaded": OUT_OF_ORDER,
+        "slow_down": OUT_OF_ORDER,
+        "vector_store_timeout": OUT_OF_ORDER,
+    },
+    # An error that came within a stream, and blames the request.
+    code_words=((pattern(r"invalid|unsupported|not_found|policy|image|file"), INVALID),),
+    words=((_OVERFLOW_WORDS, OVERFLOW), (pattern(""), OUT_OF_ORDER)),
+    narrowed=(
+        (INVALID, _OVERFLOW_WORDS, OVERFLOW),
+        # OpenAI's words, with the status of a rate limit, for a request with more tokens than a minute may have. The
+        # key works: only this request is over its limit, at any time.
+        (RATE_LIMITED, pattern(r"request too large"), OVERFLOW),
+    ),
+    media=pattern(r"\b(images?|image_url|pdfs?|input_file|documents?|media|base64|multimodal|vision)\b"),
 )
 _ABOUT_POLICY = re.compile(r"content[_ ](?:filter|policy)|_policy|invalid_prompt", re.IGNORECASE)
 _CONTENT = re.compile(r"(messages|input)\b")
@@ -86,13 +89,16 @@ def failure_of(error: Exception, secrets: Iterable[str] = ()) -> EngineFailure:
         if len(secret) >= _LEAST_HIDDEN_CHARS:
             text = text.replace(secret, "[redacted]")
     if isinstance(error, openai.APIError) and not isinstance(error, openai.APIConnectionError):
-        verdict, codes = _judge_api(error), _codes(error)
-        status = _status_of(error)
+        codes, status = _codes(error), _status_of(error)
         if status == TOO_LARGE:
             return ContentRefused(text, named=False, too_large=True)
+        is_unreadable = isinstance(error, openai.APIResponseValidationError)
+        verdict = None if is_unreadable else _VERDICTS.of(_message(error), codes=codes, status=status)
         is_about_content = status in REFUSING and (error.param is None or bool(_CONTENT.match(word(error.param))))
-        return _failure(verdict, text, codes, is_about_content=is_about_content, retry_after=_retry_after_s(error))
-    return _failure(_judge(error), text, ())
+        return _failure(
+            verdict or OUT_OF_ORDER, text, codes, is_about_content=is_about_content, retry_after=_retry_after_s(error)
+        )
+    return _failure(OUT_OF_ORDER if isinstance(error, openai.APIConnectionError) else of_exception(error), text)
 
 
 def refused_option(error: Exception, body: Mapping[str, Any]) -> str | None:
@@ -109,8 +115,8 @@ def refused_option(error: Exception, body: Mapping[str, Any]) -> str | None:
 def stream_failure(code: str | None, message: str) -> EngineFailure:
     """Return the failure for an error within a stream of the Responses API."""
     text = f"The model provider failed: {bounds.said(message)}" + (f" ({bounds.name(code)})" if code else "")
-    verdict = _BY_CODE.get(code or "") or (INVALID if _is_invalid(code, message) else OUT_OF_ORDER)
-    return _failure(verdict, text, (code,), is_about_content=True)
+    codes = (code or "",)
+    return _failure(_VERDICTS.of(message, codes=codes) or OUT_OF_ORDER, text, codes, is_about_content=True)
 
 
 def broken(why: str) -> EngineFailure:
@@ -126,43 +132,23 @@ def refusal(why: str) -> EngineFailure:
 def _failure(
     verdict: Verdict,
     text: str,
-    codes: tuple[str | None, ...],
+    codes: tuple[str, ...] = (),
     *,
     is_about_content: bool = False,
     retry_after: float | None = None,
 ) -> EngineFailure:
-    if verdict is RATE_LIMITED and _TOO_LARGE.search(text):
-        # The key works: only this request is over its limit, at any time.
-        verdict = OVERFLOW
-    if verdict is INVALID:
-        if _OVERFLOW_WORDS.search(text):
-            verdict = OVERFLOW
-        elif _is_about_media(text, " ".join(code or "" for code in codes)):
+    if verdict == INVALID:
+        if _is_about_media(text, " ".join(codes)):
             return ContentRefused(text)
-        elif is_about_content:
+        if is_about_content:
             return ContentRefused(text, named=False)
-    return AttemptFailed(
-        text, kind=verdict.kind, retryable=verdict.retryable, cause=verdict.cause, retry_after_s=retry_after
-    )
+    return verdict.failure(text, retry_after)
 
 
 def _is_about_media(text: str, codes: str) -> bool:
     if _IMAGE_CODES.search(codes):
         return True
-    return bool(_ABOUT_MEDIA.search(text)) and not _ABOUT_POLICY.search(f"{text} {codes}")
-
-
-def _judge_api(error: openai.APIError) -> Verdict:
-    if isinstance(error, openai.APIResponseValidationError):
-        return OUT_OF_ORDER
-    code, kind = _codes(error)
-    for each in (code, kind):
-        if each in _BY_CODE:
-            return _BY_CODE[each]
-    status = _status_of(error)
-    if status is not None:
-        return of_status(status)
-    return INVALID if _is_invalid(kind, error.message) else OUT_OF_ORDER
+    return bool(_VERDICTS.media.search(text)) and not _ABOUT_POLICY.search(f"{text} {codes}")
 
 
 def _codes(error: openai.APIError) -> tuple[str, str]:
@@ -178,26 +164,6 @@ def _status_of(error: openai.APIError) -> int | None:
         return error.status_code
     code = str(error.code)
     return int(code) if len(code) == _STATUS_DIGITS and code.isdecimal() else None
-
-
-def _is_invalid(code: str | None, message: str) -> bool:
-    """Return whether an error that came within a stream blames the request."""
-    said = f"{code} {message}"
-    return bool(
-        re.search(r"invalid|unsupported|not_found|policy|image|file", code or "", re.IGNORECASE)
-        or _OVERFLOW_WORDS.search(said)
-    )
-
-
-def _judge(error: Exception) -> Verdict:
-    match error:
-        case openai.APIConnectionError() | httpx2.TransportError():
-            return OUT_OF_ORDER
-        case ValueError() | LookupError() | RuntimeError() | OverflowError() | AttributeError() | TypeError():
-            # The stream violates the protocol: broken JSON, or pieces without their fields.
-            return INVALID if is_data_defect(error) else OUT_OF_ORDER
-        case _:
-            return _UNKNOWN
 
 
 def _retry_after_s(error: openai.APIError) -> float | None:

@@ -1,42 +1,40 @@
 """Converts what a program reports as an error to the engine contract's failures."""
 
-import re
-
 from nova_workers.base.errors import EngineFailure
-from nova_workers.base.observability.redaction import REDACTED, hide
-from nova_workers.engines import bounds
 from nova_workers.engines.programs.frames import Ended
 from nova_workers.engines.programs.vendor import Vendor
-from nova_workers.engines.resilience import AttemptFailed
 from nova_workers.engines.turn import ContentRefused
-from nova_workers.engines.verdicts import INVALID
+from nova_workers.engines.verdicts import INVALID, NO_KEY, OUT_OF_ORDER, TOO_LARGE, VerdictTable
 
 __all__ = ["forbidden_tool", "no_key", "program_ended", "reported", "silent"]
 
-_ABOUT_MEDIA = re.compile(r"\b(images?|media|base64|multimodal|vision)\b", re.IGNORECASE)
 
+def reported(message: str, text: str, verdicts: VerdictTable, *, status: int | None = None) -> EngineFailure:
+    """Return the failure that a program reports: an `AttemptFailed` if it is the provider's.
 
-def reported(vendor: Vendor, message: str, secret: str | None) -> EngineFailure:
-    """Return the failure that the program reports: an `AttemptFailed` if it is the provider's."""
-    verdict = vendor.verdict(message)
-    safe = hide(message.replace(secret, REDACTED) if secret else message)
-    text = f"The program {vendor.command!r} reports: {bounds.said(safe)}"
+    Args:
+        message: What the program said.
+        text: That for people, without secrets.
+        verdicts: What its messages mean.
+        status: Of HTTP, if it says that too.
+    """
+    verdict = verdicts.of(message, status=status)
     if verdict is None:
         return EngineFailure(text, kind="unknown", retryable=False)
-    if verdict is INVALID:
+    if status == TOO_LARGE:
+        return ContentRefused(text, named=False, too_large=True)
+    if verdict == INVALID:
         # The program numbers messages differently, so the place is unknown.
-        return ContentRefused(text, named=_ABOUT_MEDIA.search(message) is not None)
-    return AttemptFailed(text, kind=verdict.kind, retryable=verdict.retryable, cause=verdict.cause)
+        return ContentRefused(text, named=verdicts.media.search(message) is not None)
+    return verdict.failure(text)
 
 
 def program_ended(vendor: Vendor, ended: Ended) -> EngineFailure:
     """Return the failure of a program that ended without a result."""
     said = ended.complaints or "nothing"
     message = f"The program {vendor.command!r} ended with {ended.exit_code} before the turn did. It wrote: {said}"
-    verdict = vendor.verdict(ended.complaints)
-    if verdict is None:
-        return EngineFailure(message, kind="unknown", retryable=True)
-    return AttemptFailed(message, kind=verdict.kind, retryable=verdict.retryable, cause=verdict.cause)
+    verdict = vendor.verdicts.of(ended.complaints)
+    return EngineFailure(message, kind="unknown", retryable=True) if verdict is None else verdict.failure(message)
 
 
 def forbidden_tool(vendor: Vendor, tool: str) -> EngineFailure:
@@ -52,19 +50,13 @@ def forbidden_tool(vendor: Vendor, tool: str) -> EngineFailure:
 
 def silent(vendor: Vendor, silence_s: float) -> EngineFailure:
     """Return the failure of a program that reports nothing for too long."""
-    return AttemptFailed(
-        f"The program {vendor.command!r} reported nothing for {silence_s:g} s, and was stopped.",
-        kind="model_error",
-        retryable=True,
-        cause="transport",
+    return OUT_OF_ORDER.failure(
+        f"The program {vendor.command!r} reported nothing for {silence_s:g} s, and was stopped."
     )
 
 
 def no_key(vendor: Vendor, variable: str) -> EngineFailure:
     """Return the failure of a turn without a key."""
-    return AttemptFailed(
-        f"The engine {vendor.name!r} has no key. Set NOVA_{vendor.name.upper()}__API_KEY or {variable} of the workers.",
-        kind="auth_failure",
-        retryable=False,
-        cause="no_key",
+    return NO_KEY.failure(
+        f"The engine {vendor.name!r} has no key. Set NOVA_{vendor.name.upper()}__API_KEY or {variable} of the workers."
     )

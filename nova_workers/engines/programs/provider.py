@@ -14,9 +14,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nova_workers.base.errors import EngineFailure
+from nova_workers.base.observability.redaction import REDACTED, hide
 from nova_workers.contracts.content import Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import CallBound, TokenUsage
+from nova_workers.engines import bounds
 from nova_workers.engines.programs.counting import ProgramCount
 from nova_workers.engines.programs.failures import forbidden_tool, no_key, program_ended, reported, silent
 from nova_workers.engines.programs.frames import BridgeCall, Ended, Failed, Finished, Forbidden
@@ -215,7 +217,10 @@ class ProgramProvider:
         vendor, settings = self._shared.vendor, self._shared.settings
         match frame:
             case Failed(message):
-                return reported(vendor, message, settings.api_key)
+                secret = settings.api_key
+                safe = hide(message.replace(secret, REDACTED) if secret else message)
+                text = f"The program {vendor.command!r} reports: {bounds.said(safe)}"
+                return reported(message, text, vendor.verdicts)
             case Forbidden(tool):
                 return forbidden_tool(vendor, tool)
             case Ended():

@@ -15,7 +15,7 @@ from nova_workers.engines.programs.home import Home
 from nova_workers.engines.programs.process import Launch
 from nova_workers.engines.programs.transcript import Prompt
 from nova_workers.engines.tool_schemas import ToolLimits
-from nova_workers.engines.verdicts import Verdict
+from nova_workers.engines.verdicts import VerdictTable
 
 __all__ = ["ProgramSettings", "Request", "Vendor", "find_program", "why_not_usable"]
 
@@ -93,6 +93,11 @@ class Vendor(Protocol):
         ...
 
     @property
+    def verdicts(self) -> VerdictTable:
+        """What the errors mean that the program reports."""
+        ...
+
+    @property
     def keeps_order(self) -> bool:
         """Whether the provider gets the tools of the bridge in their order, and no others."""
         ...
@@ -115,10 +120,6 @@ class Vendor(Protocol):
 
     def frames(self, message: JsonObject) -> Iterable[Frame]:
         """Return what an object that the program wrote means; nothing for what has no meaning here."""
-        ...
-
-    def verdict(self, message: str) -> Verdict | None:
-        """Return what a reported error means; None if it is unknown."""
         ...
 
 

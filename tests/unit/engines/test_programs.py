@@ -106,13 +106,13 @@ def test_events_of_codex_mean_the_same_as_those_of_any_program() -> None:
     ],
 )
 def test_errors_of_codex_are_classified(message: str, kind: str) -> None:
-    verdict = Codex().verdict(message)
+    verdict = Codex().verdicts.of(message)
     assert verdict is not None
     assert verdict.kind == kind
 
 
 def test_an_unknown_error_of_codex_has_no_verdict() -> None:
-    assert Codex().verdict("the moon is full") is None
+    assert Codex().verdicts.of("the moon is full") is None
 
 
 def test_events_of_gemini_mean_the_same_as_those_of_any_program() -> None:
@@ -145,6 +145,6 @@ def test_events_of_gemini_mean_the_same_as_those_of_any_program() -> None:
     ],
 )
 def test_errors_of_gemini_are_classified(message: str, kind: str) -> None:
-    verdict = Gemini().verdict(message)
+    verdict = Gemini().verdicts.of(message)
     assert verdict is not None
     assert verdict.kind == kind
