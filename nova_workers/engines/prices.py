@@ -8,10 +8,11 @@ from genai_prices import Usage, calc_price
 from genai_prices.data_snapshot import get_snapshot
 from genai_prices.types import ModelInfo
 
+from nova_workers.contracts.engine import EngineError
 from nova_workers.contracts.usage import TokenPrice, TokenUsage
 from nova_workers.engines import bounds
 
-__all__ = ["ModelPrice", "PriceList", "listed_provider"]
+__all__ = ["ModelPrice", "PriceList", "listed_provider", "unpriced"]
 
 _log = structlog.get_logger(__name__)
 
@@ -128,6 +129,22 @@ def _remember(names: set[str], name: str) -> None:
     if len(names) >= _MOST_NAMES:
         names.clear()
     names.add(name)
+
+
+def unpriced(model: str, where: str) -> EngineError:
+    """Return the error of a turn with a cost budget, which cannot be enforced without the price of its model.
+
+    Args:
+        model: The model.
+        where: Where an operator gives it a price.
+    """
+    return EngineError(
+        "unknown",
+        f"The turn has a cost budget, and the price of model {model!r} is not known. Give the model a price ({where} "
+        "of the workers), or take the budget away: the agent's cost_budget_usd, or max_cost_usd_per_day of the tenant, "
+        "the agent or the trigger. A token_budget needs no price.",
+        retryable=False,
+    )
 
 
 def listed_provider(base_url: str) -> str | None:

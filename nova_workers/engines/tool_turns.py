@@ -1,9 +1,7 @@
 """Turns with native tools, MCP servers and subagents, for engines that ask a model over the wire."""
 
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Protocol
 
 from nova_workers.base.errors import EngineFailure
@@ -15,11 +13,12 @@ from nova_workers.contracts.summaries import one_line
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.mcp.toolbox import Toolbox, ToolDefinition
 from nova_workers.engines.native import NativeTools, Toolset, TurnTools
+from nova_workers.engines.resilience import Policy, Resilience
 from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagents
 from nova_workers.engines.tool_schemas import ANTHROPIC, ToolLimits, refused_tool
 from nova_workers.engines.turn import Budget, ContentRefused, Interruption, Responder, ToolRefused, Turn
 
-__all__ = ["OfferedTools", "RefusableTools", "ToolTurns", "tool_refusal"]
+__all__ = ["OfferedTools", "RefusableTools", "SharedParts", "ToolTurns", "tool_refusal"]
 
 
 class RefusableTools(Protocol):
@@ -60,13 +59,56 @@ def _as_is(listener: TurnListener) -> TurnListener:
 
 
 @dataclass(frozen=True, slots=True)
+class SharedParts:
+    """What all turns of an engine share, and the engine closes.
+
+    Attributes:
+        native: The native tools, offered by trust.
+        connections: The process's MCP connections.
+        resilience: The process's cool-downs, breakers and rate limits.
+    """
+
+    native: NativeTools
+    connections: ConnectionPool
+    resilience: Resilience
+
+    @classmethod
+    def given(
+        cls,
+        native: NativeTools | None,
+        connections: ConnectionPool | None,
+        resilience: Resilience | None,
+        *,
+        max_retries: int,
+    ) -> "SharedParts":
+        """Return the parts; those that are None are the engine's own: only file tools, and nothing that others share.
+
+        Args:
+            native: See above.
+            connections: See above.
+            resilience: See above.
+            max_retries: Retries per response; used only without `resilience`.
+        """
+        return cls(
+            native or NativeTools(),
+            connections or ConnectionPool(),
+            resilience or Resilience.of_one_process(Policy(max_retries=max_retries)),
+        )
+
+    async def close(self) -> None:
+        """Close threads, reports and connections."""
+        self.native.close()
+        await self.resilience.close()
+        await self.connections.close()
+
+
+@dataclass(frozen=True, slots=True)
 class ToolTurns:
-    """Sets up turns, and plays those of their subagents. One object serves a process.
+    """Plays turns and those of their subagents. One object serves a process.
 
     Attributes:
         provider: The engine's name, for results.
-        native: The native tools, offered by trust.
-        connections: The process's MCP connections.
+        shared: What all turns share.
         admit: Returns the native tools without what the caller does not allow. The default offers no tools that the
             provider runs.
         watch: Wraps the listener of each turn.
@@ -74,31 +116,28 @@ class ToolTurns:
     """
 
     provider: str
-    native: NativeTools
-    connections: ConnectionPool
+    shared: SharedParts
     admit: Callable[[Toolset, TurnListener], Awaitable[Toolset]] = _without_server_tools
     watch: Callable[[TurnListener], TurnListener] = _as_is
     limits: Callable[[EngineOptions], ToolLimits] = _as_the_messages_api
 
-    @asynccontextmanager
-    async def open(
+    async def play(
         self,
+        message: str | tuple[JsonObject, ...],
         options: EngineOptions,
         trust: TrustLevel,
         *,
         listener: TurnListener,
         abort: AbortSignal | None,
         make_responder: MakeResponder,
-    ) -> AsyncGenerator[tuple[Turn, Callable[[], tuple[str, ...] | None]]]:
-        """Set up one turn for the block, in which its engine plays it, and release its tools afterwards.
+    ) -> EngineResult:
+        """Play one turn. See `nova_workers.contracts.engine.Engine.run`.
 
-        Yields:
-            The turn, and a function that returns the names of the tools that the model was offered (None if no model
-            was called).
+        The result names the tools that the model was offered; None if no model was called.
         """
         listener = self.watch(listener)
         budget = Budget(options)
-        native = await self.admit(self.native.for_turn(options, trust), listener)
+        native = await self.admit(self.shared.native.for_turn(options, trust), listener)
         limits = self.limits(options)
         if limits.max_tools is not None:
             # Others that the request has: native ones, the provider's own, and that of subagents.
@@ -106,16 +145,16 @@ class ToolTurns:
             limits = replace(limits, max_tools=limits.max_tools - others)
         toolbox = Toolbox(
             options.mcp_servers,
-            pool=self.connections,
+            pool=self.shared.connections,
             limits=limits,
             report_progress=listener.on_tool_progress,
             report_away=listener.on_tool_servers,
         )
-        shared = TurnTools(native, toolbox)
+        own = TurnTools(native, toolbox)
 
         async def play_subagent(agent: SubagentConfig, prompt: str, nested: TurnListener) -> EngineResult:
             below = _options_of(agent, options)
-            allowed = AllowedTools(shared, agent.tools, nested.on_tool_progress)
+            allowed = AllowedTools(own, agent.tools, nested.on_tool_progress)
             responder = make_responder(below, allowed, _allowed_of(native.server_tools, agent))
             # A stop of the parent turn cancels the call in which this runs.
             with Interruption() as interruption:
@@ -131,7 +170,7 @@ class ToolTurns:
                 )
                 return await turn.play(prompt, provider=self.provider)
 
-        tools = WithSubagents(shared, options.agents, listener, play_subagent)
+        tools = WithSubagents(own, options.agents, listener, play_subagent)
         responder = make_responder(options, tools, native.server_tools)
         try:
             with Interruption(abort, options.timeout_s) as interruption:
@@ -143,11 +182,12 @@ class ToolTurns:
                     interruption,
                     budget=budget,
                     reads_only=tools.reads_only,
-                    left_out=lambda: shared.left_out,
+                    left_out=lambda: own.left_out,
                 )
-                yield turn, partial(_offered, shared, native.server_tools, options)
+                result = await turn.play(message, provider=self.provider)
+            return replace(result, tools_available=_offered(own, native.server_tools, options))
         finally:
-            await shared.close()
+            await own.close()
 
 
 def tool_refusal(

@@ -13,6 +13,7 @@ import pytest
 
 from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.anthropic import credentials as anthropic_clients
+from nova_workers.engines.http.connections import Connections
 from nova_workers.engines.openai import clients as openai_clients
 from nova_workers.engines.openai.provider import Key, OpenAIProvider
 from tests.requirements import proves
@@ -110,16 +111,16 @@ async def _read_lines(client: httpx2.AsyncClient, url: str) -> None:
 async def test_an_answer_of_a_model_server_without_end_is_a_failed_connection() -> None:
     headers, body, _ = RUDE["an endless body"]
     async with _client(headers, body) as (_, url):
+        http = Connections(request_timeout_s=10, max_connections=1)
         profile = anthropic_clients.Profile(api_key="k", base_url=url)
-        claude = anthropic_clients.Clients([profile], base_url=None, request_timeout_s=10, max_connections=1)
+        claude = anthropic_clients.Clients([profile], http, base_url=None)
         with pytest.raises(anthropic.APIConnectionError):
             await claude.of("default").models.retrieve("x")
-        await claude.close()
         provider = OpenAIProvider("p", url, keys=(Key(api_key="k"),))
-        gpt = openai_clients.Clients([provider], request_timeout_s=10, max_connections=1)
+        gpt = openai_clients.Clients([provider], http)
         with pytest.raises(openai.APIConnectionError):
             await gpt.of("p").models.retrieve("x")
-        await gpt.close()
+        await http.close()
 
 
 @pytest.mark.parametrize("packing", ["gzip", "deflate", "raw deflate", "none"])

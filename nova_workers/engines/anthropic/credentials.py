@@ -1,17 +1,14 @@
-"""The process's API clients: one per credential profile, all with one connection pool."""
+"""The process's API clients: one per credential profile."""
 
 from collections.abc import Sequence
 
-import httpx2
-from anthropic import AsyncAnthropic, CredentialsError, DefaultAsyncHttpxClient
+from anthropic import AsyncAnthropic, CredentialsError
 
 from nova_workers.base.errors import ConfigurationError
-from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
 from nova_workers.engines.anthropic_probe import Profile
+from nova_workers.engines.http.connections import Connections
 
 __all__ = ["Clients"]
-
-_CONNECT_TIMEOUT_S = 5.0
 
 
 class Clients:
@@ -20,14 +17,12 @@ class Clients:
     def __init__(
         self,
         profiles: Sequence[Profile],
+        connections: Connections,
         *,
         base_url: str | None,
-        request_timeout_s: float,
-        max_connections: int,
         trace_content: bool = False,
-        transport: httpx2.AsyncBaseTransport | None = None,
     ) -> None:
-        """Create the clients. They connect at their first request, on that request's loop.
+        """Create the clients.
 
         Raises:
             ConfigurationError: The environment names credentials that cannot be read, or two profiles have one name.
@@ -35,19 +30,15 @@ class Clients:
         names = [profile.name for profile in profiles]
         if len(set(names)) < len(names):
             raise ConfigurationError(f"Two credential profiles of the model provider have the same name: {names!r}.")
-        timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
-        limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
-        self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits, transport=transport)
-        bound_responses(self._http, ResponseBounds.of_model(request_timeout_s))
         try:
             self._clients = {
                 profile.name: AsyncAnthropic(
                     api_key=profile.api_key,
                     base_url=profile.base_url or base_url,
-                    timeout=timeout,
+                    timeout=connections.timeout,
                     # Retries are decided in one place: `nova_workers.engines.resilience`.
                     max_retries=0,
-                    http_client=self._http,
+                    http_client=connections.http,
                     open_telemetry={"traces": {"content_mode": "content" if trace_content else "metadata_only"}},
                 )
                 for profile in profiles
@@ -63,7 +54,3 @@ class Clients:
     def of(self, profile: str) -> AsyncAnthropic:
         """Return the client of a profile."""
         return self._clients[profile]
-
-    async def close(self) -> None:
-        """Close the connection pool."""
-        await self._http.aclose()

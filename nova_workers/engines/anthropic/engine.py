@@ -23,17 +23,14 @@ from typing import TypeVar
 
 import httpx2
 
-from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import ContentBlock, JsonObject
 from nova_workers.contracts.engine import (
     EngineError,
     EngineOptions,
-    EngineResult,
     ForwardingListener,
     StepRecord,
     StepVerdict,
     ToolCall,
-    TrustLevel,
     TurnListener,
 )
 from nova_workers.contracts.native import SEARCH_TOOL, SEARCH_WIRE_NAME
@@ -44,14 +41,16 @@ from nova_workers.engines.anthropic.failures import failure_of
 from nova_workers.engines.anthropic.request import fixed_part
 from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
 from nova_workers.engines.anthropic_probe import Profile
-from nova_workers.engines.left_out_options import RefusedOptions
+from nova_workers.engines.http.connections import Connections
+from nova_workers.engines.http.engine import HttpEngine
+from nova_workers.engines.left_out_options import LeftOutOptions, RefusedOptions
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, Toolset
-from nova_workers.engines.prices import ModelPrice
+from nova_workers.engines.prices import ModelPrice, unpriced
 from nova_workers.engines.probing import why_not_reached
-from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
-from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
+from nova_workers.engines.resilience import Resilience
+from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns
 from nova_workers.engines.windows import Windows
 
 __all__ = ["AnthropicEngine"]
@@ -61,12 +60,8 @@ _T = TypeVar("_T")
 _DEFAULT_MODEL = "sonnet"
 
 
-class AnthropicEngine:
-    """Executes turns through the Messages API.
-
-    One client with one connection pool serves all turns of the process; turns need no threads. The transcript is
-    `options.history`: the API keeps none, so `session_id` is ignored and none is returned.
-    """
+class AnthropicEngine(HttpEngine):
+    """Executes turns through the Messages API."""
 
     name = "anthropic"
 
@@ -113,51 +108,23 @@ class AnthropicEngine:
         Raises:
             ConfigurationError: The environment names credentials that cannot be read.
         """
+        shared = SharedParts.given(native, connections, resilience, max_retries=max_retries)
+        http = Connections(request_timeout_s=request_timeout_s, max_connections=max_connections, transport=transport)
+        super().__init__(ToolTurns(self.name, shared, admit=_permitted, watch=_AnnouncedSearches), http)
         self._clients = Clients(
-            profiles or (Profile(api_key=api_key),),
-            base_url=base_url,
-            request_timeout_s=request_timeout_s,
-            max_connections=max_connections,
-            trace_content=trace_content,
-            transport=transport,
+            profiles or (Profile(api_key=api_key),), http, base_url=base_url, trace_content=trace_content
         )
-        self._native = native or NativeTools()
-        self._connections = connections or ConnectionPool()
-        self._turns = ToolTurns(self.name, self._native, self._connections, admit=_permitted, watch=_AnnouncedSearches)
         self._aliases = dict(aliases or {})
         self._max_tokens = max_tokens
         self._prices = Prices(self._by_id(prices or {}))
         self._reading = Reading(self._prices, first_byte_timeout_s, trace_content)
         self._windows = windows or Windows(aliases=aliases)
         self._refused = RefusedOptions()
-        self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
 
-    async def run(  # noqa: PLR0917 - the contract's signature
-        self,
-        message: str | tuple[JsonObject, ...],
-        options: EngineOptions,
-        trust: TrustLevel,
-        session_id: str | None = None,
-        callbacks: TurnListener | None = None,
-        abort: AbortSignal | None = None,
-    ) -> EngineResult:
-        """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
-        refusal = self._unpriced(options)
-        if refusal is not None:
-            return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
-        listener = callbacks or TurnListener()
-        async with self._turns.open(options, trust, listener=listener, abort=abort, make_responder=self._responder) as (
-            turn,
-            offered,
-        ):
-            result = await turn.play(message, provider=self.name)
-            return replace(result, tools_available=offered())
-
-    def _responder(
+    def _provider(
         self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
-    ) -> ResilientResponder:
-        models = [self._resolve(model) for model in (options.model or _DEFAULT_MODEL, *options.fallback_models)]
-        provider = AnthropicResponder(
+    ) -> AnthropicResponder:
+        return AnthropicResponder(
             self._clients,
             tools,
             self._reading,
@@ -170,26 +137,18 @@ class AnthropicEngine:
                 missing=missing,
             ),
             self._windows,
-            refused=self._refused,
+            left_out=LeftOutOptions(self._refused, has_temperature=options.temperature is not None),
             history=len(options.history),
-            has_temperature=options.temperature is not None,
-        )
-        return ResilientResponder(
-            provider, models, self._resilience, conversation=options.conversation, allowance=options.allowance
         )
 
-    def _unpriced(self, options: EngineOptions) -> EngineError | None:
-        """Return an error for a cost budget that cannot be enforced, before anything is spent."""
-        model = self._resolve(options.model or _DEFAULT_MODEL)
+    def _models(self, options: EngineOptions) -> list[str]:
+        return [self._resolve(model) for model in (options.model or _DEFAULT_MODEL, *options.fallback_models)]
+
+    def _refusal(self, options: EngineOptions) -> EngineError | None:
+        model = self._models(options)[0]
         if options.cost_budget_usd is None or self._prices.knows(model):
             return None
-        return EngineError(
-            "unknown",
-            f"The turn has a cost budget, and the price of model {model!r} is not known. Give the model a price "
-            "(NOVA_MODEL__PRICES of the workers), or take the budget away: the agent's cost_budget_usd, or "
-            "max_cost_usd_per_day of the tenant, the agent or the trigger. A token_budget needs no price.",
-            retryable=False,
-        )
+        return unpriced(model, "NOVA_MODEL__PRICES")
 
     async def probe(self, *, timeout_s: float) -> dict[str, str | None]:
         """Ask for the list of models. See `nova_workers.contracts.engine.ProbedEngine.probe`."""
@@ -200,13 +159,6 @@ class AnthropicEngine:
 
         requests = {name: request(name) for name in self._clients.profiles}
         return {"": await why_not_reached(requests, failure_of, timeout_s=timeout_s)}
-
-    async def close(self) -> None:
-        """Close the connection pools."""
-        self._native.close()
-        await self._resilience.close()
-        await self._connections.close()
-        await self._clients.close()
 
     def _resolve(self, model: str) -> str:
         return resolve_model(model, self._aliases)

@@ -9,6 +9,7 @@ import httpx2
 
 from nova_workers.base.errors import EngineFailure
 from nova_workers.engines import bounds
+from nova_workers.engines.http.failures import answered, not_connected
 from nova_workers.engines.turn import BlockPlace, ContentRefused
 from nova_workers.engines.verdicts import (
     BY_STATUS,
@@ -143,10 +144,9 @@ def _say(error: Exception) -> str:
 def _words(error: Exception) -> str:
     match error:
         case anthropic.APIStatusError():
-            requested = f" (request {bounds.name(error.request_id)})" if error.request_id else ""
-            return f"The model provider answered {error.status_code}: {error.api_message or error.message}{requested}"
+            return answered(error.status_code, error.api_message or error.message, error.request_id)
         case anthropic.APIConnectionError() | httpx2.TransportError():
-            return f"The connection to the model provider failed: {error or type(error).__name__}"
+            return not_connected(error or type(error).__name__)
         case TypeError() if "authentication" in str(error):
             return f"There is no key for the model provider. {_SET_KEY}"
         case anthropic.CredentialsError():

@@ -5,7 +5,6 @@ from collections.abc import AsyncIterable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, cast
 
-import structlog
 from anthropic.types.beta import BetaRawMessageStreamEvent, BetaStopReason
 
 from nova_workers.base.errors import EngineFailure
@@ -22,7 +21,8 @@ from nova_workers.engines.anthropic.request import (
     without_last_thoughts,
     without_option,
 )
-from nova_workers.engines.left_out_options import RefusedOptions, note_of
+from nova_workers.engines.http.failures import broken_off, not_begun, refusal
+from nova_workers.engines.left_out_options import LeftOutOptions
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
@@ -30,8 +30,6 @@ from nova_workers.engines.turn import Ask, ContentRefused, Draft, Ending, Respon
 from nova_workers.engines.windows import Windows
 
 __all__ = ["AnthropicResponder", "Reading"]
-
-_log = structlog.get_logger(__name__)
 
 _ENDINGS: dict[BetaStopReason | None, Ending] = {
     "end_turn": "end",
@@ -78,9 +76,8 @@ class AnthropicResponder:
         build_request: BuildRequest,
         windows: Windows,
         *,
-        refused: RefusedOptions,
+        left_out: LeftOutOptions,
         history: int,
-        has_temperature: bool,
     ) -> None:
         """Set up what all responses of a turn share.
 
@@ -90,19 +87,16 @@ class AnthropicResponder:
             reading: How responses are read.
             build_request: See `BuildRequest`.
             windows: Limits of models.
-            refused: What models have refused in this process.
+            left_out: What the turn's requests go without.
             history: How many of the messages are older than the turn.
-            has_temperature: Whether the turn asks for one.
         """
         self._clients = clients
         self._tools = tools
         self._reading = reading
         self._build_request = build_request
         self._windows = windows
-        self._refused = refused
+        self._left_out = left_out
         self._history = history
-        self._has_temperature = has_temperature
-        self._noted: set[tuple[str, str]] = set()
         self._requests: dict[str, dict[str, Any]] = {}
         self._estimate = TokenEstimate()
 
@@ -141,30 +135,20 @@ class AnthropicResponder:
         except Exception as error:
             option = refused_option(error, request)
             if option is not None:
-                self._refused.add(route.model, option)
+                self._left_out.add(route.model, option)
                 return await self.attempt(route, ask, draft)
             failure = self._failure(error, silence, route)
             if isinstance(failure, ContentRefused) and failure.place is not None:
                 failure.place = place_in(ask.messages, failure.place)
                 failure.named = failure.place is not None
             raise self._tool_refusal(failure, request) or failure from error
-        used = response.usage
-        self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
+        self._estimate.learn(ask.messages, response.usage)
         return response
 
     def _without_refused(self, request: dict[str, Any], model: str, draft: Draft) -> dict[str, Any]:
-        """Return the request without what its model does not take, and note that once."""
-        left_out = [
-            option for option in self._refused.of(model) if option in {*request, *request.get("extra_body", {})}
-        ]
-        for option in left_out:
+        """Return the request without what its model does not take."""
+        for option in self._left_out.of(model, {*request, *request.get("extra_body", {})}, draft):
             request = without_option(request, option)
-        if self._has_temperature and "temperature" not in request.get("extra_body", {}):
-            left_out.append("temperature")
-        for option in left_out:
-            if (model, option) not in self._noted:
-                self._noted.add((model, option))
-                draft.leave_out(option, note_of(option, f"The model {model!r}"))
         return request
 
     async def estimate_tokens(self, ask: Ask) -> int:
@@ -203,9 +187,7 @@ class AnthropicResponder:
     def _failure(self, error: Exception, silence: asyncio.Timeout, route: Route) -> EngineFailure:
         """Return the contract's failure for an exception of the SDK."""
         if isinstance(error, TimeoutError) and silence.expired():
-            error = _broken(
-                f"The model provider did not begin to answer within {self._reading.first_byte_timeout_s:g} s."
-            )
+            error = not_begun(self._reading.first_byte_timeout_s)
         failure = failure_of(error)
         if failure.kind == "unknown":
             # No failure of the wire: it ends the attempt, with its place.
@@ -213,10 +195,10 @@ class AnthropicResponder:
         return failure
 
     def _tool_refusal(self, failure: EngineFailure, request: Mapping[str, Any]) -> ToolRefused | None:
-        refusal = tool_refusal(failure, {tool["name"]: tool["name"] for tool in request.get("tools", ())}, self._tools)
-        if refusal is not None:
+        refused = tool_refusal(failure, {tool["name"]: tool["name"] for tool in request.get("tools", ())}, self._tools)
+        if refused is not None:
             self._requests.clear()
-        return refusal
+        return refused
 
     async def _request(self, route: Route, ask: Ask) -> dict[str, Any]:
         fixed = await self._fixed(route.model)
@@ -234,24 +216,13 @@ class AnthropicResponder:
 
 def _response(message: Accumulator, draft: Draft) -> Response:
     if not message.complete:
-        raise _broken("The model provider closed the stream before the response was complete.")
+        raise broken_off()
     if message.stop_reason == "refusal":
-        raise _refusal(message)
+        details = message.stop_details
+        why = (details.explanation or details.category) if details is not None else None
+        raise refusal(why or "no reason given")
     ending = _ENDINGS.get(message.stop_reason, "end")
     return Response(_replayable(message.content, ending), ending, draft.usage, message.model)
-
-
-def _broken(why: str) -> EngineFailure:
-    return EngineFailure(why, kind="model_error", retryable=True)
-
-
-def _refusal(message: Accumulator) -> EngineFailure:
-    """Return the failure for a refusal, whose text must not count as an answer."""
-    details = message.stop_details
-    why = (details.explanation or details.category) if details is not None else None
-    return EngineFailure(
-        f"The model refused to answer: {why or 'no reason given'}", kind="model_error", retryable=False
-    )
 
 
 def _replayable(content: list[ContentBlock], ending: Ending) -> tuple[ContentBlock, ...]:

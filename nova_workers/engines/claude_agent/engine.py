@@ -54,7 +54,8 @@ from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.programs.environment import inherited
-from nova_workers.engines.resilience import Policy, Resilience
+from nova_workers.engines.resilience import Resilience
+from nova_workers.engines.tool_turns import SharedParts
 from nova_workers.engines.windows import Windows
 
 __all__ = ["ClaudeAgentEngine"]
@@ -112,7 +113,8 @@ class ClaudeAgentEngine:
             private: Files that no tool opens.
         """
         sweep()
-        policy = Policy(max_retries=max_retries) if resilience is None else resilience.policy
+        native = NativeTools(fetcher=fetcher, shell=shell, private=private)
+        self._parts = parts = SharedParts.given(native, connections, resilience, max_retries=max_retries)
         known = _complete(profiles or (Profile(api_key=api_key),), base_url, environment)
         self._settings = ProgramSettings(
             program=program,
@@ -120,21 +122,20 @@ class ClaudeAgentEngine:
             profiles=known,
             aliases=dict(aliases or {}),
             max_tokens=max_tokens,
-            max_retries=min(_OWN_RETRIES, policy.max_retries) if len(known) == 1 else 0,
+            max_retries=min(_OWN_RETRIES, parts.resilience.policy.max_retries) if len(known) == 1 else 0,
             request_timeout_s=request_timeout_s,
         )
-        self._native = NativeTools(fetcher=fetcher, shell=shell, private=private)
         self._confines_commands = shell is not None and shell.sandbox is not None
         self._enclosing = None if shell is None else shell.enclosing
         self._why_none = "No sandbox is set up." if shell is None else shell.why_none
         by_id = {resolve_model(name, aliases): price for name, price in (prices or {}).items()}
         self._shared = Shared(
             asyncio.Semaphore(max_processes),
-            connections or ConnectionPool(),
+            parts.connections,
             Prices(by_id),
             windows or Windows(aliases=aliases),
             known,
-            resilience or Resilience.of_one_process(policy),
+            parts.resilience,
         )
 
     async def run(  # noqa: PLR0917 - the contract's signature
@@ -169,7 +170,7 @@ class ClaudeAgentEngine:
         except EngineFailure as failure:
             return self._failed(failure)
         try:
-            own = self._native.for_turn(options, trust)
+            own = self._parts.native.for_turn(options, trust)
             turn = ClaudeTurn(
                 self._shared,
                 options,
@@ -201,9 +202,7 @@ class ClaudeAgentEngine:
 
     async def close(self) -> None:
         """Close threads and connections. Programs end with their turns."""
-        self._native.close()
-        await self._shared.resilience.close()
-        await self._shared.connections.close()
+        await self._parts.close()
 
     def _failed(self, failure: EngineFailure) -> EngineResult:
         error = EngineError.of(failure)

@@ -106,9 +106,7 @@ class ClaudeTurn:
             history=len(options.history),
         )
         models = [self._launcher.model, *map(self._launcher.resolve, options.fallback_models)]
-        responder = ResilientResponder(
-            behind, models, shared.resilience, conversation=options.conversation, allowance=options.allowance
-        )
+        responder = ResilientResponder(behind, models, shared.resilience, options)
         limit = options.max_tool_output_chars
         tools = ClaudeTools(self._tools, self._own, self._gate, lambda: behind.running, limit)
         # Suspend the program at once, whatever the turn is doing.

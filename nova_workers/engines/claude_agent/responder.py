@@ -138,8 +138,7 @@ class ClaudeProvider:
             # The program would send the model's original response again, which is in its own transcript. So the turn
             # runs the calls itself, and a new program continues from the ledger's messages.
             await self._leave(conversation)
-        used = response.usage
-        self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
+        self._estimate.learn(ask.messages, response.usage)
         return response
 
     async def estimate_tokens(self, ask: Ask) -> int:

@@ -12,9 +12,10 @@ from typing import Any
 from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, text_block
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
+from nova_workers.engines.http.failures import broken, broken_off, refusal
 from nova_workers.engines.openai.chat_request import DETAILS_FIELD
 from nova_workers.engines.openai.content import origin_of
-from nova_workers.engines.openai.failures import broken, refusal, stream_failure
+from nova_workers.engines.openai.failures import stream_failure
 from nova_workers.engines.openai.names import wire_name
 from nova_workers.engines.openai.tagged import ThinkTags, calls_at_end
 from nova_workers.engines.openai.untyped import counted, objects, texts_of, word
@@ -106,7 +107,7 @@ class ChatReader:
         """See `Reader.answered`."""
         is_something = self._texts or self._thoughts or self._calls or self.counted
         if not self._finish and not (is_marked and is_something):
-            raise broken("The model provider closed the stream before the response was complete.")
+            raise broken_off()
         if self._finish in _FILTERED:
             raise refusal("the provider's content filter stopped it")
         if self._finish in _FAILED:

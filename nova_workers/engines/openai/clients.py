@@ -1,18 +1,16 @@
-"""The process's API clients: one per provider and key, all with one connection pool."""
+"""The process's API clients: one per provider and key."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-import httpx2
-from openai import AsyncOpenAI, DefaultAsyncHttpxClient
+from openai import AsyncOpenAI
 
-from nova_workers.base.outbound.bounded import ResponseBounds, bound_responses
+from nova_workers.engines.http.connections import Connections
 from nova_workers.engines.openai.provider import OPENAI_URL, OpenAIProvider
 from nova_workers.engines.verdicts import NO_KEY
 
 __all__ = ["Clients"]
 
-_CONNECT_TIMEOUT_S = 5.0
 _NO_KEY = "none"
 """The SDK requires a key; servers without authentication ignore it."""
 
@@ -27,37 +25,27 @@ class _Access:
 class Clients:
     """The clients of a process, by profile: a provider's name, and with several keys also the key's name."""
 
-    def __init__(
-        self,
-        providers: Iterable[OpenAIProvider],
-        *,
-        request_timeout_s: float,
-        max_connections: int,
-        transport: httpx2.AsyncBaseTransport | None = None,
-    ) -> None:
-        """Create the clients. They connect at their first request, on that request's loop."""
-        timeout = httpx2.Timeout(request_timeout_s, connect=_CONNECT_TIMEOUT_S)
-        limits = httpx2.Limits(max_connections=max_connections, max_keepalive_connections=max_connections)
-        self._http = DefaultAsyncHttpxClient(timeout=timeout, limits=limits, transport=transport)
-        bound_responses(self._http, ResponseBounds.of_model(request_timeout_s))
+    def __init__(self, providers: Iterable[OpenAIProvider], connections: Connections) -> None:
+        """Create the clients."""
+        self._connections = connections
         self._by_profile: dict[str, _Access] = {}
         self._profiles: dict[str, tuple[str, ...]] = {}
         for provider in providers:
             self._profiles[provider.name] = tuple(name for name, _ in provider.profiles)
             for name, key in provider.profiles:
                 api_key = key.api_key or (None if provider.is_openai else _NO_KEY)
-                client = self._client(provider, api_key, timeout) if api_key else None
+                client = self._client(provider, api_key) if api_key else None
                 self._by_profile[name] = _Access(provider, client)
 
-    def _client(self, provider: OpenAIProvider, api_key: str, timeout: httpx2.Timeout) -> AsyncOpenAI:
+    def _client(self, provider: OpenAIProvider, api_key: str) -> AsyncOpenAI:
         client = AsyncOpenAI(
             api_key=api_key,
             base_url=provider.base_url or OPENAI_URL,
-            timeout=timeout,
+            timeout=self._connections.timeout,
             # Retries are decided in one place: `nova_workers.engines.resilience`.
             max_retries=0,
             default_headers=provider.headers,
-            http_client=self._http,
+            http_client=self._connections.http,
         )
         if not provider.is_openai:
             # The SDK takes them from the environment. They are for OpenAI, and no other server may get them.
@@ -87,7 +75,3 @@ class Clients:
         keys = (key.api_key for key in access.provider.keys)
         headers = (value for value in access.provider.headers.values())
         return tuple(value for value in (*keys, *headers) if value)
-
-    async def close(self) -> None:
-        """Close the connection pool."""
-        await self._http.aclose()

@@ -11,39 +11,36 @@ them, and the caller could not authorize their calls.
 
 import asyncio
 from collections.abc import Sequence
-from dataclasses import replace
 from functools import partial
 
 import httpx2
 
 from nova_workers.base.errors import EngineFailure
-from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
-from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
-from nova_workers.engines.left_out_options import RefusedOptions
+from nova_workers.contracts.engine import EngineError, EngineOptions
+from nova_workers.engines.http.connections import Connections
+from nova_workers.engines.http.engine import HttpEngine
+from nova_workers.engines.left_out_options import LeftOutOptions, RefusedOptions
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
-from nova_workers.engines.openai.catalog import Catalog, Target
+from nova_workers.engines.openai.catalog import Catalog
 from nova_workers.engines.openai.clients import Clients
 from nova_workers.engines.openai.failures import failure_of
 from nova_workers.engines.openai.provider import OpenAIProvider
 from nova_workers.engines.openai.responder import OpenAIResponder, Reading
+from nova_workers.engines.prices import unpriced
 from nova_workers.engines.probing import why_not_reached
-from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
+from nova_workers.engines.resilience import Resilience
 from nova_workers.engines.tool_schemas import OPENAI, OPENAI_COMPATIBLE, ToolLimits
-from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
+from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns
 
 __all__ = ["OpenAIEngine"]
 
 _DEFAULT_MODEL = "sonnet"
 
 
-class OpenAIEngine:
-    """Executes turns through the Responses API or chat completions.
-
-    One connection pool serves all turns of the process; turns need no threads. The transcript is `options.history`: the
-    provider stores none, so `session_id` is ignored and none is returned.
-    """
+class OpenAIEngine(HttpEngine):
+    """Executes turns through the Responses API or chat completions."""
 
     name = "openai"
 
@@ -77,41 +74,14 @@ class OpenAIEngine:
             connections: The process's MCP connections, which the engine closes; None creates its own pool.
             transport: Sends the requests; None uses the SDK's own.
         """
+        shared = SharedParts.given(native, connections, resilience, max_retries=max_retries)
+        http = Connections(request_timeout_s=request_timeout_s, max_connections=max_connections, transport=transport)
+        super().__init__(ToolTurns(self.name, shared, limits=self._tool_limits), http)
         self._catalog = catalog
-        self._clients = Clients(
-            catalog.providers.values(),
-            request_timeout_s=request_timeout_s,
-            max_connections=max_connections,
-            transport=transport,
-        )
+        self._clients = Clients(catalog.providers.values(), http)
         self._fallbacks = fallbacks
         self._reading = Reading(max_tokens, first_byte_timeout_s)
-        self._native = native or NativeTools()
-        self._connections = connections or ConnectionPool()
-        self._turns = ToolTurns(self.name, self._native, self._connections, limits=self._tool_limits)
         self._refused = RefusedOptions()
-        self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
-
-    async def run(  # noqa: PLR0917 - the contract's signature
-        self,
-        message: str | tuple[JsonObject, ...],
-        options: EngineOptions,
-        trust: TrustLevel,
-        session_id: str | None = None,
-        callbacks: TurnListener | None = None,
-        abort: AbortSignal | None = None,
-    ) -> EngineResult:
-        """Execute one turn. See `nova_workers.contracts.engine.Engine.run`."""
-        refusal = self._refusal(options)
-        if refusal is not None:
-            return EngineResult(text="", stop_reason="error", provider=self.name, error=refusal)
-        listener = callbacks or TurnListener()
-        async with self._turns.open(options, trust, listener=listener, abort=abort, make_responder=self._responder) as (
-            turn,
-            offered,
-        ):
-            result = await turn.play(message, provider=self.name)
-            return replace(result, tools_available=offered())
 
     async def probe(self, *, timeout_s: float) -> dict[str, str | None]:
         """Ask each provider for its models. See `nova_workers.contracts.engine.ProbedEngine.probe`."""
@@ -127,24 +97,11 @@ class OpenAIEngine:
     async def _list_models(self, profile: str, timeout_s: float) -> object:
         return await self._clients.of(profile).models.with_raw_response.list(timeout=timeout_s)
 
-    async def close(self) -> None:
-        """Close the connection pools."""
-        self._native.close()
-        await self._resilience.close()
-        await self._connections.close()
-        await self._clients.close()
-
-    def _responder(
+    def _provider(
         self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]
-    ) -> ResilientResponder:
-        provider = OpenAIResponder(self._clients, self._catalog, tools, options, self._reading, refused=self._refused)
-        return ResilientResponder(
-            provider,
-            self._models(options),
-            self._resilience,
-            conversation=options.conversation,
-            allowance=options.allowance,
-        )
+    ) -> OpenAIResponder:
+        left_out = LeftOutOptions(self._refused, has_temperature=options.temperature is not None)
+        return OpenAIResponder(self._clients, self._catalog, tools, options, self._reading, left_out=left_out)
 
     def _models(self, options: EngineOptions) -> list[str]:
         fallbacks = options.fallback_models if self._fallbacks is None else self._fallbacks
@@ -156,7 +113,6 @@ class OpenAIEngine:
         return OPENAI if any(provider.is_openai for provider in providers) else OPENAI_COMPATIBLE
 
     def _refusal(self, options: EngineOptions) -> EngineError | None:
-        """Return why the turn cannot be run as asked, before anything is spent."""
         try:
             target = self._catalog.target(options.model or _DEFAULT_MODEL)
             self._models(options)
@@ -165,17 +121,6 @@ class OpenAIEngine:
                     self._catalog.target(agent.model)
         except EngineFailure as failure:
             return EngineError.of(failure)
-        return self._unpriced(options, target)
-
-    def _unpriced(self, options: EngineOptions, target: Target) -> EngineError | None:
-        """Return an error for a cost budget that cannot be enforced."""
         if options.cost_budget_usd is None or self._catalog.prices(target).knows(target.model):
             return None
-        return EngineError(
-            "unknown",
-            f"The turn has a cost budget, and the price of model {target.id!r} is not known. Give the model a price "
-            "(`prices` of its provider in NOVA_OPENAI__PROVIDERS of the workers), or take the budget away: the agent's "
-            "cost_budget_usd, or max_cost_usd_per_day of the tenant, the agent or the trigger. A token_budget needs no "
-            "price.",
-            retryable=False,
-        )
+        return unpriced(target.id, "`prices` of its provider in NOVA_OPENAI__PROVIDERS")

@@ -9,6 +9,7 @@ import openai
 
 from nova_workers.base.errors import EngineFailure
 from nova_workers.engines import bounds
+from nova_workers.engines.http.failures import answered, not_connected
 from nova_workers.engines.openai.untyped import word
 from nova_workers.engines.turn import ContentRefused
 from nova_workers.engines.verdicts import (
@@ -29,7 +30,7 @@ from nova_workers.engines.verdicts import (
     pattern,
 )
 
-__all__ = ["broken", "failure_of", "refusal", "refused_option", "stream_failure"]
+__all__ = ["failure_of", "refused_option", "stream_failure"]
 
 _OVERFLOW_WORDS = pattern(
     r"context (?:length|window|size|limit)|maximum (?:context|input) length|prompt is too long|too many tokens"
@@ -119,16 +120,6 @@ def stream_failure(code: str | None, message: str) -> EngineFailure:
     return _failure(_VERDICTS.of(message, codes=codes) or OUT_OF_ORDER, text, codes, is_about_content=True)
 
 
-def broken(why: str) -> EngineFailure:
-    """Return the failure for a stream that ends early or makes no sense."""
-    return EngineFailure(why, kind="model_error", retryable=True)
-
-
-def refusal(why: str) -> EngineFailure:
-    """Return the failure for a refusal or a content filter, whose text must not count as an answer."""
-    return EngineFailure(f"The model refused to answer: {bounds.said(why)}", kind="model_error", retryable=False)
-
-
 def _failure(
     verdict: Verdict,
     text: str,
@@ -173,11 +164,9 @@ def _retry_after_s(error: openai.APIError) -> float | None:
 def _say(error: Exception) -> str:
     match error:
         case openai.APIStatusError():
-            asked = f" (request {bounds.name(error.request_id)})" if error.request_id else ""
-            return f"The model provider answered {error.status_code}: {_message(error)}{asked}"
+            return answered(error.status_code, _message(error), error.request_id)
         case openai.APIConnectionError() | httpx2.TransportError():
-            why = bounds.said(str(error.__cause__ or error or type(error).__name__))
-            return f"The connection to the model provider failed: {why}"
+            return not_connected(bounds.said(str(error.__cause__ or error or type(error).__name__)))
         case openai.APIError():
             return f"The model provider failed: {_message(error)}"
         case _:

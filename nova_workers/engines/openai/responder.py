@@ -10,13 +10,14 @@ from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import CallBound, TokenUsage
-from nova_workers.engines.left_out_options import RefusedOptions, note_of
+from nova_workers.engines.http.failures import not_begun
+from nova_workers.engines.left_out_options import LeftOutOptions
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Catalog, Target
 from nova_workers.engines.openai.chat_reader import ChatReader
 from nova_workers.engines.openai.chat_request import chat_body
 from nova_workers.engines.openai.clients import Clients
-from nova_workers.engines.openai.failures import broken, failure_of, refused_option
+from nova_workers.engines.openai.failures import failure_of, refused_option
 from nova_workers.engines.openai.names import ToolNames, wire_name
 from nova_workers.engines.openai.provider import WireForm
 from nova_workers.engines.openai.responses_reader import ResponsesReader
@@ -80,7 +81,7 @@ class OpenAIResponder:
         options: EngineOptions,
         reading: Reading,
         *,
-        refused: RefusedOptions,
+        left_out: LeftOutOptions,
     ) -> None:
         """Take what all responses of a turn share. The tools are connected at the first response."""
         self._clients = clients
@@ -88,8 +89,7 @@ class OpenAIResponder:
         self._tools = tools
         self._options = options
         self._reading = reading
-        self._refused = refused
-        self._noted: set[tuple[str, str]] = set()
+        self._left_out = left_out
         self._turns: dict[str, TurnRequest] = {}
         self._estimate = TokenEstimate()
 
@@ -107,10 +107,9 @@ class OpenAIResponder:
         turn = await self._turn(target)
         with model_span(target.provider.name, target.model) as span_answered:
             answered = await self._read(turn, route, ask, draft)
-            used = draft.usage
-            span_answered(used, draft.model)
-        self._estimate.learn(len(ask.messages), used.input_tokens + used.cache_read_tokens + used.cache_write_tokens)
-        return Response(answered.content, answered.ending, used, draft.model)
+            span_answered(draft.usage, draft.model)
+        self._estimate.learn(ask.messages, draft.usage)
+        return Response(answered.content, answered.ending, draft.usage, draft.model)
 
     async def _read(self, turn: TurnRequest, route: Route, ask: Ask, draft: Draft) -> Answered:
         reader = _FORMATS[turn.target.provider.api].reader(turn)
@@ -152,8 +151,7 @@ class OpenAIResponder:
         except TimeoutError:
             if not silence.expired():
                 raise
-            timeout_s = self._reading.first_byte_timeout_s
-            raise broken(f"The model provider did not begin to answer within {timeout_s:g} s.") from None
+            raise not_begun(self._reading.first_byte_timeout_s) from None
 
     async def estimate_tokens(self, ask: Ask) -> int:
         """See `Provider.estimate_tokens`."""
@@ -180,28 +178,17 @@ class OpenAIResponder:
         # its types of events, which servers do not keep to.
         post, path = self._clients.of(route.profile).post, _FORMATS[target.provider.api].path
         while True:
-            self._leave_out(target.id, body, draft)
+            for left_out in self._left_out.of(target.id, body, draft):
+                del body[left_out]
+                if left_out == "reasoning":
+                    body.pop("include", None)
             try:
                 return await post(path, cast_to=object, body=body, stream=True, stream_cls=JsonStream)
             except Exception as error:
                 option = refused_option(error, body)
                 if option is None:
                     raise WireFailed(error) from error
-                self._refused.add(target.id, option)
-
-    def _leave_out(self, model: str, body: JsonObject, draft: Draft) -> None:
-        """Take out of a request what its model does not take, and note that once."""
-        left_out = [option for option in self._refused.of(model) if option in body]
-        for option in left_out:
-            del body[option]
-        if "reasoning" in left_out:
-            body.pop("include", None)
-        if self._options.temperature is not None and "temperature" not in body:
-            left_out.append("temperature")
-        for option in left_out:
-            if (model, option) not in self._noted:
-                self._noted.add((model, option))
-                draft.leave_out(option, note_of(option, f"The model {model!r}"))
+                self._left_out.add(target.id, option)
 
     async def _turn(self, target: Target) -> TurnRequest:
         turn = self._turns.get(target.id)

@@ -5,8 +5,9 @@ from collections.abc import Iterator
 from nova_workers.contracts.content import ORIGIN, ContentBlock, JsonObject, text_block
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines import bounds
+from nova_workers.engines.http.failures import broken_off, refusal
 from nova_workers.engines.openai.content import origin_of
-from nova_workers.engines.openai.failures import broken, refusal, stream_failure
+from nova_workers.engines.openai.failures import stream_failure
 from nova_workers.engines.openai.untyped import counted, objects, word
 from nova_workers.engines.openai.wire import Answered, TurnRequest
 from nova_workers.engines.turn import Draft, Ending
@@ -62,7 +63,7 @@ class ResponsesReader:
         """See `Reader.answered`."""
         ended = self._ended
         if ended is None:
-            raise broken("The model provider closed the stream before the response was complete.")
+            raise broken_off()
         error = ended.get("error")
         if ended.get("status") == "failed" or error:
             failed: JsonObject = error if isinstance(error, dict) else {}

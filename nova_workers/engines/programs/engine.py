@@ -9,7 +9,6 @@ since nothing could stop it between the model and its effect.
 
 import asyncio
 from collections.abc import Mapping
-from dataclasses import replace
 
 from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortSignal
@@ -18,13 +17,14 @@ from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResu
 from nova_workers.engines.left_out_options import note_of
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
+from nova_workers.engines.prices import unpriced
 from nova_workers.engines.programs.home import sweep
 from nova_workers.engines.programs.models import ProgramModels
 from nova_workers.engines.programs.provider import ProgramProvider, Shared
 from nova_workers.engines.programs.slot import Slot
 from nova_workers.engines.programs.vendor import ProgramSettings, Vendor, why_not_usable
-from nova_workers.engines.resilience import Policy, Resilience, ResilientResponder
-from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
+from nova_workers.engines.resilience import Resilience, ResilientResponder
+from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns
 
 __all__ = ["ProgramEngine"]
 
@@ -61,10 +61,8 @@ class ProgramEngine:
         sweep()
         self.name = vendor.name
         self._shared = Shared(vendor, settings, models, request_timeout_s, asyncio.Semaphore(settings.max_processes))
-        self._native = native or NativeTools()
-        self._connections = connections or ConnectionPool()
-        self._turns = ToolTurns(self.name, self._native, self._connections, limits=lambda _: vendor.limits)
-        self._resilience = resilience or Resilience.of_one_process(Policy(max_retries=max_retries))
+        parts = SharedParts.given(native, connections, resilience, max_retries=max_retries)
+        self._turns = ToolTurns(self.name, parts, limits=lambda _: vendor.limits)
 
     async def run(  # noqa: PLR0917 - the contract's signature
         self,
@@ -82,15 +80,13 @@ class ProgramEngine:
         listener = callbacks or TurnListener()
         if options.temperature is not None:
             listener.on_option_left_out("temperature", note_of("temperature", f"The engine {self.name!r}"))
-        programs = _Programs(self._shared, self._resilience)
+        programs = _Programs(self._shared, self._turns.shared.resilience)
         # Suspend the programs at once, whatever the turn is doing.
         release = abort.subscribe(lambda _: programs.freeze()) if abort is not None else None
         try:
-            async with self._turns.open(
-                options, trust, listener=listener, abort=abort, make_responder=programs.responder
-            ) as (turn, offered):
-                result = await turn.play(message, provider=self.name)
-                return replace(result, tools_available=offered())
+            return await self._turns.play(
+                message, options, trust, listener=listener, abort=abort, make_responder=programs.responder
+            )
         finally:
             if release is not None:
                 release()
@@ -102,9 +98,7 @@ class ProgramEngine:
 
     async def close(self) -> None:
         """Close threads and connections. Programs end with their turns."""
-        self._native.close()
-        await self._resilience.close()
-        await self._connections.close()
+        await self._turns.shared.close()
 
     def _refusal(self, options: EngineOptions) -> EngineError | None:
         """Return why the turn cannot be run as asked, before anything is spent."""
@@ -117,12 +111,7 @@ class ProgramEngine:
         except EngineFailure as failure:
             return EngineError.of(failure)
         if options.cost_budget_usd is not None and not models.has_price(model):
-            problem = (
-                f"The turn has a cost budget, and the price of model {model!r} is not known. Give the model a price "
-                f"(NOVA_{self.name.upper()}__PRICES of the workers), or take the budget away. A token_budget needs no "
-                "price."
-            )
-            return EngineError("unknown", problem, retryable=False)
+            return unpriced(model, f"NOVA_{self.name.upper()}__PRICES")
         return None
 
 
@@ -141,13 +130,7 @@ class _Programs:
         models = self._shared.models
         # Fallbacks of the fleet that are another vendor's are none of this program's.
         names = (options.model or _DEFAULT_MODEL, *self._shared.settings.fallbacks)
-        return ResilientResponder(
-            provider,
-            [models.id(name) for name in names],
-            self._resilience,
-            conversation=options.conversation,
-            allowance=options.allowance,
-        )
+        return ResilientResponder(provider, [models.id(name) for name in names], self._resilience, options)
 
     def freeze(self) -> None:
         for provider in self._providers:

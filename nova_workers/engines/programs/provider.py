@@ -205,7 +205,7 @@ class ProgramProvider:
                 usage = self._count.step(read_tokens, response.tokens)
                 return Response(response.content(self.name), "tools", usage, draft.model)
             if isinstance(frame, Finished):
-                rest = self._rest(frame.usage, len(ask.messages), read_tokens, response.tokens)
+                rest = self._rest(frame.usage, ask.messages, read_tokens, response.tokens)
                 return Response(response.content(self.name), "end", rest, draft.model)
             if frame is None or isinstance(frame, Failed | Forbidden | Ended):
                 raise self._failure(frame)
@@ -233,12 +233,14 @@ class ProgramProvider:
             return self._shared.silence_s
         return _ANNOUNCE_S if run.announces_more else _SETTLE_S
 
-    def _rest(self, reported_usage: TokenUsage | None, messages: int, read_tokens: int, produced: int) -> TokenUsage:
+    def _rest(
+        self, reported_usage: TokenUsage | None, messages: Sequence[Message], read_tokens: int, produced: int
+    ) -> TokenUsage:
         if reported_usage is None or not reported_usage.total_tokens:
             return self._count.step(read_tokens, produced)
         rest = self._count.rest(reported_usage)
         if self._count.model_calls == 1:
-            self._estimate.learn(messages, reported_usage.input_tokens + reported_usage.cache_read_tokens)
+            self._estimate.learn(messages, reported_usage)
         return rest
 
 

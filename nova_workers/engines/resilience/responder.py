@@ -25,7 +25,8 @@ import structlog
 
 from nova_workers.base.errors import EngineFailure, Outage
 from nova_workers.base.vocabulary import OutageReason
-from nova_workers.contracts.usage import Allowance, Reservation, TokenUsage
+from nova_workers.contracts.engine import EngineOptions
+from nova_workers.contracts.usage import Reservation, TokenUsage
 from nova_workers.engines.resilience.health import Cooldown, CooldownReason, Failure, Health
 from nova_workers.engines.resilience.limiter import Grant
 from nova_workers.engines.resilience.seam import AttemptFailed, Cause, Provider, Route
@@ -102,9 +103,7 @@ class ResilientResponder:
         provider: Provider,
         models: Sequence[str],
         resilience: Resilience,
-        *,
-        conversation: str | None,
-        allowance: Allowance | None = None,
+        options: EngineOptions,
     ) -> None:
         """Set up the responder.
 
@@ -112,15 +111,15 @@ class ResilientResponder:
             provider: The turn's provider.
             models: Its model, followed by the fallbacks.
             resilience: The process's shared state.
-            conversation: The opaque id of the turn's conversation; None: the turn is a conversation of its own.
-            allowance: In which each attempt is reserved; None: in none.
+            options: The turn's. Without a conversation, the turn is one of its own; in its allowance each attempt is
+                reserved.
         """
         self._provider = provider
         self._models = list(dict.fromkeys(models))
         self._shared = resilience
         self._policy = resilience.policy
-        self._conversation = conversation or secrets.token_hex(8)
-        self._allowance = allowance
+        self._conversation = options.conversation or secrets.token_hex(8)
+        self._allowance = options.allowance
         self._fell_back = False
 
     async def respond(self, ask: Ask, draft: Draft) -> Response:

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nova_workers.contracts.content import Message, media_tokens
-from nova_workers.contracts.usage import most_tokens
+from nova_workers.contracts.usage import TokenUsage, most_tokens
 
 __all__ = ["CHARS_A_TOKEN", "TokenEstimate"]
 
@@ -22,14 +22,10 @@ class TokenEstimate:
         self._known_messages = 0
         self._known_tokens = 0
 
-    def learn(self, messages: int, tokens: int) -> None:
-        """Record the provider's count.
-
-        Args:
-            messages: How many messages it covers.
-            tokens: All tokens read, including system prompt and tools.
-        """
-        self._known_messages, self._known_tokens = messages, tokens
+    def learn(self, messages: Sequence[Message], used: TokenUsage) -> None:
+        """Record the provider's count of the tokens that it read for these messages, with system prompt and tools."""
+        self._known_messages = len(messages)
+        self._known_tokens = used.input_tokens + used.cache_read_tokens + used.cache_write_tokens
 
     def of(self, messages: Sequence[Message], fixed: Any) -> int:
         """Return an estimate of the tokens that the model reads.
