@@ -20,7 +20,7 @@ __all__ = ["AuditSeals"]
 _ROWS: Final = 1_000
 """Of one batch, for the time of which one transaction is open (decision 0043 has it measured)."""
 _BATCHES: Final = 20
-"""Of one tick: a long log that was never sealed does not hold up other ticks."""
+"""The limit of a tick: a long log that was never sealed does not hold up other ticks."""
 
 
 class AuditSeals:

@@ -56,7 +56,7 @@ class OutgoingFile:
     """A file to send."""
 
     name: str
-    """As `file_name` returns it."""
+    """The name as `file_name` returns it."""
     content: bytes
     caption: str | None = None
 

@@ -98,8 +98,6 @@ async def get_note(database: Database, tenant_id: str, note_id: str, *, reader: 
 
     Args:
         database: The ledger.
-        tenant_id: The tenant.
-        note_id: Id of the note.
         reader: The agent that reads it; None is a person.
 
     Raises:
@@ -122,8 +120,6 @@ async def change_note(
 
     Args:
         work: Begins the unit of work.
-        tenant_id: The tenant.
-        note_id: Id of the note.
         change: What to change.
         sender: The run of the agent that changes it; None is a person.
         known: `updated_at` of the note that the change is based on; None does not check.
@@ -160,8 +156,6 @@ async def delete_note(database: Database, tenant_id: str, note_id: str, *, write
 
     Args:
         database: The ledger.
-        tenant_id: The tenant.
-        note_id: Id of the note.
         writer: The agent that deletes it; None is a person.
 
     Raises:

@@ -27,7 +27,7 @@ _MAX_HITS = 20
 _MAX_WINDOW = 5
 _MAX_READ = 50
 _SEARCH_CHARS = 700
-"""For each message of a search; history_read shows more around a hit."""
+"""The limit of each message of a search; history_read shows more around a hit."""
 _READ_CHARS = 6_000
 
 

@@ -148,7 +148,7 @@ class _SecretsCapability(ToolCapability):
 
 
 def _is_within(theirs: str, ours: str) -> bool:
-    """Whether all names that fit a pattern fit another one: ``*`` fits within ``*`` only, ``?`` also within ``?``."""
+    """Return whether each name that fits a pattern fits another: ``*`` is within ``*``, ``?`` also within ``?``."""
     form = "".join({"*": ".*", "?": r"[^*]"}.get(character, re.escape(character)) for character in ours)
     return re.fullmatch(form, theirs) is not None
 

@@ -113,12 +113,12 @@ def check_steers(rights: AuthorRights, holdings: Holdings, *, field: str, what: 
 
 
 def holdings_of(document: BaseModel, grants: GrantForms | None = None) -> Holdings:
-    """Return what of a document needs scopes."""
+    """Return the parts of a document that need scopes."""
     return _held(entry for _, entry in document_entries(document, grants))
 
 
 def holdings_of_agents(specs: Mapping[str, AgentSpec], grants: GrantForms) -> Holdings:
-    """Return what agents hold, each with the agent's id."""
+    """Return the holdings of agents, each with the agent's id."""
     held: dict[AuthorScope, list[str]] = {}
     for agent_id, spec in specs.items():
         for scope, things in holdings_of(spec, grants).items():

@@ -45,11 +45,11 @@ class Entry:
     owner: BaseModel
 
     def held(self) -> tuple[str, ...]:
-        """Return what of the value needs the scope of the right, in words."""
+        """Return the parts of the value that need the scope of the right, in words."""
         return tuple(self.right.noun.format(each) for each in self.right.gives(self.value).values())
 
     def gained(self, before: Entry | None) -> Iterator[tuple[str, str]]:
-        """Yield what of the value needs the scope and was not given before: its place below the field, and words."""
+        """Yield the parts of the value that need the scope and are new: the place below the field, and words."""
         known = () if before is None else before.right.gives(before.value).values()
         for place, given in self.right.gives(self.value).items():
             if not any(self.right.covers(other, given) for other in known):
@@ -99,7 +99,7 @@ def _entries(document: BaseModel, at: str, key: str | None, search: _Search) -> 
 
 
 def _leads_nowhere(part: BaseModel, step: str, search: _Search) -> bool:
-    """Whether a grant's configuration has no field that is searched for, as of most capabilities: it is not read."""
+    """Return whether a grant's configuration has no field that is searched for, as with most capabilities."""
     if not isinstance(part, CapabilityGrant) or search.aim is has_right:
         return False
     form = None if search.grants is None else search.grants.config_type(step[1:])

@@ -181,5 +181,5 @@ def _grant(name: str, tools: Sequence[str] | None, manager: AgentSpec, target: A
 
 
 def _within(tools: Sequence[str] | None, grant: CapabilityGrant) -> bool:
-    """Whether a grant contains these tools; None means all of the grant."""
+    """Return whether a grant contains these tools; None means all of the grant."""
     return tools is None or grant.tools is None or set(tools) <= set(grant.tools)

@@ -20,7 +20,6 @@ async def put_skill(
 
     Args:
         database: The ledger.
-        tenant_id: The tenant.
         name: The skill's name.
         given: The skill.
         rights: Of the author.

@@ -16,7 +16,6 @@ async def export_archive(database: Database, tenant_id: str, *, with_secrets: bo
 
     Args:
         database: The ledger.
-        tenant_id: The tenant.
         with_secrets: Whether to include the names of secrets.
 
     Raises:

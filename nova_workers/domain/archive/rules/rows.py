@@ -186,7 +186,7 @@ def _is_id(value: object) -> bool:
 
 
 def _is_moment(value: object) -> bool:
-    """Whether a value is a time. Postgres also accepts ``yesterday`` and ``infinity``."""
+    """Return whether a value is a time. Postgres also accepts ``yesterday`` and ``infinity``."""
     try:
         moment = datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

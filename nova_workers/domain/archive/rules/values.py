@@ -110,7 +110,7 @@ def wrong(where: str, problem: str) -> InvalidInput:
 
 
 def _is_amount(value: object) -> bool:
-    """Whether a value is a sum of money. Postgres also accepts ``NaN``, which is above any budget."""
+    """Return whether a value is a sum of money. Postgres also accepts ``NaN``, which is above any budget."""
     try:
         amount = Decimal(str(value))
     except InvalidOperation:

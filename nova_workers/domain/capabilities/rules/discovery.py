@@ -36,7 +36,8 @@ MODULES: Final = (
     "tasks.tools",
     "triggers.tools",
 )
-"""Below `nova_workers.domain`: each has a function ``capability(parts)``, which returns a `seam.Capability`."""
+"""The modules below `nova_workers.domain`, each with a function ``capability(parts)``, which returns a
+`seam.Capability`."""
 
 
 def default_registry(

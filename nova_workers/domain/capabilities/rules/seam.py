@@ -195,7 +195,6 @@ class RevealsSecrets(Protocol):
 
         Args:
             connection: A connection of the ledger.
-            tenant_id: The tenant.
             config: An instance of the class in `config`.
             tools: The grant's allow-list; None is all tools.
         """

@@ -51,7 +51,6 @@ async def add_to_outbox(
     Args:
         tx: The unit of work.
         sender: The run that sends it.
-        kind: Its kind.
         payload: Its content.
         same: The field of the payload that identifies it: equal ones are added once per run.
         at_most: How many of the kind a run may add.

@@ -36,7 +36,6 @@ class AcceptedOrder:
     """An order that is in the ledger.
 
     Attributes:
-        trace_id: Its id.
         shared: Whether an equal order made it: its result is this order's too.
         settled: The order, if it has ended or is in review.
     """
@@ -69,9 +68,7 @@ class Orders:
         The key hash must have been verified against the content.
 
         Args:
-            order: The order.
             policy: What it is bound by.
-            tenant_id: The tenant.
             traceparent: Of the request.
             key_hashes: The order's key under each secret of the tenant: the first is the one that the result is kept
                 under, and equal orders may have any of them. Without any, its own one.
@@ -138,7 +135,6 @@ class Orders:
         """Return the result of an order, or its present state.
 
         Args:
-            tenant_id: The tenant.
             trace_id: The order.
             mode: How to show the proposals; None as the order asked.
             shared: Whether an equal order asks: `meta.cached` is true.

@@ -75,7 +75,7 @@ class OpenOrder:
     keys: OrderKeys
 
     async def check_of(self, connection: Connection, proposals: Sequence[Proposal]) -> LeakCheck:
-        """Return what the customer of the order may not see, once it has read these proposals."""
+        """Return the check for what the order's customer may not see, once it has read these proposals."""
         row, content = self.row, self.content
         check = LeakCheck(
             content.policy,

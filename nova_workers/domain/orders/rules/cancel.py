@@ -35,7 +35,6 @@ class OrderCanceller:
         Equal orders that share the execution get this result, too; later ones are executed anew.
 
         Args:
-            tenant_id: The tenant.
             trace_id: The order.
             by: The key of the caller.
 

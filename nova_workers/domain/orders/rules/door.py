@@ -48,7 +48,6 @@ class AdmittedOrder:
     """An order that may be executed.
 
     Attributes:
-        order: The order.
         policy: What it is bound by.
         key_hashes: Its key under each secret of the tenant: that of the oldest first, under which its result is kept.
             An equal order may have any of them.
@@ -124,7 +123,7 @@ def _capability_problems(policy: PolicyDocument) -> Iterator[OrderProblem]:
 
 
 def problems_of(error: ValidationError) -> list[OrderProblem]:
-    """Return what a validation found, without any content of the order."""
+    """Return the problems that a validation found, without any content of the order."""
     items = error.errors(include_url=False, include_input=False)
     return [OrderProblem(path=_path(item["loc"]), rule=_rule(item)) for item in items[:_MOST_PROBLEMS]]
 

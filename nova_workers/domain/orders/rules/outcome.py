@@ -67,9 +67,7 @@ def outcome_of(  # noqa: PLR0917 - the parts of an outcome
     """Return the outcome of an order.
 
     Args:
-        order_id: The order.
         content: The order and its policy.
-        parts: Its parts.
         proposals: The proposals that the result shows.
         stop_reason: The internal reason.
         check: What the customer may not see; it has read the proposals.

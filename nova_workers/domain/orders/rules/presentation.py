@@ -50,7 +50,7 @@ def artifacts_of(proposals: Iterable[Proposal], policy: PolicyDocument) -> list[
 
 
 def present(ranked: Sequence[AiArtifactV1], policy: PolicyDocument, mode: PresentationMode) -> Presented:
-    """Return what a result shows of artifacts, which are in their order."""
+    """Return the artifacts as a result shows them; they are in their order."""
     artifacts = list(ranked[: 1 + policy.presentation.max_alternatives])
     match mode:
         case "single_best":

@@ -35,7 +35,6 @@ class OrderReviews:
         """End an order in review, and return its result.
 
         Args:
-            tenant_id: The tenant.
             trace_id: The order.
             verdict: ``approve`` returns the proposals as they are, ``edit`` the given payload, ``reject`` none.
             payload: With ``edit``: the payload of the artifact.
@@ -114,7 +113,7 @@ def _check_in_review(row: OrderRow) -> None:
 
 
 def _decided(order: OpenOrder, verdict: ReviewVerdict) -> list[Proposal]:
-    """Return what an order ends with that is approved as it is, or rejected."""
+    """Return the proposals with which an order ends that is approved as it is, or rejected."""
     if verdict == "reject":
         return []
     proposals = open_draft(order)

@@ -94,10 +94,9 @@ def jobs_of(policy: PolicyDocument, kind: RoleKind) -> tuple[Job, ...]:
 def decide(
     policy: PolicyDocument, parts: Sequence[EndedPart], *, stage: RoleKind, round: int, max_rounds: int
 ) -> Next | End:
-    """Return what follows a stage all of whose parts have ended.
+    """Return the next stage after one all of whose parts have ended.
 
     Args:
-        policy: The policy.
         parts: All parts of the order, in the order of their creation.
         stage: The stage that has ended.
         round: Its round, from 1.
@@ -150,7 +149,7 @@ def rank(parts: Sequence[EndedPart]) -> tuple[Ranked, ...]:
 
 
 def _is_satisfied(policy: PolicyDocument, best: EndedPart, reviews: Sequence[EndedPart]) -> bool:
-    """Whether the policy accepts the best proposal. A review that failed has not approved it."""
+    """Return whether the policy accepts the best proposal. A review that failed has not approved it."""
     needed = policy.satisfied.min_approvals
     approvals = sum(review.succeeded and bool(review.approved) for review in reviews)
     return approvals >= (len(reviews) if needed is None else needed) and (

@@ -62,7 +62,7 @@ def running_result(trace_id: str, waiting: OrderWait | None = None) -> AiWorkRes
 
 
 def _wait(held: HeldPart, *, internal: bool) -> OrderWait:
-    """Return what an order waits for; without names for readers who are not internal."""
+    """Return the wait of an order, without names for readers who are not internal."""
     next_try_in_ms = None if held.next_try_in_s is None else max(round(held.next_try_in_s * 1000), 0)
     wait = OrderWait(waited_ms=round(held.waited_s * 1000), next_try_in_ms=next_try_in_ms)
     if not internal:

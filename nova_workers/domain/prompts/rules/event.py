@@ -42,7 +42,7 @@ def event_words(event: EventContext) -> str:
 
 
 def is_event_block(text: str) -> bool:
-    """Whether the text of a message's first block is from `event_words`."""
+    """Return whether the text of a message's first block is from `event_words`."""
     return text.startswith(f"<{CONTEXT}>\n") and text.endswith(f"\n</{CONTEXT}>")
 
 

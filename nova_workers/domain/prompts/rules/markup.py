@@ -41,7 +41,7 @@ _BRACKETS = "<\ufe64\uff1c"
 
 @cache
 def _tag_start() -> re.Pattern[str]:
-    """Return what could open or close a section, however it is spelt, as long as a model might take it for the tag.
+    """Return a pattern of all spellings that a model might take for the tag that opens or closes a section.
 
     Compiled at first use: it takes 15 ms and nearly 1 MB (measured), and most processes never look for it.
     """

@@ -9,7 +9,7 @@ from nova_workers.ledger.database import Connection
 __all__ = ["describe_task", "task_section"]
 
 _SECTION_DETAILS_CHARS = 300
-"""For each step that is not done; `task_get` returns the rest. A plan has 200 steps at most."""
+"""The limit of each step that is not done; `task_get` returns the rest. A plan has 200 steps at most."""
 
 
 async def task_section(connection: Connection, tenant_id: str, task_id: int) -> str:

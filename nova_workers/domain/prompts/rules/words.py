@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping, Sequence
 __all__ = ["ASK_USER", "WAYS", "background_words", "formatting_words", "storage_words"]
 
 ANY_CHANNEL = "*"
-"""In a map by channel: for each that is not named."""
+"""The key, in a map by channel, of each that is not named."""
 
 _MARKDOWN = """\
 Answer in Markdown. Use headings, lists and tables where they help the reader, not for their own sake.

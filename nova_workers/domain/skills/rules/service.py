@@ -18,7 +18,7 @@ _FILE_ENGINE = "claude_agent"
 
 
 def loads_on_demand(engine: str, trust: TrustLevel) -> bool:
-    """Whether an agent loads skills with a tool; otherwise it has them as files where its engine expects them.
+    """Return whether an agent loads skills with a tool; otherwise it has them as files where its engine expects them.
 
     A sandbox has no files, whatever its engine.
     """
@@ -72,7 +72,6 @@ async def require_skills(
 
     Args:
         connection: In the transaction that writes the agent.
-        tenant_id: The tenant.
         names: All its skills.
         kept: Those that it has already. That one of them was removed prevents no change of the agent.
 

@@ -30,7 +30,7 @@ class RunEnding(BaseModel):
     agent_version: int
     turn_id: str
     cancel_requested_at: datetime | None = None
-    """Of a run that was canceled too late."""
+    """The time at which a run was canceled too late."""
     started_at: datetime
     finished_at: datetime
 

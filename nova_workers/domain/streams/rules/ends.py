@@ -42,7 +42,6 @@ class EndFeed:
 
         Args:
             redis: Has the stream.
-            run_id: The run.
             is_end: Whether an event is waited for. It is asked about events of the types `stream_end` and `waiting`.
             on_end: Called at such an event.
             had_events: False if no worker had claimed the run a moment ago. Then its stream is not read at once.
@@ -58,7 +57,7 @@ class EndFeed:
         self._reading: asyncio.Task[None] | None = None
 
     def wants(self, payload: bytes) -> bool:
-        """Whether a payload may contain what is waited for, or show that something before it was missed."""
+        """Return whether a payload may contain what is waited for, or show that something before it was missed."""
         return not self._has_beginning or b'"stream_end"' in payload or b'"waiting"' in payload
 
     def push(self, events: list[LiveEvent]) -> None:

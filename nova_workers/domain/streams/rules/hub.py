@@ -153,7 +153,7 @@ class StreamHub:
         self._foreign = foreign
         self._subscriber = Subscriber(redis, ping_every_s=ping_every_s)
         self._feeds: dict[str, set[AnyFeed]] = {}
-        """By channel."""
+        """The feeds by channel."""
         self._wanted: set[str] = set()
         self._subscribed: set[str] = set()
         self._is_connected = False
@@ -176,7 +176,6 @@ class StreamHub:
         While Redis is unavailable the feed yields nothing; it catches up afterwards.
 
         Args:
-            run_id: The run.
             after: The cursor; the start if the run had no events.
             had_events: False if no worker had claimed the run a moment ago. Then its stream is not read at once.
         """

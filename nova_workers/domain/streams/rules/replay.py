@@ -85,7 +85,7 @@ def fill_gap(run: RecordedRun, after: EventCursor, upto: EventCursor) -> GapFill
 
 
 def replay_waits(run: RecordedRun, after: EventCursor) -> _Replayed:
-    """Yield what a follower at `after` misses of a run that waits, in case the live events of this never come.
+    """Yield the events of a waiting run that a follower at `after` misses, in case its live ones never come.
 
     The waits have the same ids each time, above those of all live events of the attempt: a client that resumes at one
     of them does not get it again, nor a live event that arrives late.

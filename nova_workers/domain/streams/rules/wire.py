@@ -29,7 +29,7 @@ class LiveEvent(NamedTuple):
     cursor: EventCursor
     event: JsonObject
     ending: JsonObject | None = None
-    """Of the last event of a plain run: a `RunEnding`."""
+    """The ending of a plain run, with its last event: a `RunEnding`."""
 
 
 class Batch(NamedTuple):
@@ -67,7 +67,7 @@ def decode(payload: bytes) -> list[LiveEvent]:
 
 
 def _is_event(event: object, attempt: int) -> bool:
-    """Whether a value has what readers of streams rely on. Records of an orchestration have the attempt 0."""
+    """Return whether a value has what readers of streams rely on. Records of an orchestration have the attempt 0."""
     if not isinstance(event, dict):
         return False
     named: Mapping[str, object] = event
@@ -75,7 +75,7 @@ def _is_event(event: object, attempt: int) -> bool:
 
 
 def is_final(event: LiveEvent) -> bool:
-    """Whether an event is the last of its run."""
+    """Return whether an event is the last of its run."""
     return event.event["type"] == "stream_end" and bool(event.event["final"])
 
 
@@ -97,11 +97,11 @@ class Continuity:
             self._attempt_ended = event.event["type"] == "stream_end"
 
     def has_ended(self, attempt: int) -> bool:
-        """Whether the last event of an attempt was read."""
+        """Return whether the last event of an attempt was read."""
         return self._attempt_ended and self.cursor.attempt >= attempt and self.cursor.seq > 0
 
     def is_next(self, cursor: EventCursor) -> bool:
-        """Whether no event is missing between the cursor and another one, which is after it."""
+        """Return whether no event is missing between the cursor and another one, which is after it."""
         before = self.cursor
         if cursor.attempt == before.attempt:
             return cursor.seq == before.seq + 1 and not before.number

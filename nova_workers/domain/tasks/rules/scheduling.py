@@ -176,7 +176,7 @@ def _check_active(task: TaskView) -> None:
 
 
 def _waits(task: TaskView) -> str | None:
-    """Return what a task waits for, if all remaining steps of its plan are open subtasks."""
+    """Return the reason for which a task waits, if all remaining steps of its plan are open subtasks."""
     left = [step for step in task.steps if not step.done]
     subtasks = [step.subtask for step in left if step.subtask is not None]
     others = [subtask.id for subtask in subtasks if subtask.status in {"draft", "active"}]

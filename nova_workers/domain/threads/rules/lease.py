@@ -38,7 +38,7 @@ class HeldRun:
     renewed_s: float
     """When the lease was last confirmed, on the monotonic clock."""
     trusted_s: float = math.inf
-    """For so long after that no other worker can hold the run."""
+    """How long, after a lease ends, no other worker may claim the run."""
     doubted_s: float = -math.inf
     """When another worker may have taken the run although its lease had not expired."""
     stop_at_step: bool = False

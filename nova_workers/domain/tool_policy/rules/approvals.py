@@ -47,7 +47,7 @@ def first_rule(rules: Iterable[ApprovalRule], tool_name: str, params: JsonObject
 
 
 def lasting_call(tool_name: str, params: JsonObject) -> JsonObject:
-    """Return what a person allows who always allows a call in an orchestration: a tool, or one shell command."""
+    """Return the call that "always" allows in an orchestration: a tool, or one shell command."""
     if tool_name in (SHELL_TOOL, RUN_BASH):
         return {"tool": SHELL_TOOL, "command": str(params.get("command", "")).strip(" \t\n")}
     return {"tool": tool_name}
@@ -60,7 +60,7 @@ def describe_rule(rule: ApprovalRule) -> str:
 
 
 def main_text(tool_name: str, params: JsonObject) -> str | None:
-    """Return what a call is about, to show it: its only text, or the one that tells most. None if it has no text."""
+    """Return the text that describes a call best: its only one, or the one that tells most. None if it has none."""
     if tool_name in _NATIVE_MAIN:
         return _native_main(tool_name, params)
     texts = {name: value for name, value in params.items() if isinstance(value, str)}
@@ -139,7 +139,7 @@ def _json(value: object) -> str:
 
 
 def _fits_command(rule: ApprovalRule, pattern: str, command: str) -> bool:
-    """As for command patterns: what forbids looks at every command in the line, what permits vouches for all.
+    """Return whether a rule fits a line: if it forbids, any command of the line; if it permits, all of them.
 
     A line that cannot be read may contain any command.
     """

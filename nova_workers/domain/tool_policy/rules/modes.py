@@ -29,7 +29,7 @@ class ModeRules:
     mode: PermissionMode
 
     def judge(self, tool_name: str) -> Literal["allow", "deny"] | None:
-        """Return what the mode says of a tool; None leaves it to the rules."""
+        """Return the verdict of the mode on a tool; None leaves it to the rules."""
         if self.mode == "BYPASS" or tool_name == _ASK_USER or tool_name in ORCHESTRATION_TOOLS:
             return "allow"
         if self.mode in ("PLAN", "DELEGATE"):

@@ -33,7 +33,8 @@ _TO_FILE: Final = frozenset({">", ">>", ">|", "&>", "&>>", "<"})
 _TO_DESCRIPTOR: Final = frozenset({">&", "<&"})
 
 _PLAIN_WORD: Final = re.compile(r"""(?:\w|[./:=@%+,^~#!-]|"[^"$`\\\x00-\x1f\x7f]*"|'[^'\x00-\x1f\x7f]*')+""")
-"""Without expansion of any kind: no variable, substitution, escape, brace, tilde or name pattern, and in one line."""
+"""A word without expansion of any kind: no variable, substitution, escape, brace, tilde or name pattern, and in one
+line."""
 _TILDE: Final = re.compile(r"(?:^|[:=])~")
 _PLAIN_NAME: Final = re.compile(r"[A-Za-z0-9_./+:@%,-]+")
 _QUOTES: Final = re.compile(r"\"([^\"]*)\"|'([^']*)'")
@@ -191,7 +192,7 @@ class _PlainReading:
         return before in b" \t;" and after in (b" \t" if node.type == "{" else _WORD_ENDS)
 
     def _follows(self, node: Node) -> bool:
-        """Whether only blanks lie between the last token and this one."""
+        """Return whether only blanks lie between the last token and this one."""
         return node.start_byte >= self._end and not self._source[self._end : node.start_byte].strip(b" \t")
 
 

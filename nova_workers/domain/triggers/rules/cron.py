@@ -88,7 +88,7 @@ def parse_cron(text: str) -> str:
 
 
 def names_many_seconds(line: str) -> bool:
-    """Whether a line from `parse_cron` may fire more than once a minute."""
+    """Return whether a line from `parse_cron` may fire more than once a minute."""
     seconds = line.split()[_SECONDS:]
     return bool(seconds) and len(_values(_SECONDS, seconds[0])) > 1
 

@@ -100,7 +100,6 @@ async def patch_trigger(
     Args:
         connection: Inside a transaction.
         tenant_id: The owner.
-        trigger_id: The trigger.
         given: The fields to change.
         of: The agent that the trigger must belong to; None allows any.
 

@@ -48,7 +48,6 @@ class TriggerFirer:
 
         Args:
             tenant_id: Whose trigger.
-            trigger_id: The trigger.
             request: The request's idempotency key.
 
         Returns:

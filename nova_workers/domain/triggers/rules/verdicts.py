@@ -121,7 +121,7 @@ class _Outcomes:
         self.queued += 1
 
     def waits(self) -> bool:
-        """Whether the next occurrence is queued behind the open runs and queued occurrences of earlier ones."""
+        """Return whether the next occurrence is queued behind the open runs and queued occurrences of earlier ones."""
         if not self.open_runs and not self.queued:
             return False
         if self.catching_up or self.trigger.overlap == "queue":
@@ -144,7 +144,7 @@ def _fired(trigger: DueTrigger, firing_id: str, occurrence: datetime) -> NewFiri
 
 
 def _rule_of(trigger: DueTrigger) -> OccurrenceRule:
-    """Return what determines when a trigger fires."""
+    """Return the rule of a trigger's occurrences."""
     return OccurrenceRule(
         trigger_id=trigger.id,
         kind=trigger.kind,
@@ -194,7 +194,7 @@ def verdict_on(trigger: DueTrigger, known: Known, occurrences: Occurrences) -> V
 
 
 def _catching_up(rule: OccurrenceRule, due: DueOccurrences, now: datetime, occurrences: Occurrences) -> bool:
-    """Whether these are late and each is to fire: then none is skipped because of another's run."""
+    """Return whether these are late and each is to fire: then none is skipped because of another's run."""
     if rule.catchup != "each" or not due.firing:
         return False
     following = occurrences.fire_at(rule, due.next_occurrence)

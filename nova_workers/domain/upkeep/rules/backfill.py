@@ -31,7 +31,8 @@ from nova_workers.ledger.database import Database
 __all__ = ["Backfill", "Backfilled"]
 
 _RUNS: Final = 100
-"""Of one portion: some 200 messages, which take the local model 2 to 10 s, and a walk over what is made 10 ms."""
+"""The runs of a portion: some 200 messages, which take the local model 2 to 10 s, and a walk over what is made 10
+ms."""
 
 _SETTLED: Final = timedelta(minutes=5)
 """Runs that ended less long ago are the effect's. It is far above what a transaction takes."""
@@ -47,7 +48,7 @@ _FAILED: Final = timedelta(minutes=10)
 """A tenant whose portion failed unexpectedly is retried after this."""
 
 _LEASE: Final = timedelta(minutes=5)
-"""Above what a portion may take; a portion of a worker that died is taken again after it."""
+"""A time above what a portion may take; a portion of a worker that died is taken again after it."""
 
 _PATIENCE: Final = timedelta(minutes=7)
 """A cursor of another model is taken over after this long without work on it: its last worker is gone, or idle."""

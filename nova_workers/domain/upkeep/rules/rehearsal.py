@@ -38,11 +38,7 @@ class _RolledBackError(Exception):
 
 
 class RehearsalLedger(Database):
-    """The one transaction of a rehearsal, with a tenant and an agent of its own.
-
-    Attributes:
-        tenant_id: The tenant.
-    """
+    """The one transaction of a rehearsal, with a tenant and an agent of its own."""
 
     def __init__(self, connection: Connection, tenant_id: str) -> None:
         self._connection = connection
@@ -60,7 +56,7 @@ class RehearsalLedger(Database):
 
     @asynccontextmanager
     async def snapshot(self) -> AsyncGenerator[Snapshot]:
-        """No rehearsal reads a snapshot."""
+        """Raise an error: no rehearsal reads a snapshot."""
         raise NotImplementedError
         yield
 

@@ -28,14 +28,14 @@ from nova_workers.ledger.database import Database
 __all__ = ["Duty", "Retention"]
 
 _ROWS: Final = 1_000
-"""Of one batch: some 20 ms."""
+"""The rows of a batch: some 20 ms."""
 
 _THREADS: Final = 200
 """That one step of a walk looks at."""
 
 _LEASE: Final = timedelta(minutes=5)
 _ROUND: Final = timedelta(hours=6)
-"""From the end of a walk over an agent's threads to its next: policies count in days."""
+"""The time from the end of a walk over an agent's threads to its next: policies count in days."""
 
 _METRIC: Final[dict[Aged, str]] = {
     "done_effects": "effects",

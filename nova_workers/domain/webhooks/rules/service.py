@@ -55,7 +55,6 @@ class Webhooks:
         """Create a webhook. Its secret is in this answer only.
 
         Args:
-            tenant_id: The tenant.
             given: Its settings.
             may_audit: Whether the author may read the audit log.
 
@@ -126,8 +125,6 @@ class Webhooks:
         """Replace a webhook's secret. The new one is in this answer only.
 
         Args:
-            tenant_id: The tenant.
-            webhook_id: Id of the webhook.
             grace_s: How long the old secret also signs.
             may_audit: Whether the author may read the audit log.
 

@@ -14,7 +14,7 @@ __all__ = ["new_secret", "signed_headers"]
 
 _PREFIX = "whsec_"
 _SECRET_BYTES = 32
-"""Of the 24 to 64 that the specification allows; the hash is no longer."""
+"""The size, of the 24 to 64 that the specification allows; the hash is no longer."""
 
 
 def new_secret() -> str:

@@ -86,7 +86,7 @@ class HiddenNames:
         )
 
     def occur_in(self, text: str) -> bool:
-        """Whether one of them is in a text."""
+        """Return whether one of them is in a text."""
         return bool(
             _FAMILIES.search(text)
             or _MAKERS.search(text)

@@ -32,7 +32,7 @@ class KnownSecrets:
         self._opened: dict[str, tuple[_Versions, Redactor]] = {}
 
     async def of_tenant(self, connection: Connection, tenant_id: str) -> Redactor:
-        """Return what finds the secrets of a tenant, and of the fleet. Those that cannot be decrypted are left out."""
+        """Return a redactor of the secrets of a tenant and of the fleet, except those that cannot be decrypted."""
         sealed = [
             (row.name, row.name, Sealed(row.key_id, row.ciphertext), row.updated_at)
             for row in await fetch_secrets(connection, tenant_id)

@@ -25,13 +25,13 @@ __all__ = ["LeakCheck"]
 _PIECE_CHARS: Final = 4_000
 _OVERLAP_CHARS: Final = 1_000
 _LEAST_PROMPT_BYTES: Final = 36
-"""Of letters and digits that follow each other as in a prompt: about eight words; fewer may be chance."""
+"""The least letters and digits that follow each other as in a prompt: about eight words; fewer may be chance."""
 _LEAST_SENTENCE_BYTES: Final = 24
-"""Of a whole sentence or line of a prompt."""
+"""The least size of a whole sentence or line of a prompt."""
 _LEAST_WORDS: Final = 4
 _LEAST_CANARY_BYTES: Final = 12
 _LEAST_KNOWN_BYTES: Final = 12
-"""Of a secret's letters and digits: one with fewer is found as it is, and encoded."""
+"""The least letters and digits of a secret: one with fewer is found as it is, and encoded."""
 
 _INTERNAL_IDS: Final = re.compile(
     r"\b(?:run|thr|turn|ten|wait|wop|wos|wot|key|oag|omsg|orc|evt|eff|emb|dlv|fir|mem|msg|note|tch|tlc|tre|trg|tst|use|whk|wkr|cmp)"
@@ -76,7 +76,7 @@ class LeakCheck:
         self._read: dict[bytes, tuple[str, ...]] = {}
 
     def rules_of(self, artifact: AiArtifactV1) -> Sequence[str]:
-        """Return what is wrong with an artifact, by kind and never by value. Empty if a customer may see it."""
+        """Return the rules that an artifact breaks, by kind and never by value. Empty if a customer may see it."""
         key, pieces = self._pieces(artifact)
         if pieces is None:
             return self._read[key]

@@ -33,7 +33,7 @@ class KnownTexts:
                 self._grams.update(known[at : at + self._window] for at in range(len(known) - self._window + 1))
 
     def occurs_in(self, reduced: bytes, *, beside: bytes = b"") -> bool:
-        """Whether a part of them is in a reduced text: its letters and digits, as `squashed` returns them.
+        """Return whether a part of them is in a reduced text: its letters and digits, as `squashed` returns them.
 
         Args:
             reduced: The text.
