@@ -120,11 +120,16 @@ class ModelServer:
         if reply.pings:
             writer.write(_STREAM_HEAD)
         leaving = asyncio.create_task(reader.read(1))
-        while not leaving.done():
-            if reply.pings:
-                await event(writer, "ping", {})
-            await asyncio.wait((leaving,), timeout=0.02)
-        self.left.set()
+        try:
+            while not leaving.done():
+                if reply.pings:
+                    await event(writer, "ping", {})
+                await asyncio.wait((leaving,), timeout=0.02)
+        finally:
+            # A ping to a client that has just left fails.
+            self.left.set()
+            leaving.cancel()
+            await asyncio.gather(leaving, return_exceptions=True)
 
     def _next(self, headers: Mapping[str, str], body: Json, speaks: type[Dialect]) -> Reply:
         for asks, ruled in self._rules:
