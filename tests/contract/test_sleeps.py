@@ -23,10 +23,6 @@ _MAY_SLEEP = {
     "unit/streams/test_hub.py: test_followers_that_join_and_leave_at_any_moment_each_see_everything",
     # A client that reads slowly.
     "support/harness/run_reader.py: _connect",
-    # A window of the library `limits`, which reads the machine's clock.
-    "unit/engines/test_rate_limiter.py: test_a_debt_expires_with_its_window",
-    "unit/engines/test_rate_limiter.py: test_tokens_taken_for_a_key_without_requests_left_serve_its_next_call",
-    "unit/engines/test_rate_limiter.py: test_tokens_taken_for_a_call_stopped_in_the_queue_serve_the_next",
 }
 
 

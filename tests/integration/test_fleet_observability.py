@@ -104,7 +104,7 @@ async def _flower(env: dict[str, str], log: Path) -> AsyncGenerator[httpx2.Async
     try:
         auth = ("nova", _FLOWER_PASSWORD)
         async with httpx2.AsyncClient(
-            base_url=f"http://127.0.0.1:{port}", auth=auth, trust_env=False, timeout=5
+            base_url=f"http://127.0.0.1:{port}", auth=auth, trust_env=False, timeout=30
         ) as client:
 
             async def hears_the_worker() -> bool:

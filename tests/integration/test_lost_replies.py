@@ -16,10 +16,10 @@ from nova_workers.ledger import sessions
 from nova_workers.ledger.database import Connection, Database, PostgresDatabase
 from tests.requirements import proves
 from tests.support.servers.fault_proxy import FaultProxy
-from tests.support.waiting import until
+from tests.support.waiting import pass_time, until
 
 _IS_UNLOCKED = "SELECT count(*) = 0 FROM pg_locks WHERE relation = 'tenants'::regclass AND mode = 'RowExclusiveLock'"
-_SLEEPS = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(19)' AND state = 'active'"
+_SLEEPS = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(190)' AND state = 'active'"
 _INSERT = "INSERT INTO tenants (id, name) VALUES (:id, 'x')"
 
 
@@ -138,12 +138,13 @@ async def test_connections_that_a_firewall_forgot_cost_seconds_once(
 async def test_a_statement_on_a_lost_connection_holds_its_place_in_the_pool_for_one_timeout(
     wire: FaultProxy, database: Database
 ) -> None:
-    pool = PostgresDatabase(wire.url, pool_size=1, command_timeout_s=5)
+    pool = PostgresDatabase(wire.url, pool_size=1, command_timeout_s=60)
     await pool.fetchval("SELECT 1")
-    hanging = asyncio.create_task(pool.execute("SELECT pg_sleep(19)"))
+    hanging = asyncio.create_task(pool.execute("SELECT pg_sleep(190)"))
     await until(lambda: database.fetchval(_SLEEPS))
     wire.forget()
-    async with asyncio.timeout(9.5):
+    await pass_time(61)
+    async with asyncio.timeout(50):
         with pytest.raises(Unavailable, match="did not answer"):
             await hanging
         assert await pool.fetchval("SELECT 1") == 1

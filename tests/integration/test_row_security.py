@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from base64 import b64decode
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
@@ -27,6 +28,7 @@ from nova_workers.ledger.shares import working_for
 from nova_workers.ledger.visibility import all_tenants, see_tenant
 from nova_workers.ledger.work import Work
 from tests.requirements import proves
+from tests.support.waiting import pass_time
 
 ONE, TWO = "ten_one", "ten_two"
 
@@ -141,14 +143,16 @@ async def test_the_role_of_a_tenant_changes_no_ceilings(walled: Database) -> Non
 @proves("security.shares")
 async def test_one_tenant_leaves_a_connection_of_each_pool_to_others(database_url: str) -> None:
     database = PostgresDatabase(
-        database_url, pool_size=4, access="tenants", reserved=2, per_tenant=8, command_timeout_s=1
+        database_url, pool_size=4, access="tenants", reserved=2, per_tenant=8, command_timeout_s=60
     )
     async with AsyncExitStack() as held:
         working_for(ONE)
         with all_tenants():
             await held.enter_async_context(database.connection())
+            asking = asyncio.create_task(held.enter_async_context(database.connection()))
+            await pass_time(61)
             with pytest.raises(Unavailable):
-                await held.enter_async_context(database.connection())
+                await asking
         see_tenant(ONE)
         await held.enter_async_context(database.connection())
         working_for(TWO)

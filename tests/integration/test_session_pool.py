@@ -14,7 +14,7 @@ from nova_workers.ledger.sessions import session_opener
 from tests.support.waiting import until
 
 _PID = "SELECT pg_backend_pid()"
-_SLEEPS = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(15)' AND state = 'active'"
+_SLEEPS = "SELECT count(*) > 0 FROM pg_stat_activity WHERE query LIKE '%pg_sleep(600)' AND state = 'active'"
 _LONG_S = 20.0
 
 Pools = Callable[..., SessionPool]
@@ -32,7 +32,7 @@ async def pools(database_url: str) -> AsyncIterator[Pools]:
     yield make
     for pool in made:
         # A test that failed may not have released all of its sessions.
-        async with asyncio.timeout(5):
+        async with asyncio.timeout(60):
             await pool.close()
 
 
@@ -91,7 +91,7 @@ async def test_a_session_whose_statement_was_interrupted_is_lent_after_the_cance
     async def sleep() -> None:
         session = await pool.borrow(_LONG_S)
         try:
-            await session.execute("SELECT pg_sleep(15)")
+            await session.execute("SELECT pg_sleep(600)")
         except asyncio.CancelledError:
             await pool.release(session, is_interrupted=True)
             raise
@@ -101,7 +101,7 @@ async def test_a_session_whose_statement_was_interrupted_is_lent_after_the_cance
     sleeping.cancel()
     with pytest.raises(asyncio.CancelledError):
         await sleeping
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(60):
         assert await _pid(pool) == pid
 
 

@@ -1,4 +1,4 @@
-"""Waiting in tests: until a condition is true, or for as long as it must stay true."""
+"""Waiting in tests: until a condition is true, as long as it must stay true, or for a time that passes at once."""
 
 from __future__ import annotations
 
@@ -8,11 +8,13 @@ import time
 from collections.abc import Awaitable, Callable
 from typing import TypeVar, cast
 
-__all__ = ["stays", "until"]
+__all__ = ["pass_time", "stays", "until"]
 
 _T = TypeVar("_T")
 
 _POLL_S = 0.01
+_TURNS_OF_LOOP = 100
+"""In which clients and servers of this process have exchanged what they had to say."""
 
 
 async def until(
@@ -40,6 +42,18 @@ async def stays(condition: Callable[[], object | Awaitable[object]], *, for_s: f
     while (past_s := time.monotonic() - began_s) < for_s:
         assert await _value(condition), f"it was no longer true after {past_s:.3f} s"
         await asyncio.sleep(_POLL_S)
+
+
+async def pass_time(seconds: float) -> None:
+    """Let what can go on in the running loop do so, and then move its clock: timers of that time end at once.
+
+    A test of a time-out can then give what must come before it as much time as a busy machine needs.
+    """
+    loop = asyncio.get_running_loop()
+    for _ in range(_TURNS_OF_LOOP):
+        await asyncio.sleep(0)
+    clock = loop.time
+    loop.time = lambda: clock() + seconds
 
 
 async def _value(condition: Callable[[], _T | Awaitable[_T]]) -> _T:

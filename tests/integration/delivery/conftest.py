@@ -113,7 +113,7 @@ async def receiving() -> AsyncGenerator[Receiver]:
 @pytest.fixture
 def delivery_settings(settings: Settings, receiving: Receiver) -> Settings:
     """Settings with a master key, and with the receiver allowed."""
-    delivery = settings.delivery.model_copy(update={"webhook_allow_hosts": (receiving.host,), "timeout_s": 4.0})
+    delivery = settings.delivery.model_copy(update={"webhook_allow_hosts": (receiving.host,), "timeout_s": 60.0})
     secrets = settings.secrets.model_copy(update={"keys": (SecretStr(MASTER_KEY),)})
     return settings.model_copy(update={"delivery": delivery, "secrets": secrets})
 

@@ -168,12 +168,12 @@ async def test_an_effect_that_takes_longer_than_its_lease_is_not_taken_over_whil
             await go_on.wait()
 
     working = asyncio.create_task(
-        make_runner({"embeddings": Slow()}, leases=RunSettings(lease_ttl_s=2, lease_renew_s=0.05)).run_due()
+        make_runner({"embeddings": Slow()}, leases=RunSettings(lease_ttl_s=30, lease_renew_s=0.05)).run_due()
     )
     await reached.wait()
-    # Its lease ends now, and then, as one that is not renewed would.
-    await database.execute("UPDATE effects SET due_at = now() + interval '0.3 seconds'")
-    await until(lambda: _is_leased_for(database, run.run_id, more_than_s=1))
+    # Its lease ends soon, as one that is not renewed would.
+    await database.execute("UPDATE effects SET due_at = now() + interval '20 seconds'")
+    await until(lambda: _is_leased_for(database, run.run_id, more_than_s=25))
     assert await make_runner({"embeddings": Recorder()}).run_due() == 0
     go_on.set()
     assert await working == 1

@@ -7,9 +7,10 @@ import pytest
 
 from nova_workers.base.errors import ConfigurationError, EngineErrorKind
 from nova_workers.contracts.content import Message, text_block
-from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult
+from nova_workers.contracts.engine import EngineCallbacks, EngineError, EngineOptions, EngineResult
 from nova_workers.engines.anthropic import AnthropicEngine
 from tests.support.servers.model_server import Hang, ModelServer, Part, Reply, Status, Stream
+from tests.support.waiting import pass_time, until
 
 SO_FAR = Part("text", ["So far"])
 
@@ -111,8 +112,13 @@ async def test_a_refused_connection_is_retryable() -> None:
 
 async def test_a_silent_provider_times_out(server: ModelServer) -> None:
     server.reply(Stream((SO_FAR, Part("stall"))))
-    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, request_timeout_s=0.3)
-    result = await asyncio.wait_for(engine.run("hi", EngineOptions(), "sandbox"), 60)
+    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, request_timeout_s=60)
+    tokens: list[str] = []
+    callbacks = EngineCallbacks(on_token=tokens.append)
+    running = asyncio.create_task(engine.run("hi", EngineOptions(), "sandbox", callbacks=callbacks))
+    await until(lambda: "".join(tokens) == "So far")
+    await pass_time(61)
+    result = await running
     await engine.close()
     assert result.error is not None
     assert (result.error.kind, result.error.retryable, result.text) == ("model_error", True, "So far")
@@ -137,9 +143,14 @@ async def test_a_response_that_never_begins_times_out_sooner_than_silence_within
 
 
 async def test_a_response_that_has_begun_may_take_longer(server: ModelServer) -> None:
-    server.reply(Stream((Part("sleep", 1.5), SO_FAR)))
-    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, first_byte_timeout_s=1.0)
-    result = await engine.run("hi", EngineOptions(), "sandbox")
+    server.reply(Stream((Part("thinking", ["Hm"]), Part("sleep", 60), SO_FAR)))
+    engine = AnthropicEngine(api_key="k", base_url=server.url, max_retries=0, first_byte_timeout_s=30)
+    thoughts: list[str] = []
+    callbacks = EngineCallbacks(on_reasoning=thoughts.append)
+    running = asyncio.create_task(engine.run("hi", EngineOptions(), "sandbox", callbacks=callbacks))
+    await until(lambda: thoughts)
+    await pass_time(61)
+    result = await running
     await engine.close()
     assert (result.error, result.text) == (None, "So far")
 

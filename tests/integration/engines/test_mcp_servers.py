@@ -43,7 +43,7 @@ from tests.support.processes.inspection import is_alive, wait_until_gone
 from tests.support.processes.key_holder import key_holder
 from tests.support.servers.asgi import serving
 from tests.support.servers.model_server import ModelServer, Part, Stream
-from tests.support.waiting import until
+from tests.support.waiting import pass_time, until
 
 Json = dict[str, Any]
 
@@ -298,11 +298,28 @@ async def test_a_servers_error_with_the_code_of_a_closed_connection_is_a_tool_er
 async def test_a_server_that_blocks_costs_a_turn_one_timeout_and_the_next_turn_a_new_process(
     play: Player, blocked_by: Json
 ) -> None:
-    rude = replace(MISBEHAVING, timeout_s=2.0)
+    rude = replace(MISBEHAVING, timeout_s=20)
     pid = await play.pid(rude)
     at_once: list[Json] = [{"name": "sulk"}, {"name": "sulk", "input": blocked_by}, PID]
+    begun = asyncio.Event()
+
+    def on_tool_use(*_: object) -> None:
+        begun.set()
+
     with capture_logs() as logs:
-        result = await play({"rude": rude, "child": CHILD}, at_once, {"name": "sulk"}, PID, {"name": "count"})
+        running = asyncio.create_task(
+            play(
+                {"rude": rude, "child": CHILD},
+                at_once,
+                {"name": "sulk"},
+                PID,
+                {"name": "count"},
+                callbacks=EngineCallbacks(on_tool_use=on_tool_use),
+            )
+        )
+        await begun.wait()
+        await pass_time(21)
+        result = await running
     assert 1 <= len([line for line in logs if line["event"] == "mcp_server_blocked"]) <= len(at_once)
     assert [call.status for call in result.tool_calls] == ["failed"] * 5 + ["completed"]
     assert all("does not answer" in (call.error or "") for call in result.tool_calls[:5])
@@ -347,15 +364,17 @@ from nova_workers.engines.scripted import ScriptedEngine
 async def main():
     rude = StdioMcpServer({rude.command!r}, {rude.args!r}, cwd=os.getcwd())
     options = EngineOptions(mcp_servers={{"rude": rude}}, engine_config={{"script": [{{"tool": {{"name": "sulk"}}}}]}})
-    asyncio.get_running_loop().call_later(2.0, os.kill, os.getpid(), signal.SIGKILL)
-    await ScriptedEngine(environment="development").run("go", options, "sandbox")
+    turn = asyncio.ensure_future(ScriptedEngine(environment="development").run("go", options, "sandbox"))
+    while not os.path.exists({str(pids)!r}) or len(open({str(pids)!r}).read().split()) < 2:
+        await asyncio.sleep(0.01)
+    os.kill(os.getpid(), signal.SIGKILL)
 
 asyncio.run(main())
 """
     ended = subprocess.run([sys.executable, "-c", program], check=False, timeout=60)
     assert ended.returncode == -signal.SIGKILL
     server, escaped = (int(pid) for pid in pids.read_text().split())
-    assert wait_until_gone({server, escaped}, 5) == set()
+    assert wait_until_gone({server, escaped}, 60) == set()
 
 
 class Web:
@@ -417,8 +436,11 @@ async def test_an_http_server_gets_its_headers_and_no_other_turns(play: Player, 
 
 
 async def test_an_http_server_that_hangs_is_a_tool_error(play: Player, web: Web) -> None:
-    server = HttpMcpServer(web.url, timeout_s=2.0)
-    result = await play({"web": server}, {"name": "hang"}, {"name": "secret"})
+    server = HttpMcpServer(web.url, timeout_s=20)
+    running = asyncio.create_task(play({"web": server}, {"name": "hang"}, {"name": "secret"}))
+    await until(web.hung.is_set)
+    await pass_time(21)
+    result = await running
     assert [call.status for call in result.tool_calls] == ["failed", "completed"]
     assert "timed out" in (result.tool_calls[0].error or "")
     assert result.text == "End"
@@ -436,7 +458,7 @@ async def test_an_abort_reaches_an_http_server(play: Player, web: Web) -> None:
 
 async def test_an_http_server_is_reached_again_after_a_restart(web: Web) -> None:
     play = Player(rest_s=0.0)
-    server = HttpMcpServer(web.url, headers={"x-secret": "s"}, timeout_s=5.0)
+    server = HttpMcpServer(web.url, headers={"x-secret": "s"}, timeout_s=60)
     assert _said(await play({"web": server}, {"name": "secret"})) == "s"
     await web.stop()
     # A missing tool cannot be called: the script's own tool is called instead.

@@ -26,6 +26,7 @@ from nova_workers.engines.resilience import Policy, Resilience
 from tests.contract.engines.stage import Bench, TurnRecorder, assert_valid
 from tests.requirements import proves
 from tests.support.servers.model_server import ModelServer, Part, Stream
+from tests.support.waiting import pass_time, until
 
 AGENTS = {
     "scout": SubagentConfig("Finds things.", "You are a scout.", tools=("count", "hang"), model="haiku", max_turns=3),
@@ -259,7 +260,11 @@ async def test_a_subagents_usage_is_counted_if_a_time_limit_cuts_its_response(
     server.reply_to("one", replace(BEGUN, parts=(Part("cut"),)), BEGUN)
     hasty = Resilience.of_one_process(Policy(backoff_s=0.01))
     engine = AnthropicEngine(api_key="k", base_url=server.url, resilience=hasty)
-    result = await _run(engine, bench, watch, tool_timeout_s=2.0)
+    running = asyncio.create_task(_run(engine, bench, watch, tool_timeout_s=20))
+    (nested,) = await until(lambda: list(watch.nested.values()))
+    await until(lambda: "".join(nested.tokens).endswith("Let me"), "the response to the second request")
+    await pass_time(21)
+    result = await running
     await engine.close()
     assert (result.text, result.tool_calls[0].status) == ("Done", "failed")
     assert watch.main.records[0].tool_usage.total_tokens == 2 * 501

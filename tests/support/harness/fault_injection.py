@@ -152,7 +152,7 @@ class FaultInjector:
         """Block the worker before a statement until `step`."""
         self._held.add(statement)
 
-    async def reached(self, timeout_s: float = 5.0) -> str:
+    async def reached(self, timeout_s: float = 60.0) -> str:
         """Wait until a statement is blocked, and return its name."""
         async with asyncio.timeout(timeout_s):
             await self.stopped.wait()

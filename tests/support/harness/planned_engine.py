@@ -76,7 +76,7 @@ class PlannedEngine:
         """Open a door: it no longer blocks."""
         self._door(name).opened.set()
 
-    async def reached(self, name: str, timeout_s: float = 5.0) -> None:
+    async def reached(self, name: str, timeout_s: float = 60.0) -> None:
         """Wait until a model or tool is blocked at a door."""
         async with asyncio.timeout(timeout_s):
             await self._door(name).reached.wait()

@@ -4,23 +4,49 @@ from __future__ import annotations
 
 import asyncio
 import time
+from collections.abc import Callable
 
 import pytest
 
 from nova_workers.contracts.usage import TokenUsage
 from nova_workers.engines.resilience import RateLimit, RateLimiter
+from tests.support.waiting import stays
 
 MODEL = "m"
 
 
-def _limiter(limit: RateLimit, window_s: int = 600) -> RateLimiter:
-    return RateLimiter({MODEL: limit}, window_s=window_s)
+Passes = Callable[[float], None]
+
+
+@pytest.fixture
+def passes(monkeypatch: pytest.MonkeyPatch) -> Passes:
+    """Let time pass for the limiter, the library `limits` and the loop."""
+
+    def move(seconds: float) -> None:
+        wall, monotonic = time.time, time.monotonic
+        monkeypatch.setattr(time, "time", lambda: wall() + seconds)
+        monkeypatch.setattr(time, "monotonic", lambda: monotonic() + seconds)
+
+    return move
+
+
+def _limiter(limit: RateLimit) -> RateLimiter:
+    return RateLimiter({MODEL: limit}, window_s=600)
 
 
 async def _must_wait(limiter: RateLimiter, tokens: int) -> None:
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.1):
             await limiter.take(["a"], MODEL, tokens)
+
+
+async def _admitted_when_requests_are(limiter: RateLimiter, passes: Passes) -> None:
+    """Check that a call waits for the window of requests, which is half over, and not for tokens drawn just now."""
+    waiting = asyncio.create_task(limiter.take(["a"], MODEL, 900))
+    await stays(lambda: not waiting.done(), for_s=0.1)
+    passes(310)
+    async with asyncio.timeout(60):
+        await waiting
 
 
 async def test_the_rest_of_a_unit_is_used_by_the_next_calls() -> None:
@@ -46,32 +72,27 @@ async def test_usage_beyond_the_estimate_is_taken_by_the_next_call() -> None:
     await _must_wait(limiter, 200)
 
 
-async def test_a_debt_expires_with_its_window() -> None:
-    limiter = _limiter(RateLimit(tokens=1_000), window_s=1)
+async def test_a_debt_expires_with_its_window(passes: Passes) -> None:
+    limiter = _limiter(RateLimit(tokens=1_000))
     grant = await limiter.take(["a"], MODEL, 10)
     grant.settle(TokenUsage(5_000))
-    await asyncio.sleep(1.05)
-    async with asyncio.timeout(0.9):
+    passes(601)
+    async with asyncio.timeout(60):
         await limiter.take(["a"], MODEL, 10)
         await limiter.take(["a"], MODEL, 10)
 
 
-async def test_tokens_taken_for_a_key_without_requests_left_serve_its_next_call() -> None:
-    limiter = _limiter(RateLimit(requests=1, tokens=1_000), window_s=4)
-    began_s = time.monotonic()
+async def test_tokens_taken_for_a_key_without_requests_left_serve_its_next_call(passes: Passes) -> None:
+    limiter = _limiter(RateLimit(requests=1, tokens=1_000))
     await limiter.take(["a"], MODEL, 100)
-    await asyncio.sleep(2.0)
+    passes(300)
     assert (await limiter.take(["a", "b"], MODEL, 900)).profile == "b"
-    await limiter.take(["a"], MODEL, 900)
-    # At 4 s the window of requests has room; tokens drawn at 2 s would be in theirs until 6 s.
-    assert time.monotonic() - began_s < 5.6
+    await _admitted_when_requests_are(limiter, passes)
 
 
-async def test_tokens_taken_for_a_call_stopped_in_the_queue_serve_the_next() -> None:
-    limiter = _limiter(RateLimit(requests=1, tokens=1_000), window_s=4)
-    began_s = time.monotonic()
+async def test_tokens_taken_for_a_call_stopped_in_the_queue_serve_the_next(passes: Passes) -> None:
+    limiter = _limiter(RateLimit(requests=1, tokens=1_000))
     await limiter.take(["a"], MODEL, 100)
-    await asyncio.sleep(2.0)
+    passes(300)
     await _must_wait(limiter, 900)
-    await limiter.take(["a"], MODEL, 900)
-    assert time.monotonic() - began_s < 5.6
+    await _admitted_when_requests_are(limiter, passes)

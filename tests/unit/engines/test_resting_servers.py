@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import sys
-import time
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -18,7 +17,7 @@ from nova_workers.contracts.engine import HttpMcpServer, McpServer, StdioMcpServ
 from nova_workers.engines.mcp.pool import ConnectionPool, ServerAway
 from nova_workers.engines.mcp.toolbox import Toolbox
 from tests.support.harness.manual_clock import ManualClock
-from tests.support.waiting import until
+from tests.support.waiting import pass_time, until
 
 _SERVER = """
 import json, os, select, sys
@@ -42,6 +41,7 @@ for line in sys.stdin:
         "tools/list": {"tools": [{"name": "work", "inputSchema": {"type": "object"}}]},
     }
     if mode == "lists nothing" and asked.get("method") == "tools/list":
+        open(file + ".asked", "w").close()
         continue
     if "id" in asked:
         answer = {"error": {"code": -32601, "message": "no"}}
@@ -49,7 +49,7 @@ for line in sys.stdin:
             answer = {"result": answers[asked["method"]]}
         print(json.dumps({"jsonrpc": "2.0", "id": asked["id"], **answer}), flush=True)
 """
-_START_S = 0.6
+_START_S = 60.0
 
 
 @pytest.fixture
@@ -87,20 +87,29 @@ async def _pool(clock: ManualClock | None = None) -> AsyncGenerator[ConnectionPo
 
 async def _turn(pool: ConnectionPool, **servers: McpServer) -> tuple[set[str], dict[str, str], float]:
     """Return the tools of a turn, the reasons of servers that are away, and how many seconds it waited."""
-    toolbox = Toolbox(servers, pool=pool)
-    began_s = time.monotonic()
+    toolbox, loop = Toolbox(servers, pool=pool), asyncio.get_running_loop()
+    began_s = loop.time()
     try:
         tools = set(await toolbox.connect())
-        took_s = time.monotonic() - began_s
+        took_s = loop.time() - began_s
         return tools, {server.name: server.reason for server in toolbox.away}, took_s
     finally:
         await toolbox.close()
 
 
+async def _late_turn(pool: ConnectionPool, starts: str, **servers: McpServer) -> tuple[set[str], dict[str, str], float]:
+    """Return what a turn returns whose time for servers to start ends when another has started."""
+    before = _count(starts)
+    turn = asyncio.create_task(_turn(pool, **servers))
+    await until(lambda: _count(starts) > before, "the start of a server")
+    await pass_time(_START_S + 1)
+    return await turn
+
+
 async def test_two_hung_servers_cost_one_time_out_and_later_turns_none(starts: str) -> None:
     async with _pool() as pool:
         servers = {"one": _odd("hangs", starts), "two": _odd("hangs", f"{starts}2")}
-        tools, away, first_s = await _turn(pool, **servers)
+        tools, away, first_s = await _late_turn(pool, starts, **servers)
         assert (tools, set(away)) == (set(), {"one", "two"})
         assert away["one"] == f"it did not answer within {_START_S:g} s"
         assert first_s < 2 * _START_S
@@ -132,21 +141,21 @@ async def test_failures_of_a_server_that_answered_since_do_not_count(starts: str
     async with _pool(clock) as pool:
         server = _odd("hangs", starts, reuse=False)
         for rest_s in (10.0, 20.0):
-            assert (await _turn(pool, odd=server))[1]
+            assert (await _late_turn(pool, starts, odd=server))[1]
             clock.advance(rest_s)
         _let_go(starts)
         assert (await _turn(pool, odd=server))[0] == {"work"}
         _let_go(starts, go=False)
-        assert (await _turn(pool, odd=server))[1]
+        assert (await _late_turn(pool, starts, odd=server))[1]
         clock.advance(10.0)
-        await _turn(pool, odd=server)
+        await _late_turn(pool, starts, odd=server)
         assert _count(starts) == 5
 
 
 async def test_a_slow_server_goes_on_to_start_and_is_there_for_a_later_turn(starts: str) -> None:
     async with _pool() as pool:
         server = _odd("hangs", starts)
-        assert (await _turn(pool, odd=server))[1]
+        assert (await _late_turn(pool, starts, odd=server))[1]
         _let_go(starts)
 
         async def is_there() -> bool:
@@ -159,7 +168,10 @@ async def test_a_slow_server_goes_on_to_start_and_is_there_for_a_later_turn(star
 async def test_a_server_that_never_lists_its_tools_rests_too(starts: str) -> None:
     async with _pool() as pool:
         server = _odd("lists nothing", starts)
-        _, away, first_s = await _turn(pool, odd=server)
+        turn = asyncio.create_task(_turn(pool, odd=server))
+        await until(Path(f"{starts}.asked").exists, "the question for its tools")
+        await pass_time(_START_S + 1)
+        _, away, first_s = await turn
         assert away == {"odd": "it did not say in time which tools it has"}
         assert first_s < 2 * _START_S
         assert (await _turn(pool, odd=server))[2] < _START_S / 2
@@ -197,7 +209,10 @@ async def _broken(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) ->
 async def test_a_server_behind_a_url_that_does_not_answer_rests(serve: Any, why: str) -> None:
     async with _pool() as pool, await asyncio.start_server(serve, "127.0.0.1", 0) as listening:
         url = f"http://127.0.0.1:{listening.sockets[0].getsockname()[1]}/mcp"
-        _, away, first_s = await _turn(pool, odd=HttpMcpServer(url))
+        turn = asyncio.create_task(_turn(pool, odd=HttpMcpServer(url)))
+        if serve is _silent:
+            await pass_time(_START_S + 1)
+        _, away, first_s = await turn
         assert why in away["odd"]
         assert first_s < 2 * _START_S
         assert (await _turn(pool, odd=HttpMcpServer(url)))[2] < _START_S / 2

@@ -17,7 +17,7 @@ from nova_workers.base.http_server.connection_table import prove_connection
 from nova_workers.base.http_server.connections import ConnectionLimits, GuardedProtocol
 from tests.requirements import proves
 from tests.support.servers.asgi import serving
-from tests.support.waiting import until
+from tests.support.waiting import pass_time, until
 
 _PROXY, _MOST, _MOST_OF_ONE = "127.0.3.1", 10, 6
 _WITHOUT_KEY = b"POST / HTTP/1.1\r\nhost: localhost\r\ncontent-length: 100000\r\n"
@@ -38,8 +38,8 @@ class Server:
             limits = ApiSettings(
                 max_connections=_MOST,
                 max_connections_per_address=_MOST_OF_ONE,
-                head_timeout_s=0.5,
-                body_timeout_s=60,
+                head_timeout_s=60,
+                body_timeout_s=600,
             )
             scope["state"]["connections"] = ConnectionLimits(limits, TrustedProxies([_PROXY]), answer=problem_response)
             for _ in range(2):
@@ -111,9 +111,9 @@ async def server() -> AsyncIterator[Server]:
 async def test_after_a_401_the_time_of_the_body_no_longer_counts(server: Server) -> None:
     client = await server.connect("127.0.3.2", _WITHOUT_KEY + b"\r\n")
     assert await _status(client) == 401
-    began_s = asyncio.get_running_loop().time()
+    # Not the ten minutes of the body.
+    await pass_time(61)
     await _ends(client)
-    assert asyncio.get_running_loop().time() - began_s < 30
 
 
 @proves("security.connections")

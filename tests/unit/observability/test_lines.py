@@ -8,6 +8,8 @@ import os
 import signal
 import subprocess
 import sys
+import threading
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -28,11 +30,31 @@ def _events(stream: Writes) -> list[list[str]]:
     return [[json.loads(line)["event"] for line in text.splitlines()] for text in stream.writes]
 
 
+class Moment:
+    """The machine's time, with a sleep that a test ends."""
+
+    monotonic = staticmethod(time.monotonic)
+
+    def __init__(self) -> None:
+        self.ends = threading.Event()
+
+    def sleep(self, _: float) -> None:
+        """Wait for the end."""
+        self.ends.wait(60)
+
+
 @pytest.fixture
-def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Writes]:
+def moment() -> Moment:
+    """The moment after the first line."""
+    return Moment()
+
+
+@pytest.fixture
+def stream(moment: Moment, monkeypatch: pytest.MonkeyPatch) -> Iterator[Writes]:
     """Where lines go that are gathered after the first."""
     # Longer than a test process is held up on a busy machine.
-    monkeypatch.setattr("nova_workers.base.observability.lines._MOMENT_S", 1.0)
+    monkeypatch.setattr("nova_workers.base.observability.lines._MOMENT_S", 600.0)
+    monkeypatch.setattr("nova_workers.base.observability.lines.time", moment)
     writes = Writes()
     with recorded_logs():
         configure_logging(TelemetrySettings(log_format="json"), "worker", stream=writes)
@@ -40,15 +62,17 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> Iterator[Writes]:
         try:
             yield writes
         finally:
+            moment.ends.set()
             write_lines_at_once()
 
 
-async def test_lines_of_a_moment_are_written_together_and_in_their_order(stream: Writes) -> None:
+async def test_lines_of_a_moment_are_written_together_and_in_their_order(stream: Writes, moment: Moment) -> None:
     _log.info("first")
     _log.info("second")
     logging.getLogger("y").info("third")
     _log.info("fourth")
     assert _events(stream) == [["first"]]
+    moment.ends.set()
     await until(lambda: len(stream.writes) > 1, "the lines that wait to be written")
     assert _events(stream) == [["first"], ["second", "third", "fourth"]]
     # The next moments are as the first.

@@ -122,7 +122,7 @@ def test_a_worker_serves_its_metrics_on_loopback(metrics: Metrics) -> None:
     metrics.runs_in_flight.set(4)
     server = MetricsServer(metrics, 0)
     try:
-        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=5) as response:
+        with urllib.request.urlopen(f"http://127.0.0.1:{server.port}/metrics", timeout=60) as response:
             assert b"nova_runs_in_flight 4.0" in response.read()
     finally:
         server.close()

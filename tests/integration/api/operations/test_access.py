@@ -434,7 +434,7 @@ async def test_an_expired_key_is_refused_at_once_although_it_is_cached(
     api = await serve(settings.model_copy(update={"api": settings.api.model_copy(update={"key_cache_s": 60.0})}))
     made = (await api.http.post("/v1/keys", json={"name": "brief", "expires_at": "2099-01-01T00:00:00Z"})).json()
     await database.execute(
-        "UPDATE api_keys SET expires_at = now() + interval '4 s' WHERE id = :key_id", key_id=made["id"]
+        "UPDATE api_keys SET expires_at = now() + interval '8 s' WHERE id = :key_id", key_id=made["id"]
     )
     async with api.client(made["key"]) as client:
         assert (await client.get("/v1/runs")).status_code == 200

@@ -19,6 +19,7 @@ from nova_workers.ledger.visibility import all_tenants
 from tests.integration.api.conftest import Api, served
 from tests.integration.api.manual_worker import Tenant, make_tenant
 from tests.requirements import proves
+from tests.support.waiting import pass_time, until
 
 _LAST_USE = "SELECT last_used_at FROM api_keys WHERE id = :id"
 
@@ -207,17 +208,23 @@ async def test_uses_of_keys_are_written_when_the_api_stops(
     assert await database.fetchval(_LAST_USE, id=tenant.key_id) is not None
 
 
+_WAITS = "SELECT EXISTS (SELECT FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock')"
+
+
 @proves("audit.key-use")
 async def test_uses_of_keys_that_could_not_be_written_are_written_later(
     settings: Settings, tenant: Tenant, database: Database
 ) -> None:
-    hasty = PostgresDatabase(settings.require_database_url(), pool_size=2, command_timeout_s=0.3)
+    hasty = PostgresDatabase(settings.require_database_url(), pool_size=2, command_timeout_s=60)
     uses = KeyUses(hasty, SystemClock())
     uses.note(tenant.key_id, "192.0.2.7")
     async with database.transaction() as connection:
         await connection.execute("SELECT FROM api_keys WHERE id = :id FOR UPDATE", id=tenant.key_id)
+        writing = asyncio.create_task(uses.write())
+        await until(lambda: database.fetchval(_WAITS), "the write to wait for the key's row")
+        await pass_time(61)
         with pytest.raises(Unavailable):
-            await uses.write()
+            await writing
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
                 await uses.write()

@@ -23,6 +23,7 @@ from tests.integration.engines.resilience.stage import (
 )
 from tests.requirements import proves
 from tests.support.servers.model_server import Hang, ModelServer, Part, Reply, Status, Stream
+from tests.support.waiting import pass_time, until
 
 SONNET, HAIKU, OPUS = "claude-sonnet-5-5", "claude-haiku-4-5", "claude-opus-5-5"
 
@@ -69,8 +70,12 @@ async def test_a_model_whose_server_never_answers_is_replaced_by_the_next(
 ) -> None:
     server.reply_when(model(SONNET), Hang())
     server.reply(FINE)
-    engine = make(first_byte_timeout_s=0.6, policy=replace(HASTY, max_retries=1))
-    result = await asyncio.wait_for(turn(engine, fallback_models=(HAIKU,)), 60)
+    engine = make(first_byte_timeout_s=20, policy=replace(HASTY, max_retries=1))
+    running = asyncio.create_task(turn(engine, fallback_models=(HAIKU,)))
+    for asked in (1, 2):
+        await until(lambda asked=asked: len(server.requests) == asked)
+        await pass_time(21)
+    result = await running
     assert (result.model, models_asked(server)) == (HAIKU, [SONNET, SONNET, HAIKU])
     assert counts.fallbacks == [(SONNET, HAIKU)]
 

@@ -20,7 +20,7 @@ from tests.integration.engines.resilience.stage import (
     turn,
 )
 from tests.support.servers.model_server import Drop, ModelServer, Part, Reply, Status, Stream
-from tests.support.waiting import until
+from tests.support.waiting import pass_time, until
 
 NO_BREAKER = replace(HASTY, breaker_failures=100)
 MALFORMED = Part("raw", b"event: content_block_delta\ndata: {broken\n\n")
@@ -94,7 +94,10 @@ async def test_a_refused_connection_is_retried(make: MakeEngine, counts: Countin
 
 async def test_a_response_that_does_not_begin_in_time_is_retried(server: ModelServer, make: MakeEngine) -> None:
     server.reply(Stream((Part("stall"),)), FINE)
-    result = await turn(make(policy=NO_BREAKER, request_timeout_s=0.8))
+    running = asyncio.create_task(turn(make(policy=NO_BREAKER, request_timeout_s=20)))
+    await until(lambda: len(server.requests) == 1)
+    await pass_time(21)
+    result = await running
     assert (result.text, len(server.requests)) == ("Well done", 2)
 
 
@@ -150,7 +153,12 @@ async def test_usage_of_an_interrupted_response_is_counted_beside_that_of_the_re
         records.append(record)
         return "continue"
 
-    result = await turn(make(), callbacks=Reader().callbacks(on_step=on_step), timeout_s=1.5)
+    reader = Reader()
+    running = asyncio.create_task(turn(make(), callbacks=reader.callbacks(on_step=on_step), timeout_s=20))
+    if ends.parts[-1].kind == "stall":
+        await until(lambda: reader.restarts == 1 and reader.text)
+        await pass_time(21)
+    result = await running
     (step,) = records
     # Of the broken one only the start was counted: 7 read, 1 produced.
     assert (step.tool_usage.input_tokens, step.tool_usage.output_tokens) == (7, 1)

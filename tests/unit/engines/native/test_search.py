@@ -79,13 +79,13 @@ async def test_a_search_that_is_canceled_while_it_begins_leaves_no_descriptor(
 
     def slowly(self: Confinement, target: Path) -> int:
         opening.set()
-        go_on.wait(5)
+        go_on.wait(60)
         opened.append(open_place(self, target))
         return opened[0]
 
     monkeypatch.setattr(Confinement, "open_place", slowly)
     searching = asyncio.create_task(caller.call("Glob", pattern="*", path=str(tree)))
-    assert await asyncio.to_thread(opening.wait, 5)
+    assert await asyncio.to_thread(opening.wait, 60)
     searching.cancel()
     await asyncio.sleep(0)
     go_on.set()
