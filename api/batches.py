@@ -53,6 +53,6 @@ async def _outcome(acceptance: MessageAcceptance, item: RunBatchItem) -> RunBatc
         try:
             view = await acceptance.submit_one(item, path=_PATH, idempotency_key=item.idempotency_key)
         except NovaError as error:
-            told = problem(true_outcome(error))
-            return RunBatchOutcome(status=told.status, problem=told)
+            refusal = problem(true_outcome(error))
+            return RunBatchOutcome(status=refusal.status, problem=refusal)
     return RunBatchOutcome(status=202, run=view)

@@ -174,8 +174,8 @@ def problem(error: NovaError, *, instance: str | None = None) -> Problem:
 
 def problem_response(error: NovaError, *, instance: str | None = None) -> Response:
     """Return the problem document of an error of ours."""
-    told = problem(error, instance=instance)
-    status = told.status
+    document = problem(error, instance=instance)
+    status = document.status
     headers: dict[str, str] = {}
     if status == HTTPStatus.UNAUTHORIZED:
         headers["www-authenticate"] = "Bearer"
@@ -184,7 +184,7 @@ def problem_response(error: NovaError, *, instance: str | None = None) -> Respon
     if repeats and status in {HTTPStatus.SERVICE_UNAVAILABLE, HTTPStatus.TOO_MANY_REQUESTS}:
         waits_s = error.fields.get("retry_after_s")
         headers["retry-after"] = str(max(1, math.ceil(waits_s)) if isinstance(waits_s, float) else RETRY_AFTER_S)
-    return _respond(told, headers)
+    return _respond(document, headers)
 
 
 def unexpected_problem(*, instance: str, trace_id: str) -> Response:

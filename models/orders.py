@@ -95,7 +95,7 @@ class WorkOrderPart(Table, table=True):
         Index(None, "order_id", "id"),
         Index("uq_work_order_parts__run_id", "run_id", unique=True),
         # A stage is opened once.
-        Index("uq_work_order_parts__place", "order_id", "round", "kind", "position", unique=True),
+        Index("uq_work_order_parts__position", "order_id", "round", "kind", "position", unique=True),
         Index("ix_work_order_parts__open", "order_id", postgresql_where=text("stop_reason IS NULL")),
     )
 

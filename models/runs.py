@@ -46,7 +46,7 @@ class Run(Table, table=True):
         Index("uq_runs__running_thread", "thread_id", unique=True, postgresql_where=text("status = 'running'")),
         # The claim: the front of a thread's queue. Finished runs are not in the index, so its cost does not grow.
         Index(
-            "ix_runs__line",
+            "ix_runs__queue",
             "thread_id",
             text("(attempt > 0) DESC"),
             text("front DESC"),

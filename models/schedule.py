@@ -79,7 +79,7 @@ class TriggerFiring(Table, table=True):
     __tablename__ = "trigger_firings"
     __table_args__ = (
         one_of("outcome", FiringOutcome),
-        Index("uq_trigger_firings__slot", "trigger_id", "scheduled_for", unique=True),
+        Index("uq_trigger_firings__occurrence", "trigger_id", "scheduled_for", unique=True),
         Index(None, "fired_at"),
         # Occurrences that wait for the run of an earlier one, oldest first.
         Index("ix_trigger_firings__queued", "trigger_id", "scheduled_for", postgresql_where=text("outcome = 'queued'")),

@@ -106,8 +106,8 @@ def error_of_transport(
     else:
         advice, in_doubt = _what_next(method, key), method != "GET"
     if isinstance(error, httpx2.TimeoutException):
-        told = f"did not answer in time ({type(error).__name__}). It may be overloaded; see `nova doctor`."
-        message = f"The fleet at {base_url} {told} {advice}"
+        failure = f"did not answer in time ({type(error).__name__}). It may be overloaded; see `nova doctor`."
+        message = f"The fleet at {base_url} {failure} {advice}"
     else:
         message = f"The connection to {base_url} broke ({_reason(error)}). {advice}"
     kind = OutcomeUnknown if in_doubt else Unavailable

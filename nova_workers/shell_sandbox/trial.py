@@ -66,7 +66,7 @@ else:
 """
 _NOT_TRIED = "a Python that commands can run, by which the trial reaches for abstract sockets"
 _LIMITS = (("memory_bytes", 1024), ("processes", 1), ("open_files", 1), ("file_bytes", 1024))
-"""In the order in which the probe tells them, with their units."""
+"""The limits in the order in which the probe reports them, with their units."""
 _WORDS = {
     "other-file": "files of another tenant",
     "fleet-file": "files of NOVA_HOME",
@@ -103,8 +103,8 @@ def try_out(sandbox: ShellSandbox, missing: Sequence[str], *, every_tenant: bool
     """
     try:
         with _stage(sandbox) as stage:
-            proxied, told = _probe(sandbox, stage)
-            reached = {words[1] for words in told if words[:1] == ["reached"]}
+            proxied, report = _probe(sandbox, stage)
+            reached = {words[1] for words in report if words[:1] == ["reached"]}
             if any(path.exists() for path in stage.writes):
                 reached.add("written")
             with suppress(subprocess.TimeoutExpired):
@@ -120,7 +120,7 @@ def try_out(sandbox: ShellSandbox, missing: Sequence[str], *, every_tenant: bool
     if every_tenant:
         _run(sandbox, lambda: sandbox.wrap([*_SHELL, f"echo {_WORKS}"], "/", ()), {})
     _run(sandbox, lambda: _hidden(sandbox), {})
-    facts = {words[0]: words[1:] for words in told if words}
+    facts = {words[0]: words[1:] for words in report if words}
     untried = () if "tried" in facts else (_NOT_TRIED,)
     return SandboxTrial(
         user=int(facts["user"][0]),
@@ -136,9 +136,9 @@ def _probe(sandbox: ShellSandbox, stage: _Stage) -> tuple[bool, list[list[str]]]
     """Return whether the command reached a proxy's port, and what it said. Raises ConfigurationError."""
     with suppress(ConfigurationError):
         if sandbox.kind != "landlock":
-            told = _run(sandbox, lambda: _enclosed(replace(sandbox, gate=_Gate()), stage, "proxy"), stage.environment)
-            if ["proxied"] in told:
-                return True, told
+            report = _run(sandbox, lambda: _enclosed(replace(sandbox, gate=_Gate()), stage, "proxy"), stage.environment)
+            if ["proxied"] in report:
+                return True, report
     return False, _run(sandbox, lambda: _enclosed(sandbox, stage, "none"), stage.environment)
 
 
@@ -159,13 +159,13 @@ class _Gate:
             self._channel.close()
 
 
-def _limits(sandbox: ShellSandbox, told: list[str]) -> dict[str, int]:
+def _limits(sandbox: ShellSandbox, report: list[str]) -> dict[str, int]:
     """Return the limits that the command had, of what it said. Raises ConfigurationError if one is missing."""
-    if "unlimited" in told[: len(_LIMITS)]:
+    if "unlimited" in report[: len(_LIMITS)]:
         raise _unusable(sandbox, "a command has no limit of memory, processes, open files or the length of a file")
-    limits = {name: int(value) * unit for (name, unit), value in zip(_LIMITS, told, strict=False)}
+    limits = {name: int(value) * unit for (name, unit), value in zip(_LIMITS, report, strict=False)}
     # Where the command may not read it, it is what the launcher wrote all the same.
-    return limits | ({"oom_score_adj": int(told[-1])} if len(told) > len(_LIMITS) else {})
+    return limits | ({"oom_score_adj": int(report[-1])} if len(report) > len(_LIMITS) else {})
 
 
 @contextmanager
@@ -313,11 +313,11 @@ def _run(
             )
     except (OSError, ValueError, subprocess.TimeoutExpired) as error:
         raise _unusable(sandbox, str(error)) from error
-    told = [line.split() for line in trial.stdout.decode(errors="replace").splitlines()]
-    if [_WORKS] not in told:
+    report = [line.split() for line in trial.stdout.decode(errors="replace").splitlines()]
+    if [_WORKS] not in report:
         complaint = trial.stderr.decode(errors="replace").strip() or f"exit code {trial.returncode}"
         raise _unusable(sandbox, complaint)
-    return told
+    return report
 
 
 def _unusable(sandbox: ShellSandbox, complaint: str) -> ConfigurationError:

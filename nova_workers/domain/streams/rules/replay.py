@@ -150,8 +150,8 @@ def _fill_gap(run: RecordedRun, after: EventCursor, upto: EventCursor) -> GapFil
     before = run.response.told_before
     events.extend(ids.start(max(before.attempt, upto.attempt)))
     events.extend(ids.response(run.response))
-    told = EventCursor(attempt=before.attempt, seq=before.seq - 1)
-    return GapFilling(events, max(ids.reached, told, key=EventCursor.key), is_whole=True)
+    sent = EventCursor(attempt=before.attempt, seq=before.seq - 1)
+    return GapFilling(events, max(ids.reached, sent, key=EventCursor.key), is_whole=True)
 
 
 class _Ids:
