@@ -567,8 +567,8 @@ async def test_an_archive_may_be_larger_than_a_body(
 async def test_an_archive_may_arrive_slowly(
     api: Api, source: NovaClient, database: Database, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nova_workers.ledger.sessions._SETTLE", "SET idle_in_transaction_session_timeout = '1s'")
-    monkeypatch.setattr("nova_workers.ledger.keepalive._EVERY_S", 0.1)
+    monkeypatch.setattr("nova_workers.ledger.sessions._SETTLE", "SET idle_in_transaction_session_timeout = '6s'")
+    monkeypatch.setattr("nova_workers.ledger.keepalive._EVERY_S", 0.5)
     begin, *others = _archive(small_row("memories"))
 
     async def is_importing() -> bool:
@@ -578,7 +578,7 @@ async def test_an_archive_may_arrive_slowly(
     async def slow() -> AsyncGenerator[bytes]:
         yield begin
         await until(is_importing)
-        await stays(is_importing, for_s=1.6)
+        await stays(is_importing, for_s=7)
         for line in others:
             yield line
 

@@ -194,7 +194,7 @@ async def test_the_bot_of_one_agent_talks_for_that_agent_only(stage: Stage) -> N
 
 async def test_two_processes_have_one_poller_and_the_other_takes_over(stage: Stage) -> None:
     telegram = stage.telegram
-    stage.env["NOVA_TELEGRAM__LEASE_TTL_S"] = "2"
+    stage.env["NOVA_TELEGRAM__LEASE_TTL_S"] = "6"
     first, second = stage.start_by_command(), stage.start()
     telegram.says("one")
     await soon(lambda: telegram.texts() == ["You said: one"])
