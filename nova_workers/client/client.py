@@ -71,7 +71,6 @@ class NovaClient:
         """Return a client with another key on the same connections. Closing either one closes both.
 
         Args:
-            api_key: The key.
             forwarded_for: The address for which a server sends the requests, as a proxy does. The API believes it where
                 ``NOVA_API__TRUSTED_PROXIES`` names that server.
             session_id: The session of a person: once it has ended, the API refuses the requests.

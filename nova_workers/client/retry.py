@@ -12,7 +12,7 @@ __all__ = ["Attempts", "Retry"]
 
 _ATTEMPTS = 3
 _DOUBTFUL_ATTEMPTS = 7
-"""Of a request that may have been accepted: about 5 s, to find out."""
+"""The attempts at a request that may have been accepted: about 5 s, to find out."""
 
 _MAX_DOUBLINGS = 30
 

@@ -43,7 +43,7 @@ class RunText:
                 pass
 
     def repeats(self, event: Event) -> bool:
-        """Whether an event brings text of a step that is closed already."""
+        """Return whether an event brings text of a step that is closed already."""
         return isinstance(event, AssistantMessage) and event.step in self.closed
 
     def _close(self, index: int) -> None:

@@ -138,7 +138,7 @@ def _environment(cwd: str, passed_on: Sequence[str], ours: Mapping[str, str]) ->
 
 
 def _notes(line: Enclosed, *, failed: bool) -> list[str]:
-    """Return what a model must know of the network to understand why a command failed."""
+    """Return the notes about the network that explain to a model why a command failed."""
     refused = [] if line.passage is None else [f"[network: {why}]" for why in line.passage.refusals]
     return [*refused, *([f"[no network: {line.no_network}]"] if failed and line.no_network else [])]
 

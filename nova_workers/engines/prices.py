@@ -72,7 +72,7 @@ class PriceList:
         return replace(tokens, cost_usd=None if cost_usd is None else min(cost_usd, bounds.MAX_COST_USD))
 
     def per_token(self, model: str) -> TokenPrice | None:
-        """Return what a token costs at most, whether it is new or cached; None if no price is known."""
+        """Return the most that a token costs, whether it is new or cached; None if no price is known."""
         read = self._cost_usd((model,), TokenUsage(input_tokens=_MILLION), 0)
         written = self._cost_usd((model,), TokenUsage(cache_write_tokens=_MILLION), 0)
         produced = self._cost_usd((model,), TokenUsage(output_tokens=_MILLION), 0)
@@ -135,7 +135,6 @@ def unpriced(model: str, where: str) -> EngineError:
     """Return the error of a turn with a cost budget, which cannot be enforced without the price of its model.
 
     Args:
-        model: The model.
         where: Where an operator gives it a price.
     """
     return EngineError(

@@ -69,7 +69,7 @@ def _result(block: ContentBlock, at: int) -> tuple[SentBlock, list[SentBlock]]:
 
 
 def _hoisted(block: ContentBlock, at: int, parts: Sequence[tuple[int, ContentBlock]]) -> Iterator[SentBlock]:
-    """Yield what the result of a failed call has besides text, below a heading."""
+    """Yield the content besides text of a failed call's result, below a heading."""
     others = [(index, part) for index, part in parts if part.get("type") != "text"] if block.get("is_error") else []
     if others:
         yield SentBlock(text_block(f"[Of the failed call {block.get('tool_use_id')}:]"), None)

@@ -104,7 +104,7 @@ _NOT_WRITABLE = "not JSON compliant"
 
 
 def of_status(status: int) -> Verdict:
-    """Return what an HTTP status means. Where it says nothing more, the provider does not work as it is configured."""
+    """Return the verdict on an HTTP status. One that says nothing more means that the provider is misconfigured."""
     return BY_STATUS.get(status) or (INVALID if status in REFUSING else OUT_OF_ORDER)
 
 
@@ -140,7 +140,7 @@ class VerdictTable:
     media: re.Pattern[str] = ABOUT_MEDIA
 
     def of(self, message: str, *, codes: Sequence[str] = (), status: int | None = None) -> Verdict | None:
-        """Return what an error means; None if that is unknown.
+        """Return the verdict on an error; None if it is unknown.
 
         Args:
             message: The provider's.
@@ -170,7 +170,7 @@ def found_in_reading(failure: EngineFailure) -> EngineFailure:
 
 
 def of_exception(error: Exception) -> Verdict:
-    """Return what an exception means that was raised below an SDK, or in reading what it returned."""
+    """Return the verdict on an exception that was raised below an SDK, or in reading what it returned."""
     match error:
         case httpx2.TransportError():
             # A connection that breaks within a stream raises the transport's own error.

@@ -51,7 +51,7 @@ class Windows:
         return self._overrides.get(model_id) or _listed(model_id) or self._unknown_tokens
 
     def limits(self, model: str) -> ModelLimits:
-        """Return what is known of `model`, an alias or an id."""
+        """Return the known limits of `model`, an alias or an id."""
         model_id = resolve_model(model, self._aliases)
         output = next((tokens for prefix, tokens in _OUTPUT_TOKENS.items() if model_id.startswith(prefix)), None)
         return ModelLimits(self.context_tokens(model_id), output)

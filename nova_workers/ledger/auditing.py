@@ -29,7 +29,6 @@ class Actor:
     Attributes:
         kind: What it is. A command is one that changes the database itself, without the API.
         id: Of the key or the agent; the command.
-        tenant_id: Its tenant.
         name: Of the key, for people. An agent and a command are known by their ids.
         address: Of the client whose request it is; of a command the machine.
         trace_id: Of the request.

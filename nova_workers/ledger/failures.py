@@ -83,7 +83,7 @@ _SURE_ENDS: Final = asyncpg.IdleInTransactionSessionTimeoutError
 
 
 def is_refusal(error: BaseException) -> bool:
-    """Whether the server answered that it did not execute the statement.
+    """Return whether the server answered that it did not execute the statement.
 
     One that ends the session (a shutdown, say) may do so between a commit and its reply.
     """

@@ -53,7 +53,7 @@ SELECT set_config('role', :role, true), set_config('nova.tenant', :tenant_id, tr
 """
 """Through a pooler nothing may stay in the session: its next transaction is of another process, for another tenant."""
 _URL_USER = "none"
-"""As the value of `role`: the user of the URL."""
+"""The value of `role` for the user of the URL."""
 
 
 class RoleRefused(Exception):
@@ -99,7 +99,7 @@ class Session(asyncpg.Connection):  # type: ignore[type-arg]
     generation = 0
     """Of its pool, when it was opened."""
     number = 0
-    """In the order in which its pool opened them."""
+    """The number in the order in which its pool opened them."""
 
     used_s = 0.0
     """When it was last taken from the pool, on the loop's clock; 0 before the first time."""
@@ -108,7 +108,7 @@ class Session(asyncpg.Connection):  # type: ignore[type-arg]
     is_shared = False
     """Whether a pooler stands between, which lends a session of the server for each transaction."""
     role: str | None = None
-    """Of its statements; None for that of the URL's user."""
+    """The role of its statements; None for that of the URL's user."""
 
     @property
     def statements(self) -> int:

@@ -50,7 +50,7 @@ class Consequences:
         self.cancels: list[CancelRequest] = []
 
     def __bool__(self) -> bool:
-        """Whether there is anything."""
+        """Return whether there is anything."""
         return any(getattr(self, each) for each in self.__slots__)
 
     def add(self, other: Consequences) -> None:

@@ -43,8 +43,8 @@ broker_awaited: Final = Signal(name="broker_awaited")
 _GATHER_S = 0.5
 """How long task events are collected. Flower shows seconds."""
 _NO_LIMIT = sys.maxsize
-"""Of events that are collected. At a limit their sender publishes them at once: the end of a task is on the event loop,
-which nothing may block. The timer bounds them, to some 300 kB at 300 tasks a second."""
+"""The limit of events that are collected. At a limit their sender publishes them at once: the end of a task is on the
+event loop, which nothing may block. The timer bounds them, to some 300 kB at 300 tasks a second."""
 _CELERYS_OWN = "celery."
 """Tasks that Celery adds to every app, for features that we do not use."""
 _REMOTE_CONTROL = "nova_workers.worker.remote_control:RemoteControl"
@@ -167,7 +167,7 @@ def _foreign(message: Message) -> ForeignMessages:
 
 
 def _describe(message: Message) -> dict[str, object]:
-    """Return what identifies a message in the log, in bounded size."""
+    """Return the fields that identify a message in the log, in bounded size."""
     return {
         "queue": message.delivery_info["routing_key"],
         "task": repr(message.headers.get("task"))[:100],

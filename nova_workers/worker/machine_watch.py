@@ -44,7 +44,7 @@ class MachineWatch:
             await asyncio.sleep(_EVERY_S)
 
     def look(self) -> tuple[str, ...]:
-        """Return what an operator should change. Blocks."""
+        """Return the settings of the machine that an operator should change. Blocks."""
         root, temporary = self._workspace_root, Path(tempfile.gettempdir())
         found: list[str] = []
         if (end := lost_with(root)) is not None:

@@ -32,7 +32,7 @@ _Callback = Callable[[tuple[int, object, float]], None]
 """Takes whether a task failed, its result or error, and how many seconds it took."""
 
 _RESULT: Final = "None"
-"""As events show it: our tasks return nothing."""
+"""The result as events show it: our tasks return nothing."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,7 +37,7 @@ _SESSIONS: Final = 2
 """An idle worker uses its oldest session for almost everything, and the second one while a tick has that."""
 
 _CONNECTIONS: Final = 3
-"""To Redis: a turn sends events while it locks and rings."""
+"""The connections to Redis: a turn sends events while it locks and rings."""
 
 # Without native tools an agent has no folder.
 _AGENT: Final = DEFAULT_AGENTS["nova"].model_copy(update={"trust": "sandbox"})

@@ -194,7 +194,7 @@ def _next_steps(
     into: str | None,
     dropped: bool,
 ) -> list[str]:
-    """Return what the operator has to know and to do, in order."""
+    """Return the notes for the operator: what to know and to do, in order."""
     cleared = loaded.cleared
     waiting = "" if dropped else f" {cleared.pending_deliveries} deliveries are pending."
     steps = [f"It is of {stamp(manifest.taken_at)}. The fleet is paused and sends nothing outside.{waiting}"]

@@ -30,7 +30,7 @@ __all__ = ["back_up", "write_snapshot"]
 
 _AT_ONCE_BYTES = 1 << 20
 _STATEMENT_S = 6 * 3_600.0
-"""For the count of the largest table."""
+"""The time for the count of the largest table."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +135,7 @@ async def _facts(connection: Connection) -> _Facts:
 async def _dump(
     programs: Programs, url: str, snapshot: str, finished: _Finished, end: Callable[[], Awaitable[None]] | None
 ) -> AsyncGenerator[bytes]:
-    """Yield what `pg_dump` writes. Ends only if it succeeded and the rows are counted."""
+    """Yield the output of `pg_dump`. Ends only if it succeeded and the rows are counted."""
     arguments = ["--format=custom", "--no-password", f"--snapshot={snapshot}", f"--dbname={without_password(url)}"]
     process = await start(programs, "pg_dump", arguments, url=url, stdin=DEVNULL, stdout=PIPE)
     if process.stdout is None or process.stderr is None:

@@ -76,7 +76,7 @@ def without_password(url: str) -> str:
 
 
 def last_lines(output: bytes) -> str:
-    """Return what a program wrote at its end, on one line."""
+    """Return the end of a program's output on one line."""
     return " ".join(output.decode(errors="replace")[-_LAST_CHARS:].split())
 
 

@@ -39,7 +39,6 @@ async def watch_run(
     Args:
         console: The output.
         client: A client of the run's tenant.
-        run_id: The run.
         began_s: Time of the request, by `time.monotonic`.
         brief: Whether to print only the results of tools.
 

@@ -27,7 +27,7 @@ REDIS_AWAY = (RedisError, OSError, ValueError, TypeError)
 
 _CONNECT_S = 5
 _LATE_TICK = timedelta(seconds=30)
-"""Of beat: six of its shortest interval that no setting changes."""
+"""The age of beat's tick that is late: six of its shortest interval that no setting changes."""
 _Check = Callable[[Redis], Awaitable[Sequence[Finding]]]
 
 

@@ -9,7 +9,7 @@ MAX_SKEW_S = 2.0
 
 
 def skew(name: str, there_s: float, before_s: float, after_s: float) -> Finding:
-    """Return what a server's clock showed between two moments of this machine's."""
+    """Return the skew of a server's clock, read between two moments of this machine's."""
     skew_s = there_s - (before_s + after_s) / 2
     shown = f"{skew_s * 1000:+.0f} ms"
     if abs(skew_s) <= MAX_SKEW_S + (after_s - before_s) / 2:

@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 _DISK_S = 10.0
 _SERVER_S = 60.0
-"""For all checks of one server; each has a limit of its own."""
+"""The time for all checks of one server; each has a limit of its own."""
 
 app = typer.Typer(add_completion=False, rich_markup_mode=None)
 

@@ -16,7 +16,7 @@ __all__ = ["Finding", "isolated", "report"]
 
 _MARKS = {"ok": ("✓", "green"), "warn": ("!", "yellow"), "fail": ("✗", "red")}
 _LONGEST_S = 20.0
-"""Of one check: four of the client's slowest answers from a server that is away."""
+"""The longest time of a check: four of the client's slowest answers from a server that is away."""
 _SOURCE = Path(__file__).resolve().parents[2]
 
 

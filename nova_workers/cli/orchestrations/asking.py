@@ -69,7 +69,6 @@ class Questions:
 
     Args:
         session: The session of the command.
-        orchestration_id: The orchestration.
         drawing: The drawing, which each question pauses.
         interrupt: Handles Ctrl-C, which an open prompt reads as a key.
     """

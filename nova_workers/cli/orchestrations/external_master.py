@@ -77,7 +77,7 @@ class ExternalMaster:
         self.orchestration_id, self._start_key = None, new_id("evt")
 
     async def describe(self, waited_s: float) -> str:
-        """Return what the agents do, in a line, for a person who waits."""
+        """Return the state of the agents, on one line, for a person who waits."""
         states = ""
         if self.orchestration_id is not None:
             with suppress(NovaError):

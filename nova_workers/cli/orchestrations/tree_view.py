@@ -41,7 +41,7 @@ class _Agent:
     doing: str = ""
     error: str = ""
     costs: dict[str, float] = field(default_factory=dict[str, float])
-    """By run."""
+    """The costs by run."""
     began_s: float = field(default_factory=time.monotonic)
     ended_s: float | None = None
 

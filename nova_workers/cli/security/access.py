@@ -172,7 +172,7 @@ async def _readable(http: httpx2.AsyncClient, key: str, operations: list[Operati
 
 
 async def _json(http: httpx2.AsyncClient, path: str, key: str) -> Any:
-    """Return what a key reads at a path; None if it reads nothing."""
+    """Return the value that a key reads at a path; None if it reads none."""
     answer = await _patiently(http, "GET", path, headers=_bearer(key))
     return answer.json() if answer.status_code == HTTPStatus.OK else None
 

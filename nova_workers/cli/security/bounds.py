@@ -10,7 +10,7 @@ from nova_workers.cli.security.raw import send_raw, written
 __all__ = ["check_bounds"]
 
 _PROMPT_S = 10.0
-"""For an answer that needs no further byte of the client."""
+"""The time for an answer that needs no further byte of the client."""
 _HEAD_BYTES = 256 * 1024
 _BODY_BYTES = 10 * 1024**3
 _BRACKETS = 1_000_000

@@ -34,7 +34,7 @@ class Outcome:
 
 
 def loopback(url: str) -> bool:
-    """Whether a URL leads to this machine only."""
+    """Return whether a URL leads to this machine only."""
     return urlsplit(url).hostname in _LOOPBACK
 
 

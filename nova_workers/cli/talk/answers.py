@@ -18,7 +18,7 @@ _ALWAYS = frozenset({"a", "always"})
 
 
 def choices(options: Sequence[str], *, only_options: bool, approval: bool, lasting: bool) -> str:
-    """Return what may be answered, as in ``yes | no``; empty if any text may.
+    """Return the answers that there are, as in ``yes / no``; empty if any text may be one.
 
     Args:
         options: Those of a question.

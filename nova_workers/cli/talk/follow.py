@@ -100,7 +100,6 @@ async def follow(
 
     Args:
         session: A session of the run's tenant.
-        run_id: The run.
         view: Shows the run. With ``--json`` every event is a line instead.
         after: The last event that was shown before.
         started_s: When the user began to wait, by `time.monotonic`; None for a run that existed before.

@@ -21,7 +21,6 @@ async def missing_worker_noted(session: Session, run_id: str, note: Callable[[st
 
     Args:
         session: A session of the run's tenant.
-        run_id: The run.
         note: Takes the line and its style.
     """
     task = asyncio.create_task(_look(session, run_id, note))

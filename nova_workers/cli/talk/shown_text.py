@@ -12,7 +12,7 @@ class Piece(NamedTuple):
     """What an event changes in the text that is shown."""
 
     text: str
-    """To be written."""
+    """The text to write."""
     replaces: bool
     """Whether what is shown of the open step is void."""
 

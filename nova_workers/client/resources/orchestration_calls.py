@@ -85,7 +85,7 @@ class OrchestrationCalls:
     async def history(
         self, orchestration_id: str, agent: str, *, detail_level: HistoryDetail = "summary"
     ) -> AgentHistory:
-        """Return what an agent said and did."""
+        """Return the history of an agent: texts and tool calls."""
         return await self._transport.fetch(
             AgentHistory,
             "GET",

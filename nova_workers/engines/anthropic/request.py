@@ -29,7 +29,7 @@ _THOUGHTS = ("thinking", "redacted_thinking")
 _ADAPTIVE_SINCE = (4, 6)
 """From this version on a model chooses its amount of thinking; a budget is deprecated, and refused from 4.7."""
 _NO_TEMPERATURE_SINCE = (4, 7)
-"""From this version on a request with a temperature is refused."""
+"""The version from which on a request with a temperature is refused."""
 _LEAST_THINKING_TOKENS = 1024
 _ANSWER_TOKENS = 1024
 """Tokens reserved for the answer besides the thinking, since `max_tokens` covers both."""

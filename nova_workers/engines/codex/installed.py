@@ -77,7 +77,7 @@ class Installed:
 
 
 def stamp_of(program: str) -> tuple[str, int, int, int]:
-    """Return what changes when the program is replaced. Blocks briefly.
+    """Return a stamp that changes when the program is replaced. Blocks briefly.
 
     Raises:
         OSError: It is gone.
@@ -149,7 +149,7 @@ def _without_tools(model: JsonObject) -> JsonObject:
 
 
 def offered_tools(request: Mapping[str, Any]) -> list[str]:
-    """Return what a request offers its model, wherever in it: names, of tools without a name their types.
+    """Return the tools that a request offers its model, anywhere in it: names, or the types of those without one.
 
     Of a namespace, its name: what is in that of the bridge is the turn's.
     """

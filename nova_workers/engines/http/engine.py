@@ -67,4 +67,4 @@ class HttpEngine(ABC):
 
     @abstractmethod
     def _provider(self, options: EngineOptions, tools: OfferedTools, server_tools: tuple[JsonObject, ...]) -> Provider:
-        """Return what makes the model calls of the turn. `server_tools` are those that the provider runs."""
+        """Return the responder of the turn's model calls. `server_tools` are those that the provider runs."""

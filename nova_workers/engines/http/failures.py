@@ -27,11 +27,11 @@ def refusal(why: str) -> EngineFailure:
 
 
 def answered(status: int, message: str, request_id: str | None) -> str:
-    """Return what people read of an error with an HTTP status."""
+    """Return the text for people of an error with an HTTP status."""
     requested = f" (request {bounds.name(request_id)})" if request_id else ""
     return f"The model provider answered {status}: {message}{requested}"
 
 
 def not_connected(why: object) -> str:
-    """Return what people read of a connection that failed."""
+    """Return the text for people of a connection that failed."""
     return f"The connection to the model provider failed: {why}"

@@ -165,7 +165,7 @@ def _texts(content: Sequence[McpContent]) -> Iterator[TextContent]:
 
 
 def _is_in(structured: Any, texts: Sequence[str]) -> bool:
-    """Whether the texts have the structured content already, as the protocol recommends to servers."""
+    """Return whether the texts have the structured content already, as the protocol recommends to servers."""
     if any(_says(text, structured) for text in texts):
         return True
     if not isinstance(structured, dict) or set(structured) != {_WRAPPER}:

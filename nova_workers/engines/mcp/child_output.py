@@ -22,14 +22,14 @@ _log = structlog.get_logger(__name__)
 _MAX_LINE_BYTES = 65_536
 """A longer line is logged in parts."""
 _MAX_LOGGED_BYTES = 1_000_000
-"""Of one connection. What follows is read and dropped, since a server would wait for a reader."""
+"""The limit of a connection. What follows is read and dropped, since a server would wait for a reader."""
 _LAST_LINES_S = 0.5
 """How long to wait for the last lines after the connection closed. A grandchild may keep the pipe open."""
 
 
 _KEPT_LINES = 5
 _KEPT_CHARS = 300
-"""Of one line that is kept."""
+"""The length of a line that is kept."""
 
 
 class LastLines:

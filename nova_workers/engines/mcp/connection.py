@@ -55,7 +55,7 @@ _PROBE_TIMEOUT_S = 2.0
 
 _MAX_TOOLS = 1_000
 _MAX_TOOLS_BYTES = 4_000_000
-"""Of all definitions as JSON: more than any model reads."""
+"""The limit of all definitions as JSON: more than any model reads."""
 _MAX_PAGES = 100
 
 _Result = TypeVar("_Result")

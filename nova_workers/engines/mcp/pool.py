@@ -36,7 +36,7 @@ _Key = tuple[Any, ...]
 _IDLE_S = 300.0
 """How long an unused connection stays open; a conversation's next message mostly comes sooner."""
 _START_TIMEOUT_S = 10.0
-"""For a server to start and to list its tools; also to start again in mid-turn."""
+"""The time for a server to start and to list its tools; also to start again in mid-turn."""
 _REST_S = 10.0
 _MOST_REST_S = 300.0
 _MOST_DOUBLINGS = 10
@@ -45,7 +45,7 @@ _FORGOTTEN_S = 1_800.0
 _CHECK_TIMEOUT_S = 5.0
 """For a reused connection to list its tools, within half of the start time-out; after that it is replaced."""
 _LEAST_S = 0.1
-"""For what follows when the start time-out is spent."""
+"""The time for what follows when the start time-out is spent."""
 _CLOSE_TIMEOUT_S = 10.0
 """The MCP client gives a child process at most 6.5 s."""
 
@@ -148,7 +148,6 @@ class ConnectionPool:
 
         Args:
             name: The server's.
-            server: The server.
             within_s: Longest wait for a server of another process.
 
         Raises:
@@ -392,7 +391,7 @@ class Lease:
 
 
 def _key(server: McpServer) -> _Key | None:
-    """Return what must be equal for turns to share a connection; None for a server that is not shared."""
+    """Return the key that turns must share to share a connection; None for a server that is not shared."""
     return _identity(server) if not isinstance(server, InProcessMcpServer) and server.reuse else None
 
 

@@ -28,9 +28,9 @@ _log = structlog.get_logger(__name__)
 
 _MAX_LINE_BYTES: Final = 8_000_000
 _EXIT_S: Final = 2.0
-"""For a server to exit after its input closed."""
+"""The time for a server to exit after its input closed."""
 _GRACE_S: Final = 1.5
-"""For a server to exit after SIGTERM; then its supervisor kills it."""
+"""The time for a server to exit after SIGTERM; then its supervisor kills it."""
 
 _ENCLOSED_HOME: Final = "/tmp"  # noqa: S108 - a directory of the sandbox, which is its own
 
@@ -46,7 +46,6 @@ async def stdio_transport(
     """Start a server, and connect to it. It and its children end with the connection or with this process.
 
     Args:
-        server: The server.
         errors: Takes what it writes to stderr.
         sandbox: Encloses it, if its tenant has ceilings; otherwise hides NOVA_HOME from it.
 

@@ -165,7 +165,6 @@ class Toolbox:
         """Run a call.
 
         Args:
-            call: The call.
             report_progress: Receives its progress, instead of the toolbox's own callback.
 
         Raises:

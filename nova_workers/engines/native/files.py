@@ -206,7 +206,6 @@ async def in_thread(
 
     Args:
         threads: Where it runs.
-        call: The call.
         arguments: What it is given.
         undo: Receives the call's result if the caller was canceled; runs on any thread.
     """

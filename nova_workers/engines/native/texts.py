@@ -25,7 +25,7 @@ _MARKS: Final = (
     (codecs.BOM_UTF16_BE, "utf-16-be", "UTF-16"),
 )
 _UTF_8_SEQUENCE = re.compile(rb"[\xc2-\xdf][\x80-\xbf]|[\xe0-\xef][\x80-\xbf]{2}|[\xf0-\xf4][\x80-\xbf]{3}")
-"""Of a character that is not ASCII. A text in a one-byte encoding hardly contains one."""
+"""The bytes of a character that is not ASCII. A text in a one-byte encoding hardly contains one."""
 _BINARY = re.compile(rb"[\x00-\x06\x0e-\x1a\x1c-\x1f]")
 _NO_TEXT = (
     "it is no text in UTF-8, in UTF-16 with a byte order mark or in Windows-1252 (Latin-1); of binary files only "

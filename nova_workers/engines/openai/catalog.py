@@ -22,7 +22,6 @@ class Target:
     """A model at its provider.
 
     Attributes:
-        provider: The provider.
         model: The model's name there.
     """
 
@@ -139,5 +138,5 @@ class Catalog:
         )
 
     def limits(self, model: str) -> ModelLimits:
-        """Return what is known of a model's limits."""
+        """Return the known limits of a model."""
         return ModelLimits(self.context_tokens(model))

@@ -32,7 +32,7 @@ _ENDINGS: dict[str, Ending] = {
     "tool_calls": "tools",
     "function_call": "tools",
 }
-"""In lower case. Any other reason ends the answer."""
+"""The endings by reasons in lower case. Any other reason ends the answer."""
 _FILTERED = frozenset({"content_filter", "sensitive", "safety", "prohibited_content", "blocklist", "recitation"})
 _FAILED = frozenset({"error", "network_error", "insufficient_system_resource", "abort", "aborted"})
 _REASONING_FIELDS = ("reasoning_content", "reasoning", "reasoning_text", "thinking", DETAILS_FIELD)

@@ -108,7 +108,7 @@ class OpenAIEngine(HttpEngine):
         return [self._catalog.id(model) for model in (options.model or _DEFAULT_MODEL, *fallbacks)]
 
     def _tool_limits(self, options: EngineOptions) -> ToolLimits:
-        """Return what all servers take that the turn may use."""
+        """Return the limits that fit all servers which the turn may use."""
         providers = [self._catalog.target(model).provider for model in self._models(options)]
         return OPENAI if any(provider.is_openai for provider in providers) else OPENAI_COMPATIBLE
 

@@ -60,7 +60,7 @@ class ThinkTags:
         yield True, thought[: len(thought) - kept]
 
     def rest(self) -> Iterator[tuple[bool, str]]:
-        """Yield what was held back, once the text has ended."""
+        """Yield the text that was held back, once it has ended."""
         held, self._held = self._held, None
         if held:
             yield self.tag is not None, held

@@ -119,7 +119,7 @@ class Vendor(Protocol):
         ...
 
     def frames(self, message: JsonObject) -> Iterable[Frame]:
-        """Return what an object that the program wrote means; nothing for what has no meaning here."""
+        """Return the frames of an object that the program wrote; none if it has no meaning here."""
         ...
 
 

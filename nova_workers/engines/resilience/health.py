@@ -35,7 +35,7 @@ class Cooldown:
 
     reason: CooldownReason
     until_s: float
-    """By the monotonic clock of this process."""
+    """The time by the monotonic clock of this process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +127,6 @@ class HealthStore(Protocol):
         If many calls fail at the same time, the first sets the duration, and the others do not double it.
 
         Args:
-            profile: The profile.
             model: The model; None for all.
             reason: The reason, which determines the duration.
             retry_after_s: The provider's requested wait, which takes precedence over our own duration.

@@ -92,7 +92,6 @@ class RateLimiter:
 
         Args:
             limits: By model id; ``*`` applies to each other model separately.
-            window_s: The window.
             redis: The client whose connections are used; None limits only this process.
             key_prefix: Prefix of the Redis keys; each lives as long as the window.
             namespace: The provider.
@@ -117,7 +116,6 @@ class RateLimiter:
         Args:
             profiles: The usable keys, in order of preference. The first that is available at once is taken; if none is,
                 the call joins the first one's queue.
-            model: The model.
             tokens: Estimated tokens of the request.
         """
         for profile in profiles if len(profiles) > 1 else ():

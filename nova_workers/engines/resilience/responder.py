@@ -72,7 +72,7 @@ class _Patience:
     """Profiles that were refused or over their limit; using one of them again counts as a retry."""
     last: EngineFailure | None = None
     profile: str | None = None
-    """Of the last attempt."""
+    """The profile of the last attempt."""
     noticed: bool = False
     """Whether the reader knows of a pause."""
 

@@ -97,7 +97,7 @@ class Provider(Protocol):
         ...
 
     async def bound(self, ask: Ask, model: str) -> CallBound:
-        """Return what an attempt uses at most, as far as that is known before it. The least answer is not set."""
+        """Return the most that an attempt uses, as far as it is known before. The least answer is not set."""
         ...
 
     def limits(self, model: str) -> ModelLimits:
@@ -109,23 +109,23 @@ class ResilienceMetrics(Protocol):
     """Metrics of resilience; `observability.metrics.Metrics` implements them."""
 
     def record_model_retry(self, model: str, cause: str) -> None:
-        """An attempt failed and is retried."""
+        """Record that an attempt failed and is retried."""
         ...
 
     def record_cooldown(self, profile: str, reason: str) -> None:
-        """A cool-down of a key began."""
+        """Record that a cool-down of a key began."""
         ...
 
     def record_fallback(self, model: str, fallback: str) -> None:
-        """A turn continued with another model."""
+        """Record that a turn continued with another model."""
         ...
 
     def set_breaker_open(self, model: str, *, is_open: bool) -> None:
-        """The state of a model's breaker as last seen by this process."""
+        """Record the state of a model's breaker as last seen by this process."""
         ...
 
     def observe_rate_limit_wait(self, model: str, waited_s: float) -> None:
-        """A call waited for the rate limit."""
+        """Record that a call waited for the rate limit."""
         ...
 
 

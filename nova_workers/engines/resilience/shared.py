@@ -117,7 +117,6 @@ class Call:
     """A call that was admitted.
 
     Attributes:
-        model: The model.
         conversation: The opaque id of its conversation.
         is_probe: Whether it is the probe, whose outcome is still to be reported.
         failed_before: Whether the same request failed before.

@@ -109,7 +109,7 @@ class PlayerTools:
         self._toolbox = toolbox
 
     async def is_idempotent(self, name: str) -> bool:
-        """Return what the tool's server declares, or the script."""
+        """Return the declaration of the tool's server, or of the script."""
         if await self._has(name) and self._toolbox is not None:
             return await self._toolbox.is_idempotent(name)
         return any(tool.name == name and tool.idempotent for items in self._responses for tool in items[-1].tools)
@@ -178,7 +178,7 @@ def _usage(ask: Ask, draft: Draft) -> TokenUsage:
 
 
 def _bound(used: TokenUsage) -> CallBound:
-    """Return what a response uses at most whose script states its usage: the same."""
+    """Return the bound of a response whose script states its usage: the same."""
     usd_per_token = None if used.cost_usd is None else used.cost_usd / max(used.total_tokens, 1)
     price = None if usd_per_token is None else TokenPrice(usd_per_token, usd_per_token)
     return CallBound(MODEL, used.total_tokens - used.output_tokens, used.output_tokens, used.output_tokens, price)

@@ -13,9 +13,9 @@ from nova_workers.engines.tool_schemas.words import as_json, explain
 __all__ = ["SchemaRebuilder", "joined"]
 
 _MAX_NODES: Final = 5_000
-"""Of a rebuilt schema: references to references can make a small schema as large as they like."""
+"""The limit of a rebuilt schema: references to references can make a small schema as large as they like."""
 _MAX_REFERENCES: Final = 32
-"""Of one reference that leads to another."""
+"""The limit of references that lead to another."""
 _MAX_INDEX_CHARS: Final = 5
 _ANY_PLAIN: Final = [{"type": kind} for kind in ("string", "number", "boolean", "object")]
 

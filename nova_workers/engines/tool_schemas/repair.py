@@ -31,7 +31,6 @@ class RepairedSchema:
     """A schema that the provider takes. Do not change it: it is shared.
 
     Attributes:
-        schema: The schema.
         own_keys: The tool's own keys of arguments, by those in the schema, where they differ.
         size_bytes: Its length as JSON.
     """
@@ -68,7 +67,7 @@ def repaired(schema: Any, limits: ToolLimits) -> RepairedSchema:
 
 @lru_cache(maxsize=1_024)
 def _remembered(text: bytes, limits: ToolLimits) -> RepairedSchema:
-    """Every turn lists the same tools again, and this costs twenty times what the look-up does."""
+    """Repair a schema once: every turn lists the same tools again, and this costs twenty times the look-up."""
     return _repaired(orjson.loads(text), limits)
 
 

@@ -102,7 +102,7 @@ def _any_of(schemas: Iterable[Any]) -> JsonObject:
 
 
 def _in_words(part: JsonObject, shared: set[str]) -> str:
-    """Return what one alternative has: its name, and its arguments; those with ``?`` may be left out."""
+    """Return an alternative in words: its name, and its arguments; those with ``?`` may be left out."""
     required = part.get("required", ())
     names = [
         _argument(key, schema, required=key in required)

@@ -74,7 +74,6 @@ class Turn:
 
         Args:
             responder: The model.
-            tools: Its tools.
             options: The engine's options.
             listener: Receives the turn's progress.
             interruption: Entered by the caller.

@@ -64,7 +64,7 @@ class Refusals:
         return () if self._try_next(refusal) else None
 
     def accept(self) -> tuple[LeftOut, ...]:
-        """The provider accepted the request. Return what its trial left out, which stays out."""
+        """Note that the provider accepted the request, and return what its trial left out, which stays out."""
         left_out = tuple(each.left_out for each in self._trial)
         if left_out:
             self._conversation[:] = self.messages

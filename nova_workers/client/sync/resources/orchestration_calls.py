@@ -83,7 +83,7 @@ class OrchestrationCalls:
         return self._transport.fetch(OrchestrationTree, "GET", f"/v1/orchestrations/{orchestration_id}/tree")
 
     def history(self, orchestration_id: str, agent: str, *, detail_level: HistoryDetail = "summary") -> AgentHistory:
-        """Return what an agent said and did."""
+        """Return the history of an agent: texts and tool calls."""
         return self._transport.fetch(
             AgentHistory,
             "GET",

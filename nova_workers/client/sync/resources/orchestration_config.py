@@ -41,7 +41,7 @@ class OrchestrationConfigs:
         )
 
     def version(self, version: int) -> OrchestrationConfigView:
-        """Return what the configuration was."""
+        """Return a version of the configuration."""
         return self._transport.fetch(OrchestrationConfigView, "GET", f"/v1/orchestrations/config/versions/{version}")
 
 
@@ -56,5 +56,5 @@ class OrchestrationModels:
         return self._transport.fetch(Page[OrchestrationModelView], "GET", "/v1/orchestrations/models")
 
     def judgement(self) -> JudgementView:
-        """Return what the judge of models was asked last; `NotFound` if none was."""
+        """Return the latest question to the judge of models; `NotFound` if there was none."""
         return self._transport.fetch(JudgementView, "GET", "/v1/orchestrations/models/judgement")

@@ -17,7 +17,7 @@ class Overview:
         self._transport = transport
 
     def attention(self, *, limit: int | None = None) -> AttentionView:
-        """Return what needs a person: of each kind the number, and up to `limit` of the newest."""
+        """Return the items that need a person: of each kind the number, and up to `limit` of the newest."""
         return self._transport.fetch(AttentionView, "GET", "/v1/attention", params={"limit": limit})
 
     def activity(

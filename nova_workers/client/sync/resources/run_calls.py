@@ -25,7 +25,7 @@ class RunCalls:
         return self._transport.fetch(RunView, "GET", f"/v1/runs/{run_id}")
 
     def timeline(self, run_id: str, *, limit: int | None = None, cursor: str | None = None) -> RunTimeline:
-        """Return what happened in a run, with a page of its steps, oldest first."""
+        """Return the timeline of a run, with a page of its steps, oldest first."""
         return self._transport.fetch(
             RunTimeline, "GET", f"/v1/runs/{run_id}/timeline", params={"limit": limit, "cursor": cursor}
         )

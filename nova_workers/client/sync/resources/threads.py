@@ -8,7 +8,7 @@ from nova_workers.contracts.http.wire import ThreadCreate, ThreadView
 __all__ = ["Threads"]
 
 _IMPORT_S = 120.0
-"""For the answer to an import of messages."""
+"""The time for the answer to an import of messages."""
 
 
 class Threads(ThreadCalls):
@@ -18,7 +18,6 @@ class Threads(ThreadCalls):
         """Create a thread: empty, or with the messages of a conversation that took place elsewhere.
 
         Args:
-            thread: The thread.
             idempotency_key: Identifies this request; repeating it returns the first thread. One is generated if it is
                 omitted.
         """

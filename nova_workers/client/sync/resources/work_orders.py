@@ -14,7 +14,7 @@ _ORDERS = "/v1/work-orders"
 _REFUSALS = frozenset({400, 415, 422})
 """Statuses beside which an invalid order gets a result."""
 _LONGEST_S = 600.0
-"""Of an order without a time of its own; the API answers earlier."""
+"""The longest time of an order without one of its own; the API answers earlier."""
 _GRACE_S = 15.0
 
 
@@ -52,6 +52,6 @@ class WorkOrders(WorkOrderCalls):
         return self._transport.fetch(AiWorkResultV1, "GET", path)
 
     def trail(self, trace_id: str, *, internal: bool = False) -> WorkOrderTrailView:
-        """Return what happened to an order, oldest first."""
+        """Return the trail of an order, oldest first."""
         path = f"{_ORDERS}/{trace_id}/{'internal-trail' if internal else 'trail'}"
         return self._transport.fetch(WorkOrderTrailView, "GET", path)

@@ -157,13 +157,13 @@ async def find_renames(connection: Connection) -> list[Rename]:
 
 
 async def rename_of(connection: Connection, tenant_id: str, agent_id: str) -> Rename | None:
-    """Return what a former id was renamed to. None for an id that is not a former one."""
+    """Return the rename of a former id. None for an id that is not a former one."""
     row = await connection.fetchrow(_RENAMES, tenant_id=tenant_id, agent_id=agent_id)
     return None if row is None else _rename(row)
 
 
 async def is_moving(connection: Connection, tenant_id: str, agent_id: str) -> bool:
-    """Whether an agent is being renamed, by its new id."""
+    """Return whether an agent is being renamed, by its new id."""
     return await connection.fetchval(_IS_MOVING, tenant_id=tenant_id, agent_id=agent_id)
 
 

@@ -31,7 +31,6 @@ async def list_file_changes(
     Args:
         connection: The ledger.
         tenant_id: Whose orchestration.
-        orchestration_id: The orchestration.
         agent_id: Only those of this agent of the orchestration.
         after: Only those after the change with this time and id.
         limit: At most so many.

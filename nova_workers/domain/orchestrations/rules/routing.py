@@ -40,7 +40,6 @@ async def deliver(tx: UnitOfWork, tree: LockedTree, known: Sequence[OpenWait] | 
 
     Args:
         tx: The unit of work.
-        tree: The tree.
         known: All open waits of the tree, if the caller has read them.
     """
     still_open = list(await messages.open_waits(tx.connection, tree.id) if known is None else known)

@@ -87,7 +87,7 @@ class Orchestrations:
         )
 
     async def _find_begun(self, tenant_id: str, run_id: str, start_key: str | None) -> Started | None:
-        """Return what was started with the id of its master's run, or with a key."""
+        """Return the orchestration that was started with the id of its master's run, or with a key."""
         async with self._work.begin() as tx:
             ids = await orchestration_of_run(tx.connection, tenant_id, run_id)
             if ids is None and start_key is not None:
@@ -98,7 +98,7 @@ class Orchestrations:
         return None if ids is None else Started(*ids, run_id)
 
     async def find_replay(self, tenant_id: str, request: RequestKey) -> Started | None:
-        """Return what a request with this key started before, if it did.
+        """Return the orchestration that a request with this key started before, if it did.
 
         Raises:
             IdempotencyMismatch: It was another request.
@@ -109,7 +109,7 @@ class Orchestrations:
             return None if run_id is None else await _started_before(connection, tenant_id, run_id)
 
     async def find_started(self, tenant_id: str, start_key: str) -> Started | None:
-        """Return what a call with this key started before, if it did. `start` looks again, in its transaction."""
+        """Return the orchestration that a call with this key started before, if any. `start` looks again."""
         async with self._work.database.connection() as connection:
             found = await spawning.find_started(connection, tenant_id, start_key)
         return None if found is None else Started(*found, replayed=True)
@@ -160,7 +160,6 @@ class Orchestrations:
 
         Args:
             tenant_id: Whose orchestration.
-            orchestration_id: The orchestration.
             agent: The agent's id, or a unique part of it.
             text: The message.
             request: The request's idempotency key: the message of a repeated request is sent once.
@@ -262,7 +261,7 @@ async def _continue(tx: UnitOfWork, tree: LockedTree, task: str, run_id: str) ->
 
 
 async def _started_before(connection: Connection, tenant_id: str, run_id: str) -> Started:
-    """Return what an earlier request started, or continued with this run."""
+    """Return the orchestration that an earlier request started, or continued with this run."""
     ids = await orchestration_of_run(connection, tenant_id, run_id)
     if ids is None:
         external = await spawning.find_started(connection, tenant_id, _external_key(run_id))

@@ -118,7 +118,7 @@ class OrchestrationTicker:
         return tree.deadline_at is not None and tree.deadline_at <= self._clock.now()
 
     def _is_idle(self, tree: LockedTree) -> bool:
-        """Whether no request of the external master came for its time."""
+        """Return whether no request of the external master came for its time."""
         idle_s = timedelta(seconds=tree.limits.master_idle_seconds)
         return tree.master_seen_at is not None and tree.master_seen_at + idle_s <= self._clock.now()
 

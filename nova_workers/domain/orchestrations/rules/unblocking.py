@@ -28,7 +28,6 @@ async def break_deadlocks(tx: UnitOfWork, tree: LockedTree, waits: Sequence[Open
 
     Args:
         tx: The unit of work.
-        tree: The tree.
         waits: All open waits of the tree, after messages were delivered.
 
     Returns:

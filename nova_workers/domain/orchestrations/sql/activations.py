@@ -151,7 +151,6 @@ async def end_activation(
 
     Args:
         connection: The ledger.
-        agent_id: The agent.
         run_id: The run of the activation.
         state: The agent's new state.
         sources: The states from which the move is legal; an agent in another state keeps it.

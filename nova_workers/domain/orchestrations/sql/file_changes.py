@@ -67,7 +67,6 @@ async def list_file_changes(
     Args:
         connection: The ledger.
         tenant_id: Whose orchestration.
-        orchestration_id: The orchestration.
         tools: Names of the tools that change the file in their parameter `file_path`.
         agent_id: Only calls of this agent of the orchestration.
         messages: How many messages each row has at most.

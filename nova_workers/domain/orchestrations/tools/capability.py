@@ -52,7 +52,7 @@ class OrchestrationCapability:
 
     @staticmethod
     def injected(context: CapabilityContext) -> bool:
-        """Whether the run is one of an orchestration's agent. A peer answers once, without tools."""
+        """Return whether the run is one of an orchestration's agent. A peer answers once, without tools."""
         place = context.place
         return place is not None and not is_peer(place.role, place.expert_id)
 

@@ -55,6 +55,6 @@ def await_spawned(spawned: Sequence[Spawned], sender: AwaitedSender) -> AwaitMes
 
 
 def describe_spawned(spawned: Spawned) -> str:
-    """Return what an agent reads of a child for which it does not wait."""
+    """Return the text about a child for an agent that does not wait for it."""
     where = "" if spawned.cwd is None else f", in {spawned.cwd}"
     return f"{spawned.agent_id} {_HOW[spawned.how]}{where}. Get its result with wait_for_message."

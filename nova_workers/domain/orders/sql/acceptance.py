@@ -73,7 +73,7 @@ class NewOrder:
     tenant_id: str
     key_hash: str
     key_version: str
-    """Of the policy: its version and a digest of its document."""
+    """The policy's version and a digest of its document."""
     scope: str
     policy_id: str
     policy_version: str
@@ -124,9 +124,6 @@ async def insert_parts(  # noqa: PLR0917 - the parts of one transition
 
     Args:
         connection: A transaction that holds the order's lock, or inserted it.
-        tenant_id: The tenant.
-        order_id: The order.
-        parts: The parts.
         spec: The configuration of the reserved agent, if the tenant does not have it yet.
         traceparent: Of the request.
         queue: Of the runs.

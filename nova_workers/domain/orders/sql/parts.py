@@ -127,7 +127,7 @@ class BegunPart:
     calls: int
     """That are settled, of earlier attempts."""
     usage: dict[str, Any]
-    """Of these."""
+    """The usage of these calls."""
     kind: str
     role: str
     round: int

@@ -88,7 +88,7 @@ _GROUPS: Final[Mapping[Scope, Mapping[_Group, str]]] = {"runs": _OF_RUNS, "works
 
 
 async def find_attention(connection: Connection, tenant_id: str, scopes: Set[str], *, limit: int) -> AttentionView:
-    """Return what needs a person: of each group the number, and up to `limit` of the newest.
+    """Return the items that need a person: of each group the number, and up to `limit` of the newest.
 
     Args:
         scopes: Those of the key; a group of another scope is None.

@@ -66,7 +66,6 @@ class FairQueue:
 
         Args:
             work: Rings the doorbells of another pool that another thread's run was served for.
-            pool: The pool.
             suspects: Executes suspect runs, which then need no slot; None chooses them like any other.
         """
         self._suspects = suspects

@@ -84,7 +84,7 @@ class _Known:
 
 
 def model_of(claim: Claim) -> str | None:
-    """Return what determines a run's provider, as the ledger's `MODEL_OF` writes it; None if that is elsewhere."""
+    """Return the model that determines a run's provider, as the ledger's `MODEL_OF` does; None if it is elsewhere."""
     if claim.source == "work_order" or claim.place is not None:
         return None
     agent: AgentSpec = claim.agent
@@ -109,7 +109,7 @@ class Holds:
         self._clock = clock
         self._spread = spread
         self._known: dict[str, _Known] = {}
-        """By what determines a run's provider."""
+        """The holds, by the model that determines a run's provider."""
         self._suspected: dict[str, str] = {}
         """The thread that first found no answer, likewise: another one makes it known."""
         self._answered: dict[str, tuple[str, datetime]] = {}
@@ -118,7 +118,7 @@ class Holds:
         self._refused: dict[str, int] = {}
         """How often a run was refused that another worker may execute."""
         self._timers: dict[int, asyncio.TimerHandle] = {}
-        """By their time in ticks."""
+        """The timers by their time in ticks."""
         self._tasks: set[asyncio.Task[None]] = set()
 
     def plan(self, claim: Claim, error: EngineError, *, progressed: bool) -> HoldPlan | EngineError:
@@ -280,7 +280,7 @@ class Holds:
         await stop_tasks(list(self._tasks))
 
     def _answers_others(self, claim: Claim, since: datetime | None) -> bool:
-        """Whether the same model answered another conversation while a run waited for it."""
+        """Return whether the same model answered another conversation while a run waited for it."""
         key = model_of(claim)
         last = None if key is None else self._answered.get(key)
         return last is not None and last[0] != claim.thread_id and since is not None and last[1] > since

@@ -21,7 +21,7 @@ _log = structlog.get_logger(__name__)
 _LOOKS = 3
 """Looks in a row that find a worker without a session before it counts as lost."""
 _WITHDRAW_S = 2.0
-"""For Postgres to delete this worker's row."""
+"""The time for Postgres to delete this worker's row."""
 
 
 class LostWorkers:

@@ -24,17 +24,17 @@ class OrchestratedRuns(Protocol):
         ...
 
     async def starting(self, tx: UnitOfWork, claim: Claim) -> None:
-        """A worker has the run. By a statement that commits by itself."""
+        """Called when a worker has the run, with a statement that commits by itself."""
         ...
 
     async def running(self, tx: UnitOfWork, claim: Claim) -> None:
-        """The engine is about to be called. By a statement that commits by itself."""
+        """Called before the engine is called, with a statement that commits by itself."""
         ...
 
     async def suspended(self, tx: UnitOfWork, tree: LockedTree, claim: Claim, reasoning_ms: int) -> None:
-        """The run was suspended in this unit of work, after `reasoning_ms` of model time."""
+        """Called when the run was suspended in this unit of work, after `reasoning_ms` of model time."""
         ...
 
     async def finished(self, tx: UnitOfWork, tree: LockedTree, claim: Claim, finish: Finish) -> None:
-        """The run was finished in this unit of work."""
+        """Called when the run was finished in this unit of work."""
         ...

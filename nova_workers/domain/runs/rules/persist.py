@@ -31,7 +31,6 @@ async def persist(
     A write must be idempotent: an attempt may have been committed although its reply was lost.
 
     Args:
-        database: The database.
         abort: Aborted with reason `lost` when the lease is lost.
         write: One statement, or several with `transaction`.
         transaction: Run the statements in one transaction.

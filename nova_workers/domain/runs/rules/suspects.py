@@ -48,8 +48,8 @@ _PROGRAM: Final = ("-m", "nova_workers.devstack.run_module", "nova_workers.worke
 """By name, as whatever starts processes of the fleet: it is above this room."""
 
 _START_S: Final = 5.0
-"""From the reservation of a run to its claim. A child that takes longer may meet another worker's, and one of the two
-finds nothing; a run whose worker ends meanwhile is rung for that much later."""
+"""The time from the reservation of a run to its claim. A child that takes longer may meet another worker's, and one of
+the two finds nothing; a run whose worker ends meanwhile is rung for that much later."""
 
 _ASK_AGAIN_S: Final = 0.5
 
@@ -354,7 +354,7 @@ class SuspectRuns:
 
 
 def taking_from(database: Database) -> TakeSuspects:
-    """Return what reserves suspects in the ledger."""
+    """Return the function that reserves suspects in the ledger."""
 
     async def take(thread_ids: Collection[str], most: int) -> NextSuspects:
         async with database.connection() as connection:

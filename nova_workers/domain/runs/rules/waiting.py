@@ -46,7 +46,6 @@ class Waiting:
 
         Args:
             tenant_id: The run's tenant.
-            run_id: The run.
             wait_id: The wait; may be None if only one wait can be answered.
             answer: Text for a question, a decision for an approval.
 

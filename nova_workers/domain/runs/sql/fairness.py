@@ -270,7 +270,6 @@ async def find_entitled(
         pool: Only of tenants of this pool of workers; None for all.
         tenant_id: Only of this tenant.
         excluded_threads: Threads to leave out.
-        doorbell_thread_id: The thread of the doorbell.
         with_suspects: Whether a run that lost many workers may be chosen like any other.
 
     Returns:

@@ -14,7 +14,7 @@ from nova_workers.contracts.http.wire import RunStatus
 __all__ = ["IS_OPEN", "IS_RUNNING", "RunFilter", "conditions_of"]
 
 IS_OPEN = f"r.status IN {sql_list(OPEN_RUNS)}"
-"""In the words of the partial index of open runs."""
+"""The condition in the words of the partial index of open runs."""
 
 IS_RUNNING = "r.lease_expires_at IS NOT NULL"
 """That a run which is found by its id is running: it has a lease (a constraint of the table). Said by its status, it

@@ -81,7 +81,7 @@ class Journal:
 
 
 async def load_journal(connection: Connection, turn_id: str) -> Journal:
-    """Return what earlier attempts committed of a turn."""
+    """Return the steps of a turn that earlier attempts committed."""
     messages = await connection.fetch(_LOAD_MESSAGES, turn_id=turn_id)
     if not messages:
         return Journal((), 1)
@@ -138,5 +138,5 @@ def _call(row: Row) -> ToolCall:
 
 
 def _is_complete(step: StepRecord) -> bool:
-    """Whether a step has a response without calls, or the results of its calls."""
+    """Return whether a step has a response without calls, or the results of its calls."""
     return not step.tool_calls or len(step.messages) > 1

@@ -131,5 +131,5 @@ async def imported_turns(
 
 
 async def live_work_waits(connection: Connection, *, patience: timedelta) -> bool:
-    """Whether effects of live runs have been due for longer than `patience`. An index lookup."""
+    """Return whether effects of live runs have been due for longer than `patience`. An index lookup."""
     return await connection.fetchval(_WAITS, patience=patience)

@@ -179,7 +179,7 @@ async def find_due(
 
 
 async def is_due(connection: Connection, tenant_id: str, task_id: int) -> bool:
-    """Whether a locked task is still due."""
+    """Return whether a locked task is still due."""
     return await connection.fetchval(_IS_DUE, tenant_id=tenant_id, task_id=task_id)
 
 
@@ -212,8 +212,6 @@ async def mark_working(
     Args:
         connection: In the transaction that makes the run.
         tenant_id: Tenant of the task.
-        task_id: Id of the task.
-        run_id: Id of the run.
         requested: A person requested it: reset the count of idle invocations.
 
     Returns:
@@ -245,7 +243,6 @@ async def stop_work(
     Args:
         connection: In a transaction.
         tenant_id: Tenant of the tasks.
-        task_ids: Ids of the tasks.
         except_run_id: The calling run, which continues.
 
     Returns:

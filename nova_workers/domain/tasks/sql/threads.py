@@ -39,7 +39,7 @@ _BIND = "UPDATE tasks SET thread_id = :thread_id WHERE tenant_id = :tenant_id AN
 
 
 async def agent_exists(connection: Connection, tenant_id: str, agent_id: str) -> bool:
-    """Whether an agent exists and is not deleted."""
+    """Return whether an agent exists and is not deleted."""
     return await connection.fetchval(_AGENT_EXISTS, tenant_id=tenant_id, agent_id=agent_id)
 
 

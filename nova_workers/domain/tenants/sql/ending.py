@@ -159,7 +159,7 @@ async def mark_threads(connection: Connection, thread_ids: list[str]) -> None:
 
 
 async def has_threads(connection: Connection, tenant_id: str) -> bool:
-    """Whether a tenant has threads left."""
+    """Return whether a tenant has threads left."""
     return await connection.fetchval(_HAS_THREADS, tenant_id=tenant_id)
 
 

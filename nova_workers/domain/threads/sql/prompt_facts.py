@@ -44,7 +44,7 @@ class PromptFacts:
 async def load_prompt_facts(
     connection: Connection, tenant_id: str, *, memories: int, memory_chars: int, skills: Sequence[str]
 ) -> PromptFacts:
-    """Return what a prompt needs.
+    """Return the facts that a prompt needs.
 
     Args:
         memories: Most facts; 0 for none.

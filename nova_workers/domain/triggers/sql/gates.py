@@ -22,10 +22,10 @@ SELECT EXISTS (SELECT FROM runs
 
 
 async def has_active_task(connection: Connection, tenant_id: str, agent_id: str) -> bool:
-    """Whether an agent owns an active task."""
+    """Return whether an agent owns an active task."""
     return await connection.fetchval(_HAS_ACTIVE_TASK, tenant_id=tenant_id, agent_id=agent_id)
 
 
 async def was_busy(connection: Connection, tenant_id: str, agent_id: str, *, within_s: int) -> bool:
-    """Whether an agent has a run that is queued, running or waiting, or had one within the last `within_s` seconds."""
+    """Return whether an agent has a queued, running or waiting run, or had one within the last `within_s` seconds."""
     return await connection.fetchval(_WAS_BUSY, tenant_id=tenant_id, agent_id=agent_id, within_s=within_s)

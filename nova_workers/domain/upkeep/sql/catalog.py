@@ -82,12 +82,12 @@ async def export_snapshot(connection: Connection) -> str:
 
 
 async def has_objects(connection: Connection) -> bool:
-    """Whether the database has a table, or anything else that no extension brings."""
+    """Return whether the database has a table, or anything else that no extension brings."""
     return bool(await connection.fetchval(_HAS_OBJECTS))
 
 
 async def owns_tables(connection: Connection) -> bool:
-    """Whether this user is the owner of the fleet's tables, who alone sees all rows and sequences."""
+    """Return whether this user is the owner of the fleet's tables, who alone sees all rows and sequences."""
     return bool(await connection.fetchval(_OWNS_TABLES))
 
 

@@ -26,7 +26,7 @@ SELECT count(*)::int FROM gone
 
 
 async def has_due_effects(connection: Connection) -> bool:
-    """Whether any effect is due, including those whose worker crashed."""
+    """Return whether any effect is due, including those whose worker crashed."""
     return await connection.fetchval(_DUE_EFFECTS)
 
 

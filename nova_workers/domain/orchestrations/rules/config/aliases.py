@@ -35,7 +35,7 @@ def resolve_models(
     providers: Collection[str],
     unreadable: Collection[str] = (),
 ) -> Resolution:
-    """Return what every name of a configuration stands for.
+    """Return the models that the names of a configuration stand for.
 
     Args:
         aliases: The section `models`.

@@ -75,7 +75,7 @@ class _File(Generic[D]):
     """Paths of the entries and sections that were left out."""
 
     def lacks(self, section: str) -> bool:
-        """Whether a section, or the whole file, could not be read."""
+        """Return whether a section, or the whole file, could not be read."""
         return (section,) in self.unreadable or () in self.unreadable
 
     def names(self, section: str) -> Iterator[str]:

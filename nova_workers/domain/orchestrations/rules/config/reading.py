@@ -13,7 +13,7 @@ import yaml
 __all__ = ["MAX_CONFIG_BYTES", "Located", "Path", "Position", "Problem", "read_yaml"]
 
 MAX_CONFIG_BYTES: Final = 262_144
-"""Of one file."""
+"""The limit of a file."""
 
 _MAX_VALUES: Final = 20_000
 _MAX_DEPTH: Final = 20

@@ -166,7 +166,7 @@ class OrchestrationConfigs:
 
 
 async def _held_by_agents(connection: Connection, tenant_id: str, author: ConfigAuthor) -> Holdings:
-    """Return what the tenant's agents hold, if the author may not give all of it."""
+    """Return the holdings of the tenant's agents, if the author may not give all of them."""
     if author.may_give_all:
         return {}
     return holdings_of_agents(await live_specs(connection, tenant_id), author.grants)

@@ -210,7 +210,7 @@ class Defaults(_Value):
     """What an orchestration takes where its request names nothing else."""
 
     model: ModelName | None = None
-    """Of agents; None chooses by the work."""
+    """The model of agents; None chooses by the work."""
     cwd: _Path | None = None
     peer_model: ModelName | None = None
     """The model that `consult_peer` asks if no other is named."""
@@ -341,7 +341,7 @@ class ModelOverride(_Value):
     speed_factor: _Factor | None = None
     """Speed in relation to the usual model, which is 1."""
     max_context_window: Annotated[int, Field(ge=1_000, le=100_000_000)] | None = None
-    """In tokens."""
+    """The window in tokens."""
     enabled: StrictBool = True
     """False: it is never chosen."""
 

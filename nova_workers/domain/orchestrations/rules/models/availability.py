@@ -61,7 +61,7 @@ class AvailabilitySource(Protocol):
     """Knows which providers can be had. Above it the choice of models; below it settings, or what workers found."""
 
     async def current(self) -> Availability:
-        """Return what is known now. Asks no provider, and never raises."""
+        """Return the availability as it is known now. Asks no provider, and never raises."""
         ...
 
 
@@ -167,7 +167,7 @@ def unavailable_providers(providers: Mapping[str, ProviderConfig], availability:
 
 
 def fleet_availability(settings: Settings, environ: Mapping[str, str]) -> FleetAvailability:
-    """Return what the settings and the environment of this process say about providers."""
+    """Return the availability of providers by the settings and the environment of this process."""
     model = settings.model
     engines: set[str] = set()
     if model.api_key or model.profiles or model.base_url or any(environ.get(name) for name in _CLAUDE_VARIABLES):
@@ -232,7 +232,7 @@ class ProviderProbes:
         return report
 
     async def _probe(self, engine: Engine) -> dict[str, str | None]:
-        """Return what an engine found; an engine that tries nothing counts as there, since the worker has it."""
+        """Return the findings of an engine; an engine that tries nothing counts as there, since the worker has it."""
         return dict(await engine.probe(timeout_s=_ANSWER_S)) if isinstance(engine, ProbedEngine) else {"": None}
 
 

@@ -140,7 +140,7 @@ def version_of(model_id: str) -> tuple[int, ...]:
 
 
 def infer_capability(model_id: str, provider: str, tier: ModelTier | None = None) -> ModelCapability:
-    """Return what an id alone suggests about a model.
+    """Return the capability of a model that its id alone suggests.
 
     Args:
         model_id: The provider's id.

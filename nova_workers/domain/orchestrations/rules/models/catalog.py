@@ -38,7 +38,7 @@ class ModelCatalog:
     availability: AvailabilitySource
 
     async def selector(self, tenant_id: str, config: OrchestrationConfig) -> ModelSelector:
-        """Return what chooses models for the agents of a tenant's orchestration."""
+        """Return the selector of models for the agents of a tenant's orchestration."""
         return await self._selector(config, await self._rankings(tenant_id, config))
 
     async def describe(self, tenant_id: str, configs: OrchestrationConfigs) -> list[OrchestrationModelView]:

@@ -37,7 +37,6 @@ class Recommendation:
     """A choice, with what led to it.
 
     Attributes:
-        model: The model.
         category: The kind of work.
         tier: The lowest tier that suffices.
         words: Words of the description that say which kind it is.

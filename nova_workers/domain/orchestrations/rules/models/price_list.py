@@ -25,7 +25,7 @@ def current_ids(library: str) -> Iterator[str]:
 
 
 def price_of(model_id: str, library: str, *, input_tokens: int, output_tokens: int) -> ListedPrice:
-    """Return what the tokens cost.
+    """Return the price of tokens.
 
     Raises:
         LookupError: The list does not have the model.

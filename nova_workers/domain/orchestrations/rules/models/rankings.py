@@ -39,7 +39,7 @@ class Rankings:
             self._by_model[canonical_model(ranking.model), ranking.category] = ranking
 
     def get(self, model: ModelCapability, category: TaskCategory) -> Ranking | None:
-        """Return what was learned about a model in a kind of work, however little."""
+        """Return the ranking of a model in a kind of work, however little it is based on."""
         return self._by_model.get((canonical_model(model.model_id), category))
 
     def score(self, model: ModelCapability, category: TaskCategory) -> float:
@@ -60,7 +60,7 @@ class Rankings:
         return weight * learned.score + (1 - weight) * prior, "ledger"
 
     def judged(self, model: ModelCapability, category: TaskCategory) -> float | None:
-        """Return what the judge said; None if it said nothing, or a person set the affinity."""
+        """Return the judge's score; None if it gave none, or a person set the affinity."""
         return None if category in model.given else self._judged.get(model.model_id, {}).get(category)
 
 

@@ -51,7 +51,7 @@ _USUAL_USD: Final = 6.0
 """US dollars for a million tokens, three read for each written, of the model whose cost factor is 1: 3 and 15 dollars,
 which the family Sonnet cost for two years."""
 _TIER_PRICES: Final[Mapping[ModelTier, float]] = {"frontier": 8.0, "strong": 2.5, "fast": 0.5}
-"""Of a model whose id says nothing: the same price, and the tier from there on."""
+"""The least price of each tier, for a model whose id says nothing."""
 
 
 def is_chat_model(model_id: str) -> bool:

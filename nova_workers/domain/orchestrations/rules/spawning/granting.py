@@ -107,7 +107,7 @@ class Granted:
 
 
 def granted(parent: Giver, asked: Asked) -> Granted:
-    """Return what an agent gets: of what its parent holds, what was asked for."""
+    """Return the grants of an agent: those of its parent that were asked for."""
     spec, role, tools = parent.spec, asked.role, asked.tools
     own = native_tools(spec.trust, spec.native_tools)
     if tools is None and role in _READ_ONLY_ROLES:

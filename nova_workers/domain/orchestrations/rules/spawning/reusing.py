@@ -60,7 +60,6 @@ def misfits(child: AgentDescriptor, held: AgentSpec, prepared: PreparedSpawn) ->
     """Return why a child may not take a request. Pure.
 
     Args:
-        child: The child.
         held: Its configuration.
         prepared: The request, with what a fresh child would hold: the reused one must not hold more.
     """

@@ -31,7 +31,7 @@ _UNANSWERED: Final[Mapping[str, tuple[EngineErrorKind, str]]] = {
     "tokens": ("budget_exceeded", "token_budget"),
     "cost": ("budget_exceeded", "cost_budget_usd"),
 }
-"""By the limit that ended the turn: the kind of the error, and the agent's setting."""
+"""The kind of the error and the agent's setting, by the limit that ended the turn."""
 
 
 @dataclass(frozen=True, slots=True)
