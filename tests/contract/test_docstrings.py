@@ -16,8 +16,6 @@ _NOT_READ = ("models/migrations/versions/", "nova_workers/client/sync/")
 _NOT_YET: tuple[str, ...] = (
     "nova_workers/cli/orchestrations/models.py",
     "nova_workers/cli/workspace/agent_text.py",
-    "nova_workers/client/resources/orchestration_calls.py",
-    "nova_workers/client/resources/tenants.py",
     "nova_workers/domain/agents/sql/records.py",
     "nova_workers/domain/delivery/sql/outbox.py",
     "nova_workers/domain/orchestrations/rules/models/judge.py",

@@ -47,7 +47,6 @@ class Tenants:
         """End a tenant and delete all of its rows. For operators.
 
         Args:
-            tenant_id: Id of the tenant.
             confirm: The tenant's name.
         """
         return await self._transport.fetch(

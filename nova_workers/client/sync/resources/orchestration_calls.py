@@ -108,7 +108,6 @@ class OrchestrationCalls:
         """Return a page of the files that agents changed, oldest change first, each with why it was made.
 
         Args:
-            orchestration_id: The orchestration.
             agent: Only those of this agent: its id, or a unique part of it.
             limit: At most so many.
             cursor: `next_cursor` of the page before.

@@ -43,7 +43,6 @@ class Tenants:
         """End a tenant and delete all of its rows. For operators.
 
         Args:
-            tenant_id: Id of the tenant.
             confirm: The tenant's name.
         """
         return self._transport.fetch(TenantView, "DELETE", f"/v1/tenants/{tenant_id}", params={"confirm": confirm})
