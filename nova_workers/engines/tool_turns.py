@@ -1,7 +1,9 @@
 """Turns with native tools, MCP servers and subagents, for engines that ask a model over the wire."""
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Protocol
 
 from nova_workers.base.errors import EngineFailure
@@ -18,7 +20,7 @@ from nova_workers.engines.subagents import TASK_TOOL, AllowedTools, WithSubagent
 from nova_workers.engines.tool_schemas import ANTHROPIC, ToolLimits, refused_tool
 from nova_workers.engines.turn import Budget, ContentRefused, Interruption, Responder, ToolRefused, Turn
 
-__all__ = ["OfferedTools", "RefusableTools", "SharedParts", "ToolTurns", "tool_refusal"]
+__all__ = ["OfferedTools", "RefusableTools", "SharedParts", "ToolTurns", "note_of", "tool_refusal"]
 
 
 class RefusableTools(Protocol):
@@ -81,14 +83,7 @@ class SharedParts:
         *,
         max_retries: int,
     ) -> "SharedParts":
-        """Return the parts; those that are None are the engine's own: only file tools, and nothing that others share.
-
-        Args:
-            native: See above.
-            connections: See above.
-            resilience: See above.
-            max_retries: Retries per response; used only without `resilience`.
-        """
+        """Return the parts. Each that is None is the engine's own: file tools only, and nothing that others share."""
         return cls(
             native or NativeTools(),
             connections or ConnectionPool(),
@@ -104,7 +99,7 @@ class SharedParts:
 
 @dataclass(frozen=True, slots=True)
 class ToolTurns:
-    """Plays turns and those of their subagents. One object serves a process.
+    """Sets up turns, and plays those of their subagents. One object serves a process.
 
     Attributes:
         provider: The engine's name, for results.
@@ -121,19 +116,21 @@ class ToolTurns:
     watch: Callable[[TurnListener], TurnListener] = _as_is
     limits: Callable[[EngineOptions], ToolLimits] = _as_the_messages_api
 
-    async def play(
+    @asynccontextmanager
+    async def open(
         self,
-        message: str | tuple[JsonObject, ...],
         options: EngineOptions,
         trust: TrustLevel,
         *,
         listener: TurnListener,
         abort: AbortSignal | None,
         make_responder: MakeResponder,
-    ) -> EngineResult:
-        """Play one turn. See `nova_workers.contracts.engine.Engine.run`.
+    ) -> AsyncGenerator[tuple[Turn, Callable[[], tuple[str, ...] | None]]]:
+        """Set up one turn for the block, in which its engine plays it, and release its tools afterwards.
 
-        The result names the tools that the model was offered; None if no model was called.
+        Yields:
+            The turn, and a function that returns the names of the tools that the model was offered (None if no model
+            was called).
         """
         listener = self.watch(listener)
         budget = Budget(options)
@@ -184,8 +181,7 @@ class ToolTurns:
                     reads_only=tools.reads_only,
                     left_out=lambda: own.left_out,
                 )
-                result = await turn.play(message, provider=self.provider)
-            return replace(result, tools_available=_offered(own, native.server_tools, options))
+                yield turn, partial(_offered, own, native.server_tools, options)
         finally:
             await own.close()
 
@@ -209,6 +205,11 @@ def tool_refusal(
     if found is None or not tools.leave_out(names[found], why):
         return None
     return ToolRefused(failure.message)
+
+
+def note_of(option: str, of: str) -> str:
+    """Return the note that a model or an engine takes no such option."""
+    return f"{of} takes no {option}; the turn goes on without it."
 
 
 def _options_of(agent: SubagentConfig, options: EngineOptions) -> EngineOptions:

@@ -42,8 +42,7 @@ from nova_workers.engines.anthropic.request import fixed_part
 from nova_workers.engines.anthropic.responder import AnthropicResponder, Reading
 from nova_workers.engines.anthropic_probe import Profile
 from nova_workers.engines.http.connections import Connections
-from nova_workers.engines.http.engine import HttpEngine
-from nova_workers.engines.left_out_options import LeftOutOptions, RefusedOptions
+from nova_workers.engines.http.engine import HttpEngine, LeftOutOptions, RefusedOptions
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, Toolset

@@ -21,8 +21,8 @@ from nova_workers.engines.anthropic.request import (
     without_last_thoughts,
     without_option,
 )
+from nova_workers.engines.http.engine import LeftOutOptions
 from nova_workers.engines.http.failures import broken_off, not_begun, refusal
-from nova_workers.engines.left_out_options import LeftOutOptions
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.resilience import ModelLimits, Route, TokenEstimate
 from nova_workers.engines.tool_turns import OfferedTools, tool_refusal
@@ -135,7 +135,7 @@ class AnthropicResponder:
         except Exception as error:
             option = refused_option(error, request)
             if option is not None:
-                self._left_out.add(route.model, option)
+                self._left_out.refused.add(route.model, option)
                 return await self.attempt(route, ask, draft)
             failure = self._failure(error, silence, route)
             if isinstance(failure, ContentRefused) and failure.place is not None:

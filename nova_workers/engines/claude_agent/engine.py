@@ -48,14 +48,13 @@ from nova_workers.engines.claude_agent.home import make_home, sweep
 from nova_workers.engines.claude_agent.launching import Launcher, ProgramSettings
 from nova_workers.engines.claude_agent.playing import ClaudeTurn, Shared
 from nova_workers.engines.claude_program import why_not_started
-from nova_workers.engines.left_out_options import note_of
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.models import resolve_model
 from nova_workers.engines.native import NativeTools, ShellSettings
 from nova_workers.engines.prices import ModelPrice
 from nova_workers.engines.programs.environment import inherited
 from nova_workers.engines.resilience import Resilience
-from nova_workers.engines.tool_turns import SharedParts
+from nova_workers.engines.tool_turns import SharedParts, note_of
 from nova_workers.engines.windows import Windows
 
 __all__ = ["ClaudeAgentEngine"]

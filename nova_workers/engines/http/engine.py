@@ -5,15 +5,63 @@ The loop is the turn that all engines share, and not an agent loop of a vendor's
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Container, Iterable
+from dataclasses import replace
 
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
 from nova_workers.engines.http.connections import Connections
 from nova_workers.engines.resilience import Provider, ResilientResponder
-from nova_workers.engines.tool_turns import OfferedTools, ToolTurns
+from nova_workers.engines.tool_turns import OfferedTools, ToolTurns, note_of
+from nova_workers.engines.turn import Draft
 
-__all__ = ["HttpEngine"]
+__all__ = ["HttpEngine", "LeftOutOptions", "RefusedOptions"]
+
+_MOST_REFUSING = 1_000
+"""Models and options that a process remembers: an operator's gateway may have any number of models."""
+
+
+class RefusedOptions:
+    """What models have refused in this process, so that each costs one refused request and not one a turn."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, frozenset[str]] = {}
+
+    def of(self, model: str) -> Iterable[str]:
+        """Return the options that a model refused."""
+        return self._known.get(model, frozenset())
+
+    def add(self, model: str, option: str) -> None:
+        """Remember that a model refuses an option."""
+        if model in self._known or len(self._known) < _MOST_REFUSING:
+            self._known[model] = self._known.get(model, frozenset()) | {option}
+
+
+class LeftOutOptions:
+    """What the requests of one turn go without."""
+
+    def __init__(self, refused: RefusedOptions, *, has_temperature: bool) -> None:
+        """Take what models have refused in this process, and whether the turn asks for a temperature."""
+        self.refused = refused
+        self._has_temperature = has_temperature
+        self._noted: set[tuple[str, str]] = set()
+
+    def of(self, model: str, request: Container[str], draft: Draft) -> list[str]:
+        """Return the options of a request that its model refuses. Each that it goes without is noted once.
+
+        Args:
+            model: The model.
+            request: The names of all options in it. A temperature may be missing already.
+            draft: Gets the note.
+        """
+        refused = [option for option in self.refused.of(model) if option in request]
+        absent = ("temperature",) if self._has_temperature and "temperature" not in request else ()
+        for option in (*refused, *absent):
+            if (model, option) not in self._noted:
+                self._noted.add((model, option))
+                draft.leave_out(option, note_of(option, f"The model {model!r}"))
+        return refused
 
 
 class HttpEngine(ABC):
@@ -42,9 +90,12 @@ class HttpEngine(ABC):
         if refusal is not None:
             return EngineResult(text="", stop_reason="error", provider=self._turns.provider, error=refusal)
         listener = callbacks or TurnListener()
-        return await self._turns.play(
-            message, options, trust, listener=listener, abort=abort, make_responder=self._responder
-        )
+        async with self._turns.open(options, trust, listener=listener, abort=abort, make_responder=self._responder) as (
+            turn,
+            offered,
+        ):
+            result = await turn.play(message, provider=self._turns.provider)
+            return replace(result, tools_available=offered())
 
     async def close(self) -> None:
         """Close the connection pools."""

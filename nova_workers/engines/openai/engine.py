@@ -19,8 +19,7 @@ from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions
 from nova_workers.engines.http.connections import Connections
-from nova_workers.engines.http.engine import HttpEngine
-from nova_workers.engines.left_out_options import LeftOutOptions, RefusedOptions
+from nova_workers.engines.http.engine import HttpEngine, LeftOutOptions, RefusedOptions
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
 from nova_workers.engines.openai.catalog import Catalog

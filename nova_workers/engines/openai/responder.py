@@ -10,8 +10,8 @@ from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.content import JsonObject, Message
 from nova_workers.contracts.engine import EngineOptions
 from nova_workers.contracts.usage import CallBound, TokenUsage
+from nova_workers.engines.http.engine import LeftOutOptions
 from nova_workers.engines.http.failures import not_begun
-from nova_workers.engines.left_out_options import LeftOutOptions
 from nova_workers.engines.mcp.toolbox import ToolDefinition
 from nova_workers.engines.openai.catalog import Catalog, Target
 from nova_workers.engines.openai.chat_reader import ChatReader
@@ -188,7 +188,7 @@ class OpenAIResponder:
                 option = refused_option(error, body)
                 if option is None:
                     raise WireFailed(error) from error
-                self._left_out.add(target.id, option)
+                self._left_out.refused.add(target.id, option)
 
     async def _turn(self, target: Target) -> TurnRequest:
         turn = self._turns.get(target.id)

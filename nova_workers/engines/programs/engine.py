@@ -9,12 +9,12 @@ since nothing could stop it between the model and its effect.
 
 import asyncio
 from collections.abc import Mapping
+from dataclasses import replace
 
 from nova_workers.base.errors import EngineFailure
 from nova_workers.contracts.abort import AbortSignal
 from nova_workers.contracts.content import JsonObject
 from nova_workers.contracts.engine import EngineError, EngineOptions, EngineResult, TrustLevel, TurnListener
-from nova_workers.engines.left_out_options import note_of
 from nova_workers.engines.mcp.pool import ConnectionPool
 from nova_workers.engines.native import NativeTools
 from nova_workers.engines.prices import unpriced
@@ -24,7 +24,7 @@ from nova_workers.engines.programs.provider import ProgramProvider, Shared
 from nova_workers.engines.programs.slot import Slot
 from nova_workers.engines.programs.vendor import ProgramSettings, Vendor, why_not_usable
 from nova_workers.engines.resilience import Resilience, ResilientResponder
-from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns
+from nova_workers.engines.tool_turns import OfferedTools, SharedParts, ToolTurns, note_of
 
 __all__ = ["ProgramEngine"]
 
@@ -84,9 +84,11 @@ class ProgramEngine:
         # Suspend the programs at once, whatever the turn is doing.
         release = abort.subscribe(lambda _: programs.freeze()) if abort is not None else None
         try:
-            return await self._turns.play(
-                message, options, trust, listener=listener, abort=abort, make_responder=programs.responder
-            )
+            async with self._turns.open(
+                options, trust, listener=listener, abort=abort, make_responder=programs.responder
+            ) as (turn, offered):
+                result = await turn.play(message, provider=self.name)
+                return replace(result, tools_available=offered())
         finally:
             if release is not None:
                 release()
